@@ -1,0 +1,74 @@
+# Everything a user or a developer runs. Needs only Python 3.11+ (with venv and pip) and make.
+#
+#   make demo         train a small network on digits, from torch tensors
+#   make test         all tests
+#   make check        linters, types, layers, sizes
+#   make bench        the guarded speed numbers
+#   make docs         docstrings and pages are consistent
+#   make test-newest  the engine's tests on the newest Python and jaxlib found
+#   make ci           what the integration server runs
+#   make clean        remove what the targets above made
+#
+# Variables: PYTHON (interpreter that makes the environments), VENV, WORKERS (test processes),
+# PIP_FLAGS (for pip install, e.g. an --extra-index-url with CPU builds of torch), ARGS (for pytest).
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+VENV_NEWEST ?= .venv-newest
+WORKERS ?= 2
+PIP_FLAGS ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+# The link tree shows every tool the package under its real name, without the editable finder.
+RUN := PYTHONPATH=build/tree $(BIN)/python
+
+.PHONY: demo test check bench docs test-newest ci env env-dev tree clean
+
+demo: env
+	$(RUN) examples/digits.py $(ARGS)
+
+# pytest exits with 5 when it found no test: that is a failure of the checkout, and said so.
+test: env tree
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal tests $(ARGS)
+
+check: env-dev tree
+	.ci/check $(BIN)
+
+bench: env tree
+	$(RUN) -m pytest --import-mode=importlib -p no:xdist tests/benchmarks $(ARGS)
+
+docs: env tree
+	$(RUN) -m pytest -q tests/doctests tests/architecture $(ARGS)
+
+test-newest: tree
+	.ci/test-newest "$(VENV_NEWEST)" "$(WORKERS)" $(ARGS)
+
+ci:
+	bash .ci/run
+
+env: $(VENV)/.installed-test
+env-dev: $(VENV)/.installed-dev
+
+tree:
+	@bash .ci/devtree
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else \
+	  f"tracebridge needs Python 3.11 to 3.13, and {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.made pyproject.toml constraints.txt
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[torch,tf,test]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[torch,tf,test,dev]'
+	@touch $@
+
+clean:
+	rm -rf build dist .venv .venv-newest .pytest_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks *.egg-info
+	find bridge core interop tests examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
