@@ -1,0 +1,145 @@
+"""The 64-bit rule: which dtypes exist while the option ``enable_x64`` is off.
+
+It acts where Python scalars and NumPy arrays enter and where a user requests a dtype. It never
+acts on arrays that exist: a float64 array from another framework stays float64.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final
+
+import numpy as np
+
+from tracebridge.core.config.scopes import option
+from tracebridge.core.dtypes import dtypes
+from tracebridge.core.dtypes.extended import ExtendedDType
+from tracebridge.core.errors.dtype_errors import ExplicitX64Error, ExplicitX64Warning
+
+_NARROWED: Final = {
+    dtypes.int64: dtypes.int32,
+    dtypes.uint64: dtypes.uint32,
+    dtypes.float64: dtypes.float32,
+    dtypes.complex128: dtypes.complex64,
+}
+
+# dtype-like -> (dtype with 64 bits allowed, dtype without). Small: filled by what programs name.
+_known: dict[Any, tuple[dtypes.DType, dtypes.DType]] = {}
+
+
+def canonicalize(dtype: Any) -> Any:
+    """The dtype that the engine uses for ``dtype``: 64 bits become 32 unless enabled.
+
+    Args:
+        dtype: a dtype, a scalar class (Python's give the default dtypes), or a name. Foreign
+            byte orders become native.
+
+    Raises:
+        TypeError: a dtype that the engine does not have, such as object, str or longdouble.
+    """
+    try:
+        pair = _known[dtype]
+    except (KeyError, TypeError):
+        pair = _resolve(dtype)
+    return pair[0] if option("enable_x64") else pair[1]
+
+
+def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
+    wide = dtypes.as_dtype(dtype)
+    if isinstance(wide, np.dtype):
+        wide = wide.newbyteorder("=")
+    if not dtypes.is_supported(wide):
+        msg = (
+            f"dtype {wide} does not exist on devices; expected a boolean, integer, floating "
+            f"or complex dtype, such as float32. Convert the data with NumPy first"
+        )
+        raise TypeError(msg)
+    pair = (wide, narrowed(wide))
+    if isinstance(dtype, np.dtype | type | str):
+        _known[dtype] = pair
+    return pair
+
+
+def narrowed(dtype: Any) -> Any:
+    """The dtype of at most 32 bits per real number that stands for ``dtype``."""
+    return _NARROWED.get(dtype, dtype)
+
+
+def is_wide(dtype: Any) -> bool:
+    """Whether ``dtype`` is one of the four that ``enable_x64`` is about."""
+    return dtype in _NARROWED
+
+
+def canonicalize_explicit(dtype: Any, where: str) -> Any:
+    """The dtype for one that a user wrote down, by the option ``explicit_x64_dtypes``.
+
+    ``allow`` keeps 64 bits although ``enable_x64`` is off, ``warn`` narrows with a warning,
+    ``error`` raises. Python scalar classes ask for the default dtype and never warn.
+
+    Args:
+        dtype: what the user passed.
+        where: the public function that was called, for the message.
+
+    Raises:
+        ExplicitX64Error: 64 bits were requested, are off, and the option says ``error``.
+        TypeError: a dtype that the engine does not have.
+    """
+    canonical = canonicalize(dtype)
+    if dtype in dtypes.PYTHON_SCALARS or option("enable_x64"):
+        return canonical
+    requested = _known_wide(dtype)
+    if requested == canonical:
+        return canonical
+    policy = option("explicit_x64_dtypes")
+    if policy == "allow":
+        return requested
+    if policy == "error":
+        raise ExplicitX64Error(where, requested, canonical)
+    warnings.warn(ExplicitX64Warning(where, requested, canonical), stacklevel=3)
+    return canonical
+
+
+def _known_wide(dtype: Any) -> dtypes.DType:
+    if isinstance(dtype, ExtendedDType):
+        return dtype
+    found = dtypes.as_dtype(dtype)
+    return found.newbyteorder("=") if isinstance(found, np.dtype) else found
+
+
+def default_int() -> np.dtype[Any]:
+    """The dtype of Python ints: int32, or int64 with ``enable_x64``."""
+    return dtypes.int64 if option("enable_x64") else dtypes.int32
+
+
+def default_uint() -> np.dtype[Any]:
+    """The default unsigned dtype: uint32, or uint64 with ``enable_x64``."""
+    return dtypes.uint64 if option("enable_x64") else dtypes.uint32
+
+
+def default_float() -> np.dtype[Any]:
+    """The dtype of Python floats: float32, or float64 with ``enable_x64``."""
+    return dtypes.float64 if option("enable_x64") else dtypes.float32
+
+
+def default_complex() -> np.dtype[Any]:
+    """The dtype of Python complex numbers: complex64, or complex128 with ``enable_x64``."""
+    return dtypes.complex128 if option("enable_x64") else dtypes.complex64
+
+
+def to_inexact(dtype: Any) -> Any:
+    """The floating dtype in which means and quotients of ``dtype`` are computed.
+
+    Inexact dtypes are their own. Wide integers give float64 where 64 bits are enabled, all other
+    integers and booleans float32.
+    """
+    if dtype in dtypes.inexact:
+        return dtype
+    dtype = dtypes.as_dtype(dtype)
+    if dtype in dtypes.inexact:
+        return dtype
+    if dtype in (dtypes.int64, dtypes.uint64):
+        return default_float()
+    if dtype in dtypes.integers or dtype in dtypes.bools:
+        return dtypes.float32
+    msg = f"to_inexact: {dtype} has no floating counterpart; expected a numeric dtype"
+    raise TypeError(msg)

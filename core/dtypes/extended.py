@@ -1,0 +1,63 @@
+"""The base of extended dtypes: element types that NumPy does not have, such as ``key<fry>``."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+
+
+class extended(np.generic):  # noqa: N801  (a scalar class, named as in issubdtype calls)
+    """Abstract scalar class above all extended dtypes, for ``issubdtype``."""
+
+
+class prng_key(extended):  # noqa: N801
+    """Abstract scalar class above the dtypes of typed random keys."""
+
+
+class ExtendedDType(abc.ABC):
+    """An element type that is stored as a small block of an ordinary dtype.
+
+    A subclass is immutable and defines ``__eq__`` and ``__hash__``: it takes part in cache keys.
+    """
+
+    __slots__ = ()
+
+    kind = "V"
+
+    @property
+    @abc.abstractmethod
+    def type(self) -> type:
+        """The scalar class, below ``extended``."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The printed name, such as ``key<fry>``."""
+
+    @property
+    @abc.abstractmethod
+    def element_shape(self) -> tuple[int, ...]:
+        """Shape of the block that stores one element; it follows the array's own shape."""
+
+    @property
+    @abc.abstractmethod
+    def element_dtype(self) -> np.dtype[Any]:
+        """Dtype of the block that stores one element."""
+
+    @property
+    def tangent_dtype(self) -> Any:
+        """Dtype of tangents, or None where values have no derivative."""
+        return None
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        size = self.element_dtype.itemsize
+        for extent in self.element_shape:
+            size *= extent
+        return size
+
+    def __repr__(self) -> str:
+        return self.name

@@ -1,0 +1,51 @@
+"""Machine limits of floating and integer dtypes, the narrow ones included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tracebridge.core.dtypes import dtypes
+
+
+def finfo(dtype: Any) -> Any:
+    """Limits of a floating dtype (of the real part of a complex one).
+
+    Args:
+        dtype: a floating or complex dtype, its name or scalar class, or an array.
+
+    Returns:
+        An object with ``bits``, ``eps``, ``max``, ``min``, ``tiny``, ``smallest_subnormal``,
+        ``dtype`` and the other attributes of ``numpy.finfo``.
+
+    Raises:
+        ValueError: the dtype is not inexact.
+    """
+    found = dtypes.real_of(dtypes.as_dtype(dtype))
+    if found not in dtypes.floats:
+        msg = f"finfo: got {found}, expected a floating or complex dtype; for integers call iinfo"
+        raise ValueError(msg)
+    return ml_dtypes.finfo(found) if _is_ml_dtype(found) else np.finfo(found)
+
+
+def iinfo(dtype: Any) -> Any:
+    """Limits of an integer dtype: an object with ``bits``, ``min``, ``max`` and ``dtype``.
+
+    Args:
+        dtype: an integer dtype, its name or scalar class, or an array.
+
+    Raises:
+        ValueError: the dtype is not an integer dtype.
+    """
+    found = dtypes.as_dtype(dtype)
+    if found not in dtypes.integers:
+        msg = f"iinfo: got {found}, expected an integer dtype; for floating dtypes call finfo"
+        raise ValueError(msg)
+    return ml_dtypes.iinfo(found) if _is_ml_dtype(found) else np.iinfo(found)
+
+
+def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
+    # The kind does not tell: float8_e5m2 says "f", bfloat16 and int4 say "V".
+    return dtype.type.__module__ == ml_dtypes.__name__
