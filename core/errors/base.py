@@ -1,0 +1,100 @@
+"""The base of all our exceptions: the form of a message, the link to its page, pickling.
+
+A message says what was called, what was got, what was expected, where, and the way out. A class
+is raised either with one finished sentence or with those five fields.
+
+No exception keeps a tracer or an array: an exception lives as long as its traceback, and keeping
+a tracer alive is itself a leak. Fields are text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def compose(
+    message: str = "",
+    *,
+    call: str = "",
+    got: str = "",
+    expected: str = "",
+    where: str = "",
+    hint: str = "",
+) -> str:
+    """Return one message from a sentence or fields; empty fields are left out."""
+    head = message
+    if not head:
+        parts = [f"got {got}" if got else "", f"expected {expected}" if expected else ""]
+        facts = ", ".join(part for part in parts if part)
+        head = f"{call}: {facts}" if call and facts else call or facts
+    lines = [head]
+    if where:
+        lines.append(f"    where: {where}")
+    if hint:
+        lines.append(f"    way out: {hint}")
+    return "\n".join(line for line in lines if line)
+
+
+def _rebuild(
+    cls: type[TracebridgeError], args: tuple[Any, ...], state: dict[str, Any]
+) -> TracebridgeError:
+    """Unpickle without calling `__init__`, whose parameters differ from class to class."""
+    exc = cls.__new__(cls, *args)
+    exc.args = args
+    for name, value in state.items():
+        setattr(exc, name, value)
+    return exc
+
+
+class TracebridgeError(Exception):
+    """Base of all exceptions that this package raises on purpose.
+
+    Concrete classes also derive from the builtin that a reader would expect (TypeError, ...).
+    """
+
+    page: ClassVar[str] = "docs/errors/TracebridgeError.md"
+    """Path of the page that explains the class, relative to the root of the repository."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give our classes their own page; a subclass from elsewhere keeps its parent's."""
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] == _PACKAGE:
+            cls.page = f"docs/errors/{cls.__name__}.md"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        call: str = "",
+        got: str = "",
+        expected: str = "",
+        where: str = "",
+        hint: str = "",
+    ) -> None:
+        self.call = call
+        self.got = got
+        self.expected = expected
+        self.where = where
+        self.hint = hint
+        text = compose(message, call=call, got=got, expected=expected, where=where, hint=hint)
+        link = f"    see {self.page}"
+        super().__init__(f"{text}\n{link}" if text else link)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+class InternalError(TracebridgeError, RuntimeError):
+    """The engine broke one of its own rules: a bug of ours, not of the caller.
+
+    Its traceback is never filtered.
+    """
+
+    def __init__(self, message: str = "", **fields: str) -> None:
+        fields.setdefault("hint", "please report this message with the program that caused it")
+        super().__init__(message, **fields)

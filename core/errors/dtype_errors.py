@@ -1,0 +1,21 @@
+"""Errors and warnings about dtypes and promotion."""
+
+from __future__ import annotations
+
+from tracebridge.core.errors.base import TracebridgeError
+
+
+class DtypeMismatchError(TracebridgeError, TypeError):
+    """Dtypes that must be equal differ, or an operation does not take this dtype."""
+
+
+class UnsupportedDtypeError(TracebridgeError, TypeError):
+    """A value has a dtype that no array can hold (object, str, datetime, foreign byte order)."""
+
+
+class TypePromotionError(TracebridgeError, ValueError):
+    """There is no implicit promotion between these dtypes."""
+
+
+class ExplicitX64Warning(UserWarning):
+    """A 64-bit dtype was asked for by name while 64-bit types are off, and 32 bits were given."""

@@ -1,0 +1,121 @@
+"""Errors about tracers: a concrete value was needed, or a tracer outlived its trace.
+
+A tracer is an opaque object here. Its description uses two optional attributes: `aval` (text of
+its type) and `describe_origin()` (text that says which argument or line made it).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracebridge.core.errors.base import TracebridgeError
+
+
+def describe_tracer(tracer: Any) -> str:
+    """Return e.g. "a traced value of type float32[3]" for a message."""
+    aval = getattr(tracer, "aval", None)
+    return "a traced value" if aval is None else f"a traced value of type {aval}"
+
+
+def describe_origin(tracer: Any) -> str:
+    """Return where the tracer comes from, or "" if it does not know."""
+    describe = getattr(tracer, "describe_origin", None)
+    return "" if describe is None else str(describe())
+
+
+class UnexpectedTracerError(TracebridgeError, TypeError):
+    """A tracer was used after the function that made it had finished being traced.
+
+    `function` names the traced function. A bare message is accepted too.
+    """
+
+    def __init__(self, message: str = "", *, tracer: Any = None, function: str = "") -> None:
+        what = "a traced value" if tracer is None else describe_tracer(tracer)
+        during = f" while {function} was traced" if function else ""
+        super().__init__(
+            message
+            or f"{what} was made{during}, and is used after that tracing ended: it has leaked",
+            where="" if tracer is None else describe_origin(tracer),
+            hint="return the value from the traced function instead of storing it in a global, "
+            "an attribute, a list or a closure",
+        )
+
+
+class ConcretizationTypeError(TracebridgeError, TypeError):
+    """A concrete value was needed where only a tracer (shape and dtype) is known.
+
+    `context` says what needed it.
+    """
+
+    def __init__(self, tracer: Any, context: str = "", *, hint: str = "") -> None:
+        needed = f" {context}" if context else ""
+        super().__init__(
+            f"a concrete value is needed, got {describe_tracer(tracer)}.{needed}",
+            where=describe_origin(tracer),
+            hint=hint
+            or "use operations that work on traced values, or make the argument static "
+            "(static_argnums, static_argnames)",
+        )
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """Python asked for the truth of a tracer: `if`, `while`, `and`, `or`, `not`, `assert`."""
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            tracer,
+            "bool() was called on it, as in `if x:` or `x and y`.",
+            hint="use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and, "
+            "or make the argument static (static_argnums)",
+        )
+
+
+class TracerArrayConversionError(TracebridgeError, TypeError):
+    """NumPy asked for the values of a tracer."""
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            f"__array__() was called on {describe_tracer(tracer)}: "
+            "NumPy works on concrete values only",
+            where=describe_origin(tracer),
+            hint="call the function of the same name in tracebridge.numpy, "
+            "or tb.pure_callback to run NumPy code outside the traced program",
+        )
+
+
+class TracerIntegerConversionError(TracebridgeError, TypeError):
+    """Python asked for the integer value of a tracer, e.g. to index a list or for `range`."""
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            f"__index__() was called on {describe_tracer(tracer)}: a Python integer is needed, "
+            "as in range(x), a_list[x] or a shape",
+            where=describe_origin(tracer),
+            hint="make the argument static (static_argnums), index an array instead of a list, "
+            "or loop with tb.lax.fori_loop",
+        )
+
+
+class NonConcreteBooleanIndexError(TracebridgeError, IndexError):
+    """A traced boolean mask was used as an index: the shape of the result would depend on it."""
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            f"a boolean index must be concrete, got {describe_tracer(tracer)}: the number of "
+            "selected elements, and with it the shape of the result, is not known",
+            where=describe_origin(tracer),
+            hint="use tb.numpy.where(mask, x, other), or pass where=mask to the reduction",
+        )
+
+
+class NonHashableStaticArgumentError(TracebridgeError, ValueError):
+    """A static argument is not hashable, so that it can't be part of a cache key."""
+
+    def __init__(self, value: Any = None, *, argument: str = "", call: str = "") -> None:
+        at = f"argument {argument}" if argument else "a static argument"
+        super().__init__(
+            f"{call or 'jit'}: {at} is static, so it must be hashable; "
+            f"got a value of type {type(value).__name__}",
+            hint="pass a tuple instead of a list, a frozen dataclass instead of a dict, "
+            "or do not make the argument static",
+        )

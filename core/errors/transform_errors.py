@@ -1,0 +1,69 @@
+"""Errors about transformations: differentiation, vectorization, named axes, trees, rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.errors.base import TracebridgeError
+
+
+class GradientTypeError(TracebridgeError, TypeError):
+    """A function or argument cannot be differentiated as asked (dtype, or not a scalar)."""
+
+
+class AxisSpecError(TracebridgeError, ValueError):
+    """An axis specification (in_axes, out_axes, in_specs, ...) does not fit the arguments."""
+
+
+class AxisSizeError(TracebridgeError, ValueError):
+    """Axes that are mapped together have different sizes, or no size can be found."""
+
+
+class UnboundAxisNameError(TracebridgeError, NameError):
+    """A collective names an axis that no surrounding transformation binds."""
+
+    def __init__(
+        self, axis_name: Any = "", *, call: str = "", bound: Sequence[Any] = ()
+    ) -> None:
+        names = ", ".join(map(repr, bound)) if bound else "none"
+        super().__init__(
+            f"{call + ': ' if call else ''}unbound axis name {axis_name!r}; "
+            f"axis names bound here: {names}",
+            hint="call it inside vmap, pmap or shard_map with that axis_name",
+        )
+
+
+class TreeMismatchError(TracebridgeError, ValueError, TypeError):
+    """Two pytrees that must have the same structure do not."""
+
+
+class CustomRuleError(TracebridgeError, TypeError):
+    """A custom derivative or batching rule is missing or returned something of the wrong form."""
+
+
+class MissingRuleError(TracebridgeError, TypeError, NotImplementedError):
+    """A primitive defines no rule for a transformation or platform."""
+
+    def __init__(
+        self, primitive: str = "", rule: str = "", *, message: str = "", hint: str = ""
+    ) -> None:
+        self.primitive = primitive
+        self.rule = rule
+        super().__init__(
+            message or f"primitive {primitive!r} defines no {rule} rule",
+            hint=hint or "define the rule on the primitive, or wrap the computation in "
+            "tb.custom_jvp or tb.custom_vjp",
+        )
+
+
+class LinearityError(TracebridgeError, TypeError):
+    """A function that must be linear in its arguments is not."""
+
+
+class JaxprTypeError(TracebridgeError, TypeError):
+    """A Jaxpr is not well formed; found by the checks that `enable_checks` turns on."""
+
+
+class KeyReuseError(TracebridgeError, TypeError):
+    """A random key was consumed twice; found by the key reuse checker."""
