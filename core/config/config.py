@@ -1,0 +1,100 @@
+"""The public object `config`: read and change options by name.
+
+The names of the peer library are taken too (`jax_enable_x64`), so that code can be moved over.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from tracebridge.core.config import scopes
+from tracebridge.core.config.options import OPTIONS
+from tracebridge.core.errors import filtering
+from tracebridge.core.errors.config_errors import UnknownOptionError
+
+_PEER_PREFIX = "jax_"
+_PEER_NAMES = {
+    "cpu_enable_async_dispatch": "cpu_async_dispatch",
+    "platform_name": "platforms",
+    "include_full_tracebacks_in_locations": "source_locations",
+    "x64_enabled": "enable_x64",
+}
+
+
+def resolve_name(name: str) -> str:
+    """Return our name of an option from ours or the peer's.
+
+    Raises:
+        UnknownOptionError: with the closest names.
+    """
+    plain = name.removeprefix(_PEER_PREFIX)
+    plain = _PEER_NAMES.get(plain, plain)
+    if plain in OPTIONS:
+        return plain
+    close = difflib.get_close_matches(plain, OPTIONS, n=3, cutoff=0.5) or list(OPTIONS)
+    raise UnknownOptionError(f"there is no option {name!r}", hint=f"did you mean {close}?")
+
+
+class Config:
+    """Options of the package.
+
+    Reading an attribute gives the value in force in this thread; `update` changes it for all
+    threads. For one block of one thread use a scope such as `tb.enable_x64(True)`.
+    """
+
+    __slots__ = ()
+
+    def update(self, name: str, value: Any) -> None:
+        """Change an option for all threads.
+
+        Raises:
+            UnknownOptionError: if there is no such option.
+            OptionValueError: if the value is not one of its choices.
+        """
+        ours = resolve_name(name)
+        if ours == "transfer_guard" and value is None:
+            value = "allow"  # the peer spells its default None
+        scopes.update(ours, value)
+
+    def read(self, name: str) -> Any:
+        """Return the value in force in this thread."""
+        return scopes.option(resolve_name(name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return scopes.option(resolve_name(name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        resolve_name(name)
+        raise UnknownOptionError(
+            f"config.{name} cannot be assigned to",
+            hint=f"use config.update({name!r}, {value!r})",
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *OPTIONS})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The global values by name, as a new dict."""
+        return {name: scopes.global_value(name) for name in OPTIONS}
+
+    def __repr__(self) -> str:
+        rows = "\n".join(f"  {name} = {value!r}" for name, value in self.values.items())
+        return f"Config(\n{rows}\n)"
+
+
+config = Config()
+"""The one instance."""
+
+
+@scopes.on_global_change
+def _set_filtering(name: str, value: Any) -> None:
+    """The errors layer lies below and cannot read options, so it is told."""
+    if name == "traceback_filtering":
+        filtering.set_mode(value)
+
+
+filtering.set_mode(scopes.option("traceback_filtering"))

@@ -1,0 +1,213 @@
+"""Every option, in one table, with its type, default, variable and meaning.
+
+At most 25 options: a new one must replace a choice that the engine could make itself.
+Values live in `scopes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tracebridge.core.config import env
+from tracebridge.core.errors.config_errors import OptionValueError
+
+
+class Option:
+    """One row: what the option is called, takes and changes."""
+
+    __slots__ = (
+        "affects_tracing",
+        "choices",
+        "default",
+        "doc",
+        "env",
+        "leaves_fast_path",
+        "name",
+        "optional",
+        "scoped",
+        "type",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        type: type,
+        default: Any,
+        doc: str,
+        *,
+        affects_tracing: bool = False,
+        leaves_fast_path: bool = False,
+        scoped: bool = True,
+        optional: bool = False,
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.doc = doc
+        self.env = env.PREFIX + name.upper()
+        self.affects_tracing = affects_tracing
+        """A change gives other Jaxprs, so the value is part of every cache key."""
+        self.leaves_fast_path = leaves_fast_path
+        """A true value needs the checked way of calling compiled functions."""
+        self.scoped = scoped
+        """A `with` block may change it for one thread; others can only be changed globally."""
+        self.optional = optional
+        """None is a value."""
+        self.choices = choices
+
+    def __repr__(self) -> str:
+        return f"Option({self.name}, default={self.default!r})"
+
+    def check(self, value: Any) -> Any:
+        """Return the value in its normal form (0 and 1 become bools).
+
+        Raises:
+            OptionValueError: if the type or the choice is wrong.
+        """
+        if value is None and self.optional:
+            return None
+        if self.type is bool and isinstance(value, int) and value in (0, 1):
+            return bool(value)
+        fits = self.type is object or (
+            isinstance(value, self.type) and not (self.type is int and isinstance(value, bool))
+        )
+        if fits and (not self.choices or value in self.choices):
+            return value
+        kinds = " or ".join(map(repr, self.choices)) or self.type.__name__
+        raise OptionValueError(
+            call=f"option {self.name}",
+            got=f"{value!r} of type {type(value).__name__}",
+            expected=f"{kinds} or None" if self.optional else kinds,
+        )
+
+    def parse(self, text: str) -> Any:
+        """Return the value of an environment variable's text.
+
+        Raises:
+            OptionValueError: if the text is not a value of this option.
+        """
+        try:
+            if self.optional and text.strip().lower() in ("", "none"):
+                return None
+            value: Any = text
+            if self.type is bool:
+                value = env.parse_bool(text)
+            elif self.type is int:
+                value = int(text)
+        except ValueError as exc:
+            raise OptionValueError(
+                f"environment variable {self.env}={text!r} is not a {self.type.__name__}"
+            ) from exc
+        return self.check(value)
+
+    def initial(self) -> Any:
+        """Return the value at import: the environment variable, or the default."""
+        text = env.get(self.env)
+        if text is not None:
+            return self.parse(text)
+        if self.name == "num_cpu_devices":
+            return env.forced_host_device_count() or self.default
+        if self.name == "traceback_filtering" and env.full_tracebacks():
+            return "off"
+        return self.default
+
+
+MATMUL_PRECISIONS: Final = (
+    "default",
+    "high",
+    "highest",
+    "bfloat16",
+    "bfloat16_3x",
+    "tensorfloat32",
+    "float32",
+    "ANY_F8_ANY_F8_F32",
+    "ANY_F8_ANY_F8_F32_FAST_ACCUM",
+    "ANY_F8_ANY_F8_ANY",
+    "ANY_F8_ANY_F8_ANY_FAST_ACCUM",
+    "F16_F16_F16",
+    "F16_F16_F32",
+    "BF16_BF16_BF16",
+    "BF16_BF16_F32",
+    "BF16_BF16_F32_X3",
+    "BF16_BF16_F32_X6",
+    "BF16_BF16_F32_X9",
+    "TF32_TF32_F32",
+    "TF32_TF32_F32_X3",
+    "F32_F32_F32",
+    "F64_F64_F64",
+)
+"""What `default_matmul_precision` takes: precision names and dot algorithm names."""
+
+_ROWS = (
+    Option("enable_x64", bool, False, "64-bit dtypes are kept and are the defaults.",
+           affects_tracing=True),
+    Option("explicit_x64_dtypes", str, "warn",
+           "What happens to a 64-bit dtype that is asked for by name while enable_x64 is off: "
+           "kept (allow), truncated with a warning (warn), or refused (error).",
+           affects_tracing=True, choices=("allow", "warn", "error")),
+    Option("numpy_dtype_promotion", str, "standard",
+           "Dtypes of operands are promoted by the lattice (standard) or must agree (strict).",
+           affects_tracing=True, choices=("standard", "strict")),
+    Option("numpy_rank_promotion", str, "allow",
+           "What happens when operands of different rank are broadcast together.",
+           affects_tracing=True, choices=("allow", "warn", "raise")),
+    Option("default_matmul_precision", str, None,
+           "Precision of matrix products and convolutions that do not name one.",
+           affects_tracing=True, optional=True, choices=MATMUL_PRECISIONS),
+    Option("default_device", object, None,
+           "Device, or platform name, of arrays and computations that name none.",
+           affects_tracing=True, optional=True),
+    Option("disable_jit", bool, False,
+           "jit and control flow run Python code step by step.",
+           affects_tracing=True, leaves_fast_path=True),
+    Option("debug_nans", bool, False, "A computation that returns a NaN raises.",
+           leaves_fast_path=True),
+    Option("debug_infs", bool, False, "A computation that returns an infinity raises.",
+           leaves_fast_path=True),
+    Option("check_tracer_leaks", bool, False,
+           "The end of every trace looks for tracers that are still referenced.",
+           leaves_fast_path=True),
+    Option("enable_checks", bool, False, "Every Jaxpr is type-checked when it is made."),
+    Option("traceback_filtering", str, "auto",
+           "'off' shows the engine's frames in tracebacks; the others hide them. "
+           "TRACEBRIDGE_TRACEBACK=full means 'off'.",
+           scoped=False, choices=("auto", "remove_frames", "off")),
+    Option("log_compiles", bool, False, "Log a line when a function is traced and compiled."),
+    Option("explain_cache_misses", bool, False, "Log why a call did not find a compiled function."),
+    Option("cpu_async_dispatch", bool, False,
+           "CPU computations return before they end. Read when the CPU backend starts.",
+           scoped=False),
+    Option("num_cpu_devices", int, 1,
+           "Number of CPU devices. Read when the CPU backend starts; XLA_FLAGS="
+           "--xla_force_host_platform_device_count=N sets its default.",
+           scoped=False),
+    Option("platforms", str, "",
+           "Comma-separated platforms to start, best first; empty means all that are found.",
+           scoped=False),
+    Option("compilation_cache_dir", str, None,
+           "Folder of the persistent compilation cache; None turns it off.",
+           scoped=False, optional=True),
+    Option("threefry_partitionable", bool, True,
+           "The threefry generator splits its counters so that it can be partitioned.",
+           affects_tracing=True),
+    Option("default_prng_impl", str, "threefry2x32",
+           "Generator of new random keys.",
+           affects_tracing=True, choices=("threefry2x32", "rbg", "unsafe_rbg")),
+    Option("eager_cache_size", int, 4096,
+           "Number of compiled programs that are kept for operations outside jit.",
+           scoped=False),
+    Option("source_locations", bool, True,
+           "Equations remember the line that made them, for messages and profiles.",
+           scoped=False),
+    Option("transfer_guard", str, "allow",
+           "What happens when an array moves between host and devices, or between devices.",
+           leaves_fast_path=False,
+           choices=("allow", "log", "disallow", "log_explicit", "disallow_explicit")),
+)  # fmt: skip
+
+OPTIONS: Final[dict[str, Option]] = {row.name: row for row in _ROWS}
+"""The table, by name."""
+
+TRACING_OPTIONS: Final = tuple(row.name for row in _ROWS if row.affects_tracing)
+"""Names of the options whose values belong to every cache key, in a fixed order."""

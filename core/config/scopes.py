@@ -1,0 +1,317 @@
+"""Values of options, global and thread-scoped, and the state of the current thread.
+
+One `ContextVar` holds one immutable `State` (or None): the current trace, the options that a
+`with` block has changed for this thread, and the named axes. None means: no trace, no changed
+options, no named axes; the cached call of a compiled function tests only that.
+
+A global change (`update`) bumps `global_epoch()` and calls the listeners, so that fast-path
+caches can be dropped instead of reading options at each call.
+Thread-safety: reads are single dict or ContextVar operations; `update` takes a lock. New threads
+begin with the state None (no trace of another thread is taken over), also under interpreters
+whose new threads inherit the context, because a `State` belongs to the thread that made it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any
+
+from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS, Option
+from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
+
+Overrides = tuple[tuple[str, Any], ...]
+
+
+class State:
+    """What is in force in one thread besides the global options; immutable by convention."""
+
+    __slots__ = ("axis_env", "key", "overrides", "trace", "values")
+
+    def __init__(
+        self, trace: Any, overrides: Overrides, axis_env: tuple[Any, ...] = ()
+    ) -> None:
+        self.trace = trace
+        """The current trace, or None outside all traces. Its meaning belongs to the ir layer."""
+        self.overrides = overrides
+        """Changed options as sorted (name, value) pairs."""
+        self.axis_env = axis_env
+        """Named axes, outermost first. Their form belongs to the ir layer."""
+        self.values = dict(overrides)
+        self.key: Overrides = tuple(
+            pair for pair in overrides if OPTIONS[pair[0]].affects_tracing
+        )
+        """The part of `overrides` that a cache key must contain."""
+
+    def __repr__(self) -> str:
+        return f"State(trace={self.trace!r}, {dict(self.overrides)}, axes={self.axis_env})"
+
+
+STATE: ContextVar[State | None] = ContextVar("tracebridge_state", default=None)
+"""The state of the current thread (and asyncio task); None almost always outside traces."""
+
+# Aliases of C methods: no Python frame on the hot path.
+state: Callable[[], State | None] = STATE.get
+get_state: Callable[[], State | None] = STATE.get
+set_state: Callable[[State | None], Token[State | None]] = STATE.set
+reset_state: Callable[[Token[State | None]], None] = STATE.reset
+
+
+def _make(trace: Any, overrides: Overrides, axis_env: tuple[Any, ...]) -> State | None:
+    if trace is None and not overrides and not axis_env:
+        return None
+    return State(trace, overrides, axis_env)
+
+
+def with_trace(current: State | None, trace: Any) -> State | None:
+    """Return `current` with another trace; `None` as the trace means eager."""
+    if current is None:
+        return None if trace is None else State(trace, ())
+    return _make(trace, current.overrides, current.axis_env)
+
+
+def with_axis_env(current: State | None, axis_env: tuple[Any, ...]) -> State | None:
+    """Return `current` with other named axes."""
+    if current is None:
+        return State(None, (), axis_env) if axis_env else None
+    return _make(current.trace, current.overrides, axis_env)
+
+
+def with_override(current: State | None, name: str, value: Any) -> State | None:
+    """Return `current` with one option changed for this thread."""
+    found = OPTIONS[name]
+    values = {} if current is None else dict(current.values)
+    values[name] = found.check(value)
+    overrides = tuple(sorted(values.items(), key=lambda pair: pair[0]))
+    if current is None:
+        return State(None, overrides)
+    return State(current.trace, overrides, current.axis_env)
+
+
+def axis_env() -> tuple[Any, ...]:
+    """Return the named axes in force, outermost first."""
+    current = state()
+    return () if current is None else current.axis_env
+
+
+# --- global values ---------------------------------------------------------------------------
+
+_lock = threading.RLock()
+_global: dict[str, Any] = {name: row.initial() for name, row in OPTIONS.items()}
+_listeners: list[Callable[[str, Any], None]] = []
+_epoch = 0
+_effective: dict[Overrides, tuple[Any, ...]] = {}
+_MAX_EFFECTIVE = 1024
+
+
+def _compute_global() -> tuple[tuple[Any, ...], bool]:
+    key = tuple(_global[name] for name in TRACING_OPTIONS)
+    fast = not any(_global[name] for name, row in OPTIONS.items() if row.leaves_fast_path)
+    return key, fast
+
+
+_global_key, _global_fast = _compute_global()
+
+
+def lookup(name: str) -> Option:
+    """Return the row of the option `name`.
+
+    Raises:
+        UnknownOptionError: if there is none.
+    """
+    found = OPTIONS.get(name)
+    if found is None:
+        raise UnknownOptionError(
+            f"there is no option {name!r}", expected=", ".join(OPTIONS),
+            hint=f"the options are {', '.join(OPTIONS)}",
+        )  # fmt: skip
+    return found
+
+
+def option(name: str) -> Any:
+    """Return the value in force in this thread."""
+    current = state()
+    if current is not None and name in current.values:
+        return current.values[name]
+    return _global[name]
+
+
+def global_value(name: str) -> Any:
+    """Return the global value, without the changes of this thread."""
+    return _global[name]
+
+
+def update(name: str, value: Any) -> None:
+    """Change an option for all threads.
+
+    Raises:
+        UnknownOptionError, OptionValueError: if the name or the value is wrong.
+    """
+    global _epoch, _global_key, _global_fast
+    checked = lookup(name).check(value)
+    with _lock:
+        _global[name] = checked
+        _epoch += 1
+        _effective.clear()
+        _global_key, _global_fast = _compute_global()
+        listeners = tuple(_listeners)
+    for listener in listeners:
+        listener(name, checked)
+
+
+def on_global_change(fn: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+    """Call `fn(name, value)` after each global change; returns `fn`, for use as a decorator."""
+    _listeners.append(fn)
+    return fn
+
+
+def global_epoch() -> int:
+    """Return a number that grows with every global change."""
+    return _epoch
+
+
+def tracing_key() -> Hashable:
+    """Return the values in force of all options that affect tracing; part of every cache key.
+
+    Equal values give equal keys, whether they were set globally or by a `with` block. The named
+    axes are not in it: they belong to the caches of functions that may use collectives.
+    """
+    current = state()
+    if current is None or not current.key:
+        return _global_key
+    found = _effective.get(current.key)
+    if found is None:
+        changed = current.values
+        found = tuple(
+            changed[name] if name in changed else _global[name] for name in TRACING_OPTIONS
+        )
+        if len(_effective) >= _MAX_EFFECTIVE:
+            _effective.clear()
+        _effective[current.key] = found
+    return found
+
+
+def fast_path_allowed() -> bool:
+    """Return whether compiled calls may skip the checks that debugging options ask for."""
+    current = state()
+    if current is None or not current.overrides:
+        return _global_fast
+    return not any(option(name) for name, row in OPTIONS.items() if row.leaves_fast_path)
+
+
+# --- scopes ----------------------------------------------------------------------------------
+
+
+class Scope:
+    """A `with` block that changes one option for the current thread; may be entered again."""
+
+    __slots__ = ("_name", "_tokens", "_value")
+
+    def __init__(self, name: str, value: Any) -> None:
+        row = lookup(name)
+        if not row.scoped:
+            raise OptionValueError(
+                f"option {name} cannot be changed for one thread",
+                hint=f"use tb.config.update({name!r}, ...)",
+            )
+        self._name = name
+        self._value = row.check(value)
+        self._tokens: list[Token[State | None]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(set_state(with_override(state(), self._name, self._value)))
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        reset_state(self._tokens.pop())
+
+
+def scope(name: str, value: Any) -> Scope:
+    """Return a `with` block that changes an option for the current thread."""
+    return Scope(name, value)
+
+
+def enable_x64(new_val: bool = True) -> Scope:
+    """Keep 64-bit dtypes inside the block."""
+    return Scope("enable_x64", new_val)
+
+
+def explicit_x64_dtypes(new_val: str) -> Scope:
+    """Set what happens to explicit 64-bit dtypes: 'allow', 'warn' or 'error'."""
+    return Scope("explicit_x64_dtypes", new_val)
+
+
+def numpy_dtype_promotion(new_val: str) -> Scope:
+    """Set dtype promotion: 'standard' or 'strict'."""
+    return Scope("numpy_dtype_promotion", new_val)
+
+
+def numpy_rank_promotion(new_val: str) -> Scope:
+    """Set rank promotion: 'allow', 'warn' or 'raise'."""
+    return Scope("numpy_rank_promotion", new_val)
+
+
+def default_matmul_precision(new_val: str | None) -> Scope:
+    """Set the precision of products that name none."""
+    return Scope("default_matmul_precision", new_val)
+
+
+def default_device(new_val: Any) -> Scope:
+    """Set the device of arrays and computations that name none."""
+    return Scope("default_device", new_val)
+
+
+def disable_jit(disable: bool = True) -> Scope:
+    """Run jit and control flow step by step inside the block."""
+    return Scope("disable_jit", disable)
+
+
+def debug_nans(new_val: bool = True) -> Scope:
+    """Raise when a computation returns a NaN."""
+    return Scope("debug_nans", new_val)
+
+
+def debug_infs(new_val: bool = True) -> Scope:
+    """Raise when a computation returns an infinity."""
+    return Scope("debug_infs", new_val)
+
+
+def checking_leaks(new_val: bool = True) -> Scope:
+    """Look for leaked tracers at the end of every trace."""
+    return Scope("check_tracer_leaks", new_val)
+
+
+def enable_checks(new_val: bool = True) -> Scope:
+    """Type-check every Jaxpr that is made."""
+    return Scope("enable_checks", new_val)
+
+
+def log_compiles(new_val: bool = True) -> Scope:
+    """Log when a function is traced and compiled."""
+    return Scope("log_compiles", new_val)
+
+
+def explain_cache_misses(new_val: bool = True) -> Scope:
+    """Log why calls did not find a compiled function."""
+    return Scope("explain_cache_misses", new_val)
+
+
+def threefry_partitionable(new_val: bool = True) -> Scope:
+    """Choose the partitionable form of the threefry generator."""
+    return Scope("threefry_partitionable", new_val)
+
+
+def default_prng_impl(new_val: str) -> Scope:
+    """Choose the generator of new random keys."""
+    return Scope("default_prng_impl", new_val)
+
+
+def transfer_guard(new_val: str) -> Scope:
+    """Allow, log or refuse transfers inside the block."""
+    return Scope("transfer_guard", new_val)

@@ -1,0 +1,1 @@
+"""Pure Python helpers that know nothing of the engine."""
