@@ -1,0 +1,121 @@
+"""What every test gets: hypothesis profiles, options for golden files, skips with reasons, seeds, the link tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A framework that is not installed: its tests are skipped, and files that live in its folders are not even imported.
+FRAMEWORKS = {"torch": "torch", "tf": "tensorflow"}
+MISSING = {marker: module for marker, module in FRAMEWORKS.items() if find_spec(module) is None}
+GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+
+# deadline=None: the first example of a test compiles with XLA and takes a hundred times longer than the next.
+hypothesis.settings.register_profile(
+    "dev",
+    max_examples=20,
+    deadline=None,
+)
+hypothesis.settings.register_profile(
+    "ci",
+    max_examples=25,
+    deadline=None,
+    derandomize=True,  # a change is not to blame for an example that the run before did not draw
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # two cores, shared
+)
+hypothesis.settings.register_profile("nightly", max_examples=500, deadline=None)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
+)
+
+# TensorFlow's C++ log; it has no other switch that works before the import.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the two options that rewrite recorded results."""
+    group = parser.getgroup("tracebridge")
+    group.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the files in tests/golden instead of comparing with them",
+    )
+    group.addoption(
+        "--update-api",
+        action="store_true",
+        help="rewrite tests/architecture/api.txt instead of comparing with it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Bring the link tree up to date, once, before the workers start."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and (ROOT / ".ci" / "devtree").exists() and sys.platform != "win32":
+        subprocess.run(["bash", str(ROOT / ".ci" / "devtree")], check=True)
+
+
+def pytest_report_header() -> list[str]:
+    """Say which frameworks are missing, so that a short run is not mistaken for a complete one."""
+    return [f"{module} is not installed: its tests do not run" for module in MISSING.values()]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out files that belong to a missing framework: they import it at the top."""
+    parts = collection_path.relative_to(ROOT).parts if collection_path.is_relative_to(ROOT) else ()
+    name = collection_path.name
+    for marker in MISSING:
+        if marker in parts or name.startswith(f"test_{marker}_") or name == f"test_{marker}.py":
+            return True
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip marked tests whose framework or device is not there."""
+    no_gpu = why_no_gpu()
+    for item in items:
+        for marker, module in MISSING.items():
+            if item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{module} is not installed"))
+        if no_gpu and item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason=no_gpu))
+
+
+def why_no_gpu() -> str:
+    """The reason for skipping tests on a GPU, empty when there is none."""
+    if not Path("/dev/nvidia0").exists():
+        return "no NVIDIA device on this machine"
+    if not any(find_spec(name) for name in GPU_PLUGINS):
+        return f"no CUDA plugin for jaxlib is installed (one of {', '.join(GPU_PLUGINS)})"
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Make NumPy's global generator, which older tests of the field use, start equal in each test."""
+    np.random.seed(0)  # noqa: NPY002 - the global generator is what is being seeded
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether recorded files are to be rewritten."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def subprocess_environment() -> dict[str, str]:
+    """Environment for a fresh interpreter that imports the package of this checkout."""
+    tree = str(ROOT / "build" / "tree")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (tree, os.environ.get("PYTHONPATH")))),
+    }
