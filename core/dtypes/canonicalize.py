@@ -14,7 +14,7 @@ import numpy as np
 from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.extended import ExtendedDType
-from tracebridge.core.errors.dtype_errors import ExplicitX64Error, ExplicitX64Warning
+from tracebridge.core.errors.dtype_errors import ExplicitX64Warning, UnsupportedDtypeError
 
 _NARROWED: Final = {
     dtypes.int64: dtypes.int32,
@@ -22,6 +22,11 @@ _NARROWED: Final = {
     dtypes.float64: dtypes.float32,
     dtypes.complex128: dtypes.complex64,
 }
+
+_WAYS_TO_64_BITS: Final = (
+    "turn them on with tracebridge.config.update('enable_x64', True), or keep the ones you "
+    "ask for with tracebridge.config.update('explicit_x64_dtypes', 'allow')"
+)
 
 # dtype-like -> (dtype with 64 bits allowed, dtype without). Small: filled by what programs name.
 _known: dict[Any, tuple[dtypes.DType, dtypes.DType]] = {}
@@ -35,7 +40,9 @@ def canonicalize(dtype: Any) -> Any:
             byte orders become native.
 
     Raises:
-        TypeError: a dtype that the engine does not have, such as object, str or longdouble.
+        UnsupportedDtypeError: a dtype that the engine does not have, such as object, str or
+            longdouble.
+        TypeError: no dtype at all.
     """
     try:
         pair = _known[dtype]
@@ -49,11 +56,11 @@ def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
     if isinstance(wide, np.dtype):
         wide = wide.newbyteorder("=")
     if not dtypes.is_supported(wide):
-        msg = (
-            f"dtype {wide} does not exist on devices; expected a boolean, integer, floating "
-            f"or complex dtype, such as float32. Convert the data with NumPy first"
+        raise UnsupportedDtypeError(
+            f"dtype {wide} does not exist on devices",
+            expected="a boolean, integer, floating or complex dtype, such as float32",
+            hint="convert the data with NumPy first",
         )
-        raise TypeError(msg)
     pair = (wide, narrowed(wide))
     if isinstance(dtype, np.dtype | type | str):
         _known[dtype] = pair
@@ -81,8 +88,8 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
         where: the public function that was called, for the message.
 
     Raises:
-        ExplicitX64Error: 64 bits were requested, are off, and the option says ``error``.
-        TypeError: a dtype that the engine does not have.
+        UnsupportedDtypeError: 64 bits were requested, are off, and the option says ``error``;
+            or a dtype that the engine does not have.
     """
     canonical = canonicalize(dtype)
     if dtype in dtypes.PYTHON_SCALARS or option("enable_x64"):
@@ -94,8 +101,14 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
     if policy == "allow":
         return requested
     if policy == "error":
-        raise ExplicitX64Error(where, requested, canonical)
-    warnings.warn(ExplicitX64Warning(where, requested, canonical), stacklevel=3)
+        raise UnsupportedDtypeError(
+            call=where,
+            got=f"the dtype {requested}, while 64-bit dtypes are off",
+            expected=f"{canonical} or another dtype of at most 32 bits",
+            hint=_WAYS_TO_64_BITS,
+        )
+    message = f"{where}: {requested} becomes {canonical}, because 64-bit dtypes are off; "
+    warnings.warn(ExplicitX64Warning(message + _WAYS_TO_64_BITS), stacklevel=3)
     return canonical
 
 

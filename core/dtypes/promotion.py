@@ -169,7 +169,7 @@ def _promote(pairs: tuple[Pair, ...], x64: bool, mode: str) -> Pair:
         return kinds.pop(), False
     for dtype in kinds:
         if dtype not in dtypes.all_dtypes:
-            raise TypePromotionError(pairs, mode)
+            raise _no_promotion(pairs, mode)
     if all_weak and mode != "strict":
         # Operands that are all weak compare by their own widths; the result stays weak.
         nodes, wide = kinds, any(map(is_wide, kinds))
@@ -178,11 +178,29 @@ def _promote(pairs: tuple[Pair, ...], x64: bool, mode: str) -> Pair:
         wide = any(is_wide(dtype) for dtype, weak in pairs if not weak)
     node = lattice_join(nodes, mode)
     if node is None:
-        raise TypePromotionError(pairs, mode)
+        raise _no_promotion(pairs, mode)
     dtype = _default_of(node)
     if not (x64 or wide):
         dtype = narrowed(dtype)
     return dtype, dtype != dtypes.bool_ and (all_weak or node in _WEAK_NODES)
+
+
+def _no_promotion(pairs: tuple[Pair, ...], mode: str) -> TypePromotionError:
+    names = [f"{dtype}{' (weak)' if weak else ''}" for dtype, weak in pairs]
+    hint = "cast the operands to one dtype, as in x.astype('float32')"
+    reason = ""
+    kinds = [dtype for dtype, _ in pairs]
+    if any(dtype not in dtypes.all_dtypes for dtype in kinds):
+        reason = "; float0, keys and other extended dtypes mix with nothing"
+        hint = "leave these operands out of arithmetic"
+    elif mode == "strict":
+        reason = "; the option numpy_dtype_promotion is 'strict'"
+        hint += ", or set the option numpy_dtype_promotion to 'standard'"
+    elif any(dtype in dtypes.narrow_floats or dtype in dtypes.narrow_integers for dtype in kinds):
+        reason = "; integers below 8 bits and floats of at most 8 bits are never promoted"
+    return TypePromotionError(
+        f"the dtypes {', '.join(names)} have no implicit promotion{reason}", hint=hint
+    )
 
 
 def promote_types(a: Any, b: Any) -> Any:
