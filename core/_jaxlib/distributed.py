@@ -1,0 +1,58 @@
+"""Several processes: the coordination service, its client, and collectives between CPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlib import _jax
+
+DistributedRuntimeClient = _jax.DistributedRuntimeClient
+DistributedRuntimeService = _jax.DistributedRuntimeService
+
+__all__ = [
+    "DistributedRuntimeClient",
+    "DistributedRuntimeService",
+    "make_client",
+    "make_gloo_collectives",
+    "make_service",
+]
+
+
+def make_service(
+    address: str, num_nodes: int, *, heartbeat_timeout: int = 100, shutdown_timeout: int = 300
+) -> Any:
+    """Start the coordination service in this process; times are in seconds."""
+    return _jax.get_distributed_runtime_service(
+        address,
+        num_nodes,
+        heartbeat_timeout=heartbeat_timeout,
+        shutdown_timeout=shutdown_timeout,
+    )
+
+
+def make_client(
+    address: str,
+    node_id: int,
+    *,
+    init_timeout: int = 300,
+    shutdown_timeout: int = 300,
+    heartbeat_timeout: int = 100,
+) -> Any:
+    """Return a client of the coordination service; call its `connect()`."""
+    return _jax.get_distributed_runtime_client(
+        address,
+        node_id,
+        init_timeout=init_timeout,
+        shutdown_timeout=shutdown_timeout,
+        heartbeat_timeout=heartbeat_timeout,
+        use_compression=True,
+    )
+
+
+def make_gloo_collectives(
+    client: Any, hostname: str | None = None, interface: str | None = None
+) -> Any:
+    """Return collectives over TCP for a CPU client that takes part in a distributed run."""
+    return _jax.make_gloo_tcp_collectives(
+        distributed_client=client, hostname=hostname, interface=interface
+    )

@@ -1,0 +1,116 @@
+"""Custom call targets: LAPACK on the CPU, targets of users, capsules.
+
+Target names are process-wide in XLA and every library on this jaxlib registers the LAPACK ones;
+registering the same function under the same name again is harmless. Registration happens at
+first use, so that importing this module costs nothing.
+Thread-safety: the sets of registered names are changed by single operations; two threads may
+register the same target twice, which is harmless.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jaxlib
+import numpy as np
+from jaxlib import xla_client
+
+_registered: set[str] = set()
+
+_LAPACK_PREFIXES = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+UNTYPED, TYPED = 0, 1
+"""Versions of the FFI: the old one without types, and XLA's typed FFI."""
+
+
+def _lapack_extension() -> Any:
+    """Return the C++ extension with the LAPACK kernels; importing it is not needed at start-up."""
+    return importlib.import_module("jaxlib.cpu._lapack")
+
+
+def register_lapack_targets() -> None:
+    """Make the LAPACK targets known to the CPU compiler and load the kernels, once."""
+    if "lapack" in _registered:
+        return
+    extension = _lapack_extension()
+    for name, capsule in extension.registrations().items():
+        version = TYPED if name.endswith("_ffi") else UNTYPED
+        xla_client.register_custom_call_target(name, capsule, platform="cpu", api_version=version)
+        if version == TYPED:
+            xla_client.register_custom_call_as_batch_partitionable(name)
+    extension.initialize()  # finds the LAPACK routines of SciPy
+    _registered.add("lapack")
+
+
+def register_sparse_targets() -> None:
+    """Make the sparse-times-dense target known to the CPU compiler, once."""
+    if "sparse" in _registered:
+        return
+    extension = importlib.import_module("jaxlib.cpu._sparse")
+    for name, capsule in extension.registrations().items():
+        xla_client.register_custom_call_target(name, capsule, platform="cpu", api_version=TYPED)
+    _registered.add("sparse")
+
+
+def lapack_target(base: str, dtype: Any) -> str:
+    """Return the target name of a LAPACK routine, e.g. ('potrf_ffi', float32) -> 'lapack_spotrf_ffi'.
+
+    Registers the targets at first use.
+
+    Raises:
+        TypeError: if LAPACK has no routine for this dtype.
+    """
+    name = np.dtype(dtype).name
+    prefix = _LAPACK_PREFIXES.get(name)
+    if prefix is None:
+        raise TypeError(
+            f"LAPACK routine {base}: got dtype {name}, expected one of {list(_LAPACK_PREFIXES)}"
+        )
+    register_lapack_targets()
+    return f"lapack_{prefix}{base}"
+
+
+def register_target(
+    name: str,
+    fn: Any,
+    platform: str = "cpu",
+    api_version: int = TYPED,
+    *,
+    batch_partitionable: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Register a custom call target for all clients of a platform ('cpu', 'CUDA', ...).
+
+    `fn` is a capsule, or a dict of stage name to capsule for the typed FFI.
+    """
+    xla_client.register_custom_call_target(
+        name, fn, platform=platform, api_version=api_version, **kwargs
+    )
+    if batch_partitionable:
+        xla_client.register_custom_call_as_batch_partitionable(name)
+
+
+def register_type(name: str, type_id: Any, platform: str = "cpu") -> None:
+    """Register a type id that typed FFI handlers use."""
+    xla_client.register_custom_type(name, type_id, platform=platform)
+
+
+def make_capsule(function: Any) -> Any:
+    """Return a capsule around a `ctypes` function pointer, for `register_target`."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new(ctypes.cast(function, ctypes.c_void_p), None, None)
+
+
+def include_dir() -> str:
+    """Return the folder with the C++ headers of the typed FFI."""
+    return os.path.join(os.path.dirname(jaxlib.__file__), "include")
+
+
+register_custom_call_partitioner: Callable[..., None] = xla_client.register_custom_call_partitioner
+"""Register Python functions that propagate shardings through, and partition, a custom call."""
