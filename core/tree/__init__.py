@@ -1,0 +1,1 @@
+"""Pytrees: nested containers of leaves, flattened by our own C++ registry."""

@@ -1,0 +1,334 @@
+"""The registry of pytree nodes, and how classes join it.
+
+The registry is an own instance of the C++ class: the process-wide one of jaxlib belongs to
+others, and registering a class there twice is an error. Built in are tuple, list, dict (by sorted
+keys), None and named tuples; ``OrderedDict``, ``defaultdict`` and ``Partial`` are added here.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from tracebridge.core._jaxlib.pytree import DictKey, GetAttrKey, PyTreeDef, PyTreeRegistry
+from tracebridge.core.errors.transform_errors import TreeMismatchError
+
+T = TypeVar("T")
+Class = TypeVar("Class", bound=type[Any])
+
+default_registry = PyTreeRegistry()
+# A tree definition pickles its registry by name: these two say where to find ours again.
+default_registry.__module__ = __name__
+default_registry.__name__ = "default_registry"
+
+
+def register_pytree_node(
+    nodetype: type[T],
+    flatten_func: Callable[[T], tuple[Iterable[Any], Hashable]],
+    unflatten_func: Callable[[Any, Any], T],
+    flatten_with_keys_func: Callable[[T], tuple[Iterable[tuple[Any, Any]], Hashable]] | None = None,
+) -> None:
+    """Make ``nodetype`` a pytree node.
+
+    Args:
+        nodetype: the class; subclasses are not included.
+        flatten_func: gives ``(children, aux_data)``; ``aux_data`` is compared and hashed.
+        unflatten_func: takes ``(aux_data, children)``. It must accept any children, also objects
+            that are no arrays, because transformations rebuild trees of their own.
+        flatten_with_keys_func: the same as ``flatten_func`` with ``(key, child)`` pairs.
+
+    Raises:
+        ValueError: the class is registered already.
+    """
+    _check_class("register_pytree_node", nodetype)
+    default_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+
+
+def register_pytree_node_class(cls: Class) -> Class:
+    """Class decorator: a pytree node by its methods ``tree_flatten`` and ``tree_unflatten``."""
+    _check_methods("register_pytree_node_class", cls, "tree_flatten", "tree_unflatten")
+    register_pytree_node(cls, lambda node: node.tree_flatten(), cls.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys(
+    nodetype: type[T],
+    flatten_with_keys: Callable[[T], tuple[Iterable[tuple[Any, Any]], Hashable]],
+    unflatten_func: Callable[[Any, Any], T],
+    flatten_func: Callable[[T], tuple[Iterable[Any], Hashable]] | None = None,
+) -> None:
+    """Make ``nodetype`` a pytree node whose children have key path entries.
+
+    Args:
+        nodetype: the class; subclasses are not included.
+        flatten_with_keys: gives ``([(key, child), ...], aux_data)``.
+        unflatten_func: takes ``(aux_data, children)``.
+        flatten_func: a faster way to ``(children, aux_data)``; derived if absent.
+
+    Raises:
+        ValueError: the class is registered already.
+    """
+
+    def without_keys(node: T) -> tuple[Iterable[Any], Hashable]:
+        children, aux_data = flatten_with_keys(node)
+        return [child for _, child in children], aux_data
+
+    register_pytree_node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_with_keys_class(cls: Class) -> Class:
+    """Class decorator: a node by ``tree_flatten_with_keys`` and ``tree_unflatten``.
+
+    A method ``tree_flatten`` is used where there is one, because it is faster.
+    """
+    name = "register_pytree_with_keys_class"
+    _check_methods(name, cls, "tree_flatten_with_keys", "tree_unflatten")
+    plain = (lambda node: node.tree_flatten()) if hasattr(cls, "tree_flatten") else None
+    register_pytree_with_keys(
+        cls, lambda node: node.tree_flatten_with_keys(), cls.tree_unflatten, plain
+    )
+    return cls
+
+
+def register_static(cls: Class) -> Class:
+    """Class decorator: a node without leaves. Instances are part of the tree's structure.
+
+    They must be hashable and comparable: two trees have the same structure only where the static
+    objects in them are equal.
+    """
+    register_pytree_with_keys(cls, lambda node: ((), node), lambda node, _: node)
+    return cls
+
+
+def register_dataclass(
+    nodetype: Class,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> Class:
+    """Make a dataclass (or a class like one) a pytree node. Usable as a class decorator.
+
+    Args:
+        nodetype: the class; its constructor takes the data and meta fields by keyword.
+        data_fields: names of the children. By default all constructor fields of the dataclass
+            that are not marked by ``tree.static()``.
+        meta_fields: names of the fields that belong to the structure: hashable, comparable.
+        drop_fields: names of fields that are left out; the constructor must set them.
+
+    Raises:
+        TypeError: not a dataclass and no field lists, or only one of the two lists.
+        ValueError: the lists do not cover the constructor fields once each.
+    """
+    _check_class("register_dataclass", nodetype)
+    if (data_fields is None) != (meta_fields is None):
+        msg = "register_dataclass: give both data_fields and meta_fields, or neither of them"
+        raise TypeError(msg)
+    if data_fields is None or meta_fields is None:
+        data_fields, meta_fields = _infer_fields(nodetype, drop_fields)
+    else:
+        _check_fields(nodetype, data_fields, meta_fields, drop_fields)
+    default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    return nodetype
+
+
+def static(**kwargs: Any) -> Any:
+    """A dataclass field that belongs to the structure of the tree; takes what ``field`` takes."""
+    metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+    return dataclasses.field(**kwargs, metadata=metadata)
+
+
+def _infer_fields(nodetype: type, drop: Sequence[str]) -> tuple[list[str], list[str]]:
+    if not dataclasses.is_dataclass(nodetype):
+        msg = (
+            f"register_dataclass: got {nodetype.__name__}, which is no dataclass; give "
+            f"data_fields and meta_fields, or decorate the class with @dataclass first"
+        )
+        raise TypeError(msg)
+    data: list[str] = []
+    meta: list[str] = []
+    for field in dataclasses.fields(nodetype):
+        if field.init and field.name not in drop:
+            (meta if field.metadata.get("static") else data).append(field.name)
+    return data, meta
+
+
+def _check_fields(
+    nodetype: type, data: Sequence[str], meta: Sequence[str], drop: Sequence[str]
+) -> None:
+    for name, fields in (("data_fields", data), ("meta_fields", meta), ("drop_fields", drop)):
+        if isinstance(fields, str):
+            msg = f"register_dataclass: {name} is the string {fields!r}, expected a list of names"
+            raise TypeError(msg)
+    given = [*data, *meta, *drop]
+    twice = sorted(name for name, n in collections.Counter(given).items() if n > 1)
+    if twice:
+        msg = f"register_dataclass: fields {twice} of {nodetype.__name__} are listed twice"
+        raise ValueError(msg)
+    if not dataclasses.is_dataclass(nodetype):
+        return
+    known = {field.name: field.init for field in dataclasses.fields(nodetype)}
+    needed = {name for name, init in known.items() if init}
+    missing, unknown = sorted(needed - set(given)), sorted(set(given) - set(known))
+    if missing or unknown:
+        msg = (
+            f"register_dataclass: the field lists do not fit {nodetype.__name__}: "
+            f"missing {missing}, unknown {unknown}; list each constructor field once, in "
+            f"data_fields, meta_fields or drop_fields"
+        )
+        raise ValueError(msg)
+
+
+def _check_class(call: str, nodetype: Any) -> None:
+    if not isinstance(nodetype, type):
+        msg = f"{call}: got {nodetype!r}, expected a class"
+        raise TypeError(msg)
+    if default_registry.is_node(nodetype):
+        msg = (
+            f"{call}: {nodetype.__module__}.{nodetype.__qualname__} is a pytree node already; "
+            f"a class can be registered once. Register a subclass for another behaviour"
+        )
+        raise ValueError(msg)
+
+
+def _check_methods(call: str, cls: Any, *names: str) -> None:
+    missing = [name for name in names if not callable(getattr(cls, name, None))]
+    if missing:
+        msg = f"{call}: {getattr(cls, '__name__', cls)} has no method {' and no '.join(missing)}"
+        raise TypeError(msg)
+
+
+class Partial(functools.partial[Any]):
+    """``functools.partial`` as a pytree: the bound arguments are children.
+
+    The function is part of the structure and compared by equality, so make a Partial of a
+    function that lives longer than the call. Bound arguments of a plain ``functools.partial``
+    that is wrapped stay part of the structure; those of a wrapped Partial become children.
+    """
+
+    def __new__(cls, func: Callable[..., Any], /, *args: Any, **kw: Any) -> Partial:
+        if isinstance(func, functools.partial) and not isinstance(func, Partial):
+            # functools would merge the two and turn static arguments into children.
+            func = _Opaque(func)
+        return super().__new__(cls, func, *args, **kw)
+
+
+class _Opaque:
+    """A callable that ``functools.partial`` cannot see into; compares like what it holds."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: functools.partial[Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        return self._function(*args, **kw)
+
+    def _key(self) -> tuple[Any, ...]:
+        f = self._function
+        return f.func, f.args, tuple(sorted(f.keywords.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Opaque) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+
+def _flatten_partial(p: Partial) -> tuple[tuple[Any, Any], Hashable]:
+    return (p.args, p.keywords), p.func
+
+
+def _partial_with_keys(p: Partial) -> tuple[tuple[Any, Any], Hashable]:
+    return ((GetAttrKey("args"), p.args), (GetAttrKey("keywords"), p.keywords)), p.func
+
+
+def _unflatten_partial(func: Callable[..., Any], children: Sequence[Any]) -> Partial:
+    args, keywords = children
+    return Partial(func, *args, **keywords)
+
+
+def _dict_values(node: dict[Any, Any], keys: Iterable[Any]) -> list[Any]:
+    return [node[key] for key in keys]
+
+
+def _dict_items(node: dict[Any, Any], keys: Iterable[Any]) -> list[tuple[Any, Any]]:
+    return [(DictKey(key), node[key]) for key in keys]
+
+
+def _default_aux(node: collections.defaultdict[Any, Any]) -> tuple[Any, tuple[Any, ...]]:
+    return node.default_factory, tuple(sorted(node))
+
+
+def _unflatten_defaultdict(aux: tuple[Any, tuple[Any, ...]], children: Iterable[Any]) -> Any:
+    factory, keys = aux
+    return collections.defaultdict(factory, zip(keys, children, strict=True))
+
+
+register_pytree_node(
+    collections.OrderedDict,
+    lambda node: (tuple(node.values()), tuple(node)),
+    lambda keys, children: collections.OrderedDict(zip(keys, children, strict=True)),
+    lambda node: (_dict_items(node, node), tuple(node)),
+)
+register_pytree_node(
+    collections.defaultdict,
+    lambda node: (_dict_values(node, sorted(node)), _default_aux(node)),
+    _unflatten_defaultdict,
+    lambda node: (_dict_items(node, sorted(node)), _default_aux(node)),
+)
+register_pytree_node(Partial, _flatten_partial, _unflatten_partial, _partial_with_keys)
+
+
+def is_tree_node(typ: type) -> bool:
+    """Whether instances of the class are nodes; all other objects are leaves."""
+    return default_registry.is_node(typ)
+
+
+def make_treedef(node: tuple[type, Any] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
+    """A tree definition from ``node_data()`` and the definitions of its children."""
+    return PyTreeDef.from_node_data_and_children(default_registry, node, children)
+
+
+def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:
+    """``(children, aux_data)`` of the node at the top of ``tree``.
+
+    Raises:
+        TreeMismatchError: ``tree`` is a leaf.
+    """
+    found = default_registry.flatten_one_level(tree)
+    if found is None:
+        raise _no_node("flatten_one_level", tree)
+    return found
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Any]:
+    """``([(key, child), ...], aux_data)`` of the node at the top of ``tree``.
+
+    Raises:
+        TreeMismatchError: ``tree`` is a leaf.
+    """
+    found = default_registry.flatten_one_level_with_keys(tree)
+    if found is None:
+        raise _no_node("flatten_one_level_with_keys", tree)
+    items, aux_data = found
+    if aux_data is type(tree):
+        # jaxlib 0.10 names every field of a named tuple after the first one here.
+        items = [
+            (GetAttrKey(name), child)
+            for name, (_, child) in zip(tree._fields, items, strict=True)
+        ]
+    return items, aux_data
+
+
+def _no_node(call: str, tree: Any) -> TreeMismatchError:
+    return TreeMismatchError(
+        call=call,
+        got=f"a leaf of type {type(tree).__name__}",
+        expected="a pytree node, such as a tuple, dict or registered class",
+    )

@@ -1,0 +1,375 @@
+"""Functions of pytrees: flatten, rebuild, map, reduce, transpose.
+
+``flatten`` and ``flatten_with_path`` are the bound C++ methods, for hot paths: they take the leaf
+predicate by position and word their errors briefly. ``checked_flatten`` explains them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from tracebridge.core._jaxlib import pytree
+from tracebridge.core._jaxlib.pytree import PyTreeDef
+from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.tree.paths import KeyPath, named_path
+from tracebridge.core.tree.prefix import (
+    IsLeaf,
+    check_same_structure,
+    flatten_up_to,
+)
+from tracebridge.core.tree.registry import (
+    default_registry,
+    flatten_one_level_with_keys,
+    make_treedef,
+)
+
+T = TypeVar("T")
+PathIsLeaf = Callable[..., bool] | None
+
+flatten = default_registry.flatten
+flatten_with_path_raw = default_registry.flatten_with_path
+
+
+class _Missing:
+    """Type of the default of arguments for which None is a value."""
+
+    def __repr__(self) -> str:
+        return "<no value>"
+
+
+MISSING: Final = _Missing()
+
+leaf_treedef: Final = flatten(0)[1]
+"""The definition of a tree that is one leaf."""
+none_treedef: Final = flatten(None)[1]
+"""The definition of None, a node without leaves."""
+
+
+def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
+    """``(leaves, treedef)`` like ``flatten``, with an error that names the culprit.
+
+    Raises:
+        TreeMismatchError: the keys of a dict cannot be sorted.
+    """
+    try:
+        return flatten(tree, is_leaf)
+    except ValueError as error:
+        _explain_keys(tree, is_leaf, error)
+        raise
+
+
+def _explain_keys(tree: Any, is_leaf: IsLeaf, error: ValueError) -> None:
+    """Raise a better error if ``error`` is about dict keys that do not compare."""
+    if not isinstance(error.__cause__, TypeError):
+        return
+    found = _unsortable(tree, is_leaf, ())
+    if found is None:
+        return
+    path, keys = found
+    kinds = sorted({type(key).__name__ for key in keys})
+    raise TreeMismatchError(
+        f"tree: the keys of the dict at {named_path('tree', path)} cannot be sorted: "
+        f"they are of types {', '.join(kinds)}",
+        expected="keys that compare with <",
+        hint="use keys of one type, or an OrderedDict, which keeps its own order",
+    ) from error
+
+
+def _unsortable(tree: Any, is_leaf: IsLeaf, path: KeyPath) -> tuple[KeyPath, list[Any]] | None:
+    if is_leaf is not None and is_leaf(tree):
+        return None
+    if not default_registry.is_node(type(tree)):
+        return None
+    try:
+        items, _ = flatten_one_level_with_keys(tree)
+    except (ValueError, TypeError):
+        return (path, list(tree)) if isinstance(tree, dict) else None
+    for key, child in items:
+        found = _unsortable(child, is_leaf, (*path, key))
+        if found is not None:
+            return found
+    return None
+
+
+def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of a definition and its leaves.
+
+    Raises:
+        ValueError: the number of leaves is wrong.
+    """
+    return treedef.unflatten(leaves)
+
+
+def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """The leaves of a tree, in order."""
+    return checked_flatten(tree, is_leaf)[0]
+
+
+def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+    """The definition of a tree: everything but its leaves."""
+    return checked_flatten(tree, is_leaf)[1]
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
+    """Whether no element is a node. None is a node."""
+    if is_leaf is None:
+        return pytree.all_leaves(default_registry, list(iterable))
+    found = list(iterable)
+    flat = checked_flatten(found, is_leaf)[0]
+    return len(flat) == len(found) and all_of(a is b for a, b in zip(flat, found, strict=True))
+
+
+all_of = all
+
+
+def map(  # noqa: A001  (the public name)
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """The tree of ``f(leaf, *subtrees)``: ``tree`` sets the structure, ``rest`` may go deeper.
+
+    Raises:
+        TreeMismatchError: ``tree`` is no prefix of one of ``rest``; names the paths.
+    """
+    flat, treedef = checked_flatten(tree, is_leaf)
+    if not rest:
+        return treedef.unflatten([f(leaf) for leaf in flat])
+    columns = [flat, *_columns("tree.map", treedef, tree, rest, is_leaf)]
+    return treedef.unflatten([f(*row) for row in zip(*columns, strict=True)])
+
+
+def _columns(
+    call: str, treedef: PyTreeDef, tree: Any, rest: tuple[Any, ...], is_leaf: IsLeaf
+) -> list[list[Any]]:
+    return [
+        flatten_up_to(call, treedef, tree, other, is_leaf, "tree", f"rest[{i}]")
+        for i, other in enumerate(rest)
+    ]
+
+
+def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:  # noqa: A001  (the public name)
+    """Whether all leaves are true."""
+    return all_of(leaves(tree, is_leaf))
+
+
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = MISSING,
+    is_leaf: IsLeaf = None,
+) -> Any:
+    """The leaves combined from left to right, beginning with ``initializer`` if there is one.
+
+    Raises:
+        TypeError: no leaf and no initializer.
+    """
+    flat = leaves(tree, is_leaf)
+    if initializer is not MISSING:
+        return functools.reduce(function, flat, initializer)
+    if not flat:
+        msg = "tree.reduce: the tree has no leaves; give an initializer to get a result for it"
+        raise TypeError(msg)
+    return functools.reduce(function, flat)
+
+
+def reduce_associative(
+    operation: Callable[[Any, Any], Any],
+    tree: Any,
+    *,
+    identity: Any = MISSING,
+    is_leaf: IsLeaf = None,
+) -> Any:
+    """The leaves combined as a balanced binary tree: logarithmic depth, smaller rounding errors.
+
+    Args:
+        operation: associative.
+        tree: a pytree.
+        identity: the result for a tree without leaves; not used otherwise.
+        is_leaf: what counts as a leaf besides.
+
+    Raises:
+        TypeError: no leaf and no identity.
+    """
+    flat = leaves(tree, is_leaf)
+    if not flat:
+        if identity is MISSING:
+            msg = "tree.reduce_associative: the tree has no leaves; give identity for this case"
+            raise TypeError(msg)
+        return identity
+
+    def combine(low: int, high: int) -> Any:
+        if high - low == 1:
+            return flat[low]
+        middle = (low + high) // 2
+        return operation(combine(low, middle), combine(middle, high))
+
+    return combine(0, len(flat))
+
+
+def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """``full_tree`` with the leaves of ``prefix_tree`` in place of all leaves below them.
+
+    Raises:
+        TreeMismatchError: ``prefix_tree`` is no prefix of ``full_tree``.
+    """
+    flat, treedef = checked_flatten(prefix_tree, is_leaf)
+    subtrees = flatten_up_to(
+        "tree.broadcast", treedef, prefix_tree, full_tree, is_leaf, "prefix_tree", "full_tree"
+    )
+    return treedef.unflatten(
+        [_fill(subtree, leaf, is_leaf) for leaf, subtree in zip(flat, subtrees, strict=True)]
+    )
+
+
+def _fill(tree: Any, value: Any, is_leaf: IsLeaf) -> Any:
+    treedef = checked_flatten(tree, is_leaf)[1]
+    return treedef.unflatten([value] * treedef.num_leaves)
+
+
+def transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """A tree of trees turned inside out: a list of pairs becomes a pair of lists.
+
+    Args:
+        outer_treedef: definition of the outer tree.
+        inner_treedef: definition of each inner tree; None takes that of the first one.
+        pytree_to_transpose: a tree of structure outer over inner.
+
+    Raises:
+        TreeMismatchError: the tree has another structure, or no inner tree shows the structure.
+    """
+    flat, treedef = checked_flatten(pytree_to_transpose)
+    if inner_treedef is None:
+        inner_treedef = _first_inner(outer_treedef, pytree_to_transpose)
+    inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
+    if treedef.num_leaves != inner * outer or outer_treedef.compose(inner_treedef) != treedef:
+        expected = outer_treedef.compose(inner_treedef)
+        check_same_structure(
+            "tree.transpose", treedef, expected, "pytree_to_transpose", "outer over inner"
+        )
+    columns = [flat[i::inner] for i in range(inner)]
+    return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])
+
+
+def _first_inner(outer: PyTreeDef, tree: Any) -> PyTreeDef:
+    if outer.num_leaves == 0:
+        raise TreeMismatchError(
+            "tree.transpose: the outer tree has no leaves, so that the inner structure is unknown",
+            hint="give inner_treedef",
+        )
+    try:
+        subtrees = outer.flatten_up_to(tree)
+    except ValueError as error:
+        raise TreeMismatchError(
+            f"tree.transpose: pytree_to_transpose does not begin with the outer structure {outer}"
+        ) from error
+    return flatten(subtrees[0])[1]
+
+
+def flatten_with_path(
+    tree: Any, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """``([(path, leaf), ...], treedef)``.
+
+    Args:
+        tree: a pytree.
+        is_leaf: what counts as a leaf besides.
+        is_leaf_takes_path: ``is_leaf`` is called with ``(path, subtree)``.
+    """
+    predicate = is_leaf
+    if is_leaf is not None and not is_leaf_takes_path:
+
+        def predicate(_: KeyPath, subtree: Any) -> bool:
+            return is_leaf(subtree)
+
+    try:
+        return flatten_with_path_raw(tree, predicate)
+    except ValueError as error:
+        _explain_keys(tree, None if is_leaf_takes_path else is_leaf, error)
+        raise
+
+
+def leaves_with_path(
+    tree: Any, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
+    """``[(path, leaf), ...]``."""
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def map_with_path(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: PathIsLeaf = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:
+    """Like ``map``, with ``f(path, leaf, *subtrees)``."""
+    flat, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    if not rest:
+        return treedef.unflatten([f(path, leaf) for path, leaf in flat])
+    plain = None if is_leaf_takes_path else is_leaf
+    columns = _columns("tree.map_with_path", treedef, tree, rest, plain)
+    return treedef.unflatten(
+        [f(path, leaf, *row) for (path, leaf), *row in zip(flat, *columns, strict=True)]
+    )
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The definitions of the children of the top node."""
+    return treedef.children()
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The definition of a tuple of trees."""
+    return pytree.treedef_tuple(default_registry, list(treedefs))
+
+
+def treedef_args_kwargs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTreeDef:
+    """The definition of ``(args, kwargs)``: the form of arguments in the whole engine."""
+    return flatten((args, kwargs))[1]
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the definition is one node: a leaf, or a node without children such as None."""
+    return treedef.num_nodes == 1
+
+
+def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the definition is a leaf and no node without children."""
+    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+
+
+def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
+    """The key path of each leaf of a definition.
+
+    Classes whose constructor refuses placeholders get index paths.
+    """
+    try:
+        tree = treedef.unflatten(range(treedef.num_leaves))
+        flat, again = flatten_with_path_raw(tree)
+    except Exception:  # noqa: BLE001  (user code of a node class may raise anything)
+        return _index_paths(treedef, ())
+    if again != treedef:
+        return _index_paths(treedef, ())
+    return [path for path, _ in flat]
+
+
+def _index_paths(treedef: PyTreeDef, path: KeyPath) -> list[KeyPath]:
+    if treedef_is_strict_leaf(treedef):
+        return [path]
+    result: list[KeyPath] = []
+    for i, child in enumerate(treedef.children()):
+        result.extend(_index_paths(child, (*path, pytree.FlattenedIndexKey(i))))
+    return result
+
+
+def compose(outer: PyTreeDef, inner: PyTreeDef) -> PyTreeDef:
+    """The definition of ``outer`` with ``inner`` at each leaf."""
+    return outer.compose(inner)
+
+
+def from_children(node: tuple[type, Any] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The definition with the top node ``node_data()`` and these children."""
+    return make_treedef(node, children)
