@@ -35,7 +35,7 @@ NAMESPACES = frozenset({"tracebridge.core.lax", "tracebridge.lax", "tracebridge.
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".ini", ""}
 TEXT_FOLDERS = ("bridge", "core", "interop", "tests", "examples", "docs", ".ci")
 # Absolute paths of somebody's machine, and folders outside the repository. `/tmp` and `/dev` exist everywhere.
-MACHINE_PATHS = re.compile(r"(?<![\w.:/$}\"'*-])/(?:work|opt|root|home)/|\.\./shared\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.:/}*-])/(?:work|opt|root|home)\b|\.\./shared\b")
 
 SILENCERS = re.compile(r"#\s*(?:type:\s*ignore|pyright:\s*ignore|noqa)(?P<rest>.*)")
 SHORTEST_REASON = 8
