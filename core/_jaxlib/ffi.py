@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jaxlib
@@ -57,9 +57,9 @@ def register_sparse_targets() -> None:
 
 
 def lapack_target(base: str, dtype: Any) -> str:
-    """Return the target name of a LAPACK routine, e.g. ('potrf_ffi', float32) -> 'lapack_spotrf_ffi'.
+    """Return the target name of a LAPACK routine.
 
-    Registers the targets at first use.
+    E.g. ('potrf_ffi', float32) -> 'lapack_spotrf_ffi'. Registers the targets at first use.
 
     Raises:
         TypeError: if LAPACK has no routine for this dtype.
@@ -109,7 +109,7 @@ def make_capsule(function: Any) -> Any:
 
 def include_dir() -> str:
     """Return the folder with the C++ headers of the typed FFI."""
-    return os.path.join(os.path.dirname(jaxlib.__file__), "include")
+    return str(Path(jaxlib.__file__).parent / "include")
 
 
 register_custom_call_partitioner: Callable[..., None] = xla_client.register_custom_call_partitioner

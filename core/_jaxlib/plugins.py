@@ -15,7 +15,6 @@ import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
-import os
 import re
 import threading
 import warnings
@@ -24,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxlib import _jax, xla_client
+from jaxlib import _jax, utils, xla_client
 
 from tracebridge.core._jaxlib import xla
 from tracebridge.core._jaxlib.version import JAXLIB_VERSION, parse_version
@@ -102,9 +101,11 @@ def _spec_of_module(module: str) -> PluginSpec | None:
     if cuda is not None:
         library = folder / "xla_cuda_plugin.so"
         packages = (f"jax_cuda{cuda.group(1)}_plugin",)
-        return PluginSpec("cuda", str(library), extension_packages=packages) if (
-            library.exists()
-        ) else None
+        return (
+            PluginSpec("cuda", str(library), extension_packages=packages)
+            if (library.exists())
+            else None
+        )
     libraries = sorted(folder.glob("*pjrt*.so")) or sorted(folder.glob("*plugin*.so"))
     if len(libraries) != 1:
         return None
@@ -141,7 +142,7 @@ def discover_plugins() -> dict[str, PluginSpec]:
 
 def has_nvidia_device() -> bool:
     """Return whether the machine shows an NVIDIA GPU, so that trying its plugin makes sense."""
-    return os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/dev/dxg")
+    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/dxg").exists()
 
 
 # --- loading ---------------------------------------------------------------------------------
@@ -247,9 +248,7 @@ def _register_cuda_kernels(package: str, c_api: Any) -> None:
     """Hand the custom call targets of the CUDA plugin package to XLA."""
     extension = importlib.import_module(f"{package}.cuda_plugin_extension")
     register = partial(xla_client.register_custom_call_target, platform="CUDA")
-    xla_client.register_custom_type_handler(
-        "CUDA", partial(extension.register_custom_type, c_api)
-    )
+    xla_client.register_custom_type_handler("CUDA", partial(extension.register_custom_type, c_api))
     xla_client.register_custom_call_handler(
         "CUDA", partial(extension.register_custom_call_target, c_api)
     )
@@ -295,6 +294,7 @@ def _load(spec: PluginSpec) -> Any:
         get = getattr(_jax, "get_pjrt_plugin", None)
         c_api = None if get is None else get(spec.name)
     else:
+        utils.absl_set_min_log_level(1)  # loading prints informational lines to stderr
         try:
             c_api = xla_client.load_pjrt_plugin_dynamically(spec.name, spec.library_path)
         except xla.XlaRuntimeError as exc:

@@ -88,11 +88,11 @@ ResultHandler = _jax.ResultHandler
 hlo_module_cost_analysis = _jax.hlo_module_cost_analysis
 
 get_traceback: Callable[[], Traceback | None] = Traceback.get_traceback
-"""Capture the Python stack of this thread (0.1 to 0.4 us): code objects only, no frames or locals."""
+"""Capture the Python stack of this thread (0.1 to 0.4 us): code objects, no frames or locals."""
 
 # Plain aliases of unbound C++ methods: a Python wrapper would double their cost.
 buffer_to_numpy: Callable[[ArrayImpl], tuple[np.ndarray, bool]] = (
-    ArrayImpl._single_device_array_to_np_array_did_copy  # noqa: SLF001
+    ArrayImpl._single_device_array_to_np_array_did_copy
 )
 """Return (read-only ndarray, did_copy) of a single-device buffer; waits; raises its stored error.
 
@@ -100,7 +100,7 @@ The ndarray aliases the buffer on the CPU and keeps the memory alive, also after
 """
 
 rewrap: Callable[[ArrayImpl, Any, GSPMDSharding], ArrayImpl] = (
-    ArrayImpl._rewrap_with_aval_and_sharding  # noqa: SLF001
+    ArrayImpl._rewrap_with_aval_and_sharding
 )
 """Return a new `ArrayImpl` over the same device memory with another aval and sharding."""
 

@@ -1,2 +1,5 @@
-"""Options: one table (`options`), their values and the thread-scoped state (`scopes`),
-the public object (`config`), and the only reader of the environment (`env`)."""
+"""Options and the thread-scoped state.
+
+One table (`options`), values and state (`scopes`), the public object (`config`), and the only reader
+of the environment (`env`).
+"""

@@ -73,6 +73,7 @@ class Option:
             isinstance(value, self.type) and not (self.type is int and isinstance(value, bool))
         )
         if fits and (not self.choices or value in self.choices):
+            hash(value)  # values become parts of cache keys
             return value
         kinds = " or ".join(map(repr, self.choices)) or self.type.__name__
         raise OptionValueError(
@@ -202,7 +203,6 @@ _ROWS = (
            scoped=False),
     Option("transfer_guard", str, "allow",
            "What happens when an array moves between host and devices, or between devices.",
-           leaves_fast_path=False,
            choices=("allow", "log", "disallow", "log_explicit", "disallow_explicit")),
 )  # fmt: skip
 

@@ -6,9 +6,10 @@ options, no named axes; the cached call of a compiled function tests only that.
 
 A global change (`update`) bumps `global_epoch()` and calls the listeners, so that fast-path
 caches can be dropped instead of reading options at each call.
-Thread-safety: reads are single dict or ContextVar operations; `update` takes a lock. New threads
-begin with the state None (no trace of another thread is taken over), also under interpreters
-whose new threads inherit the context, because a `State` belongs to the thread that made it.
+Thread-safety: reads are single dict or ContextVar operations; `update` takes a lock. A new thread
+begins with the state None, so that no trace is taken over from another thread; where the
+interpreter lets threads inherit the context (an option of Python 3.14), start threads
+inside `contextvars.Context().run`.
 """
 
 from __future__ import annotations
@@ -25,25 +26,38 @@ from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptio
 Overrides = tuple[tuple[str, Any], ...]
 
 
+_derived: dict[Overrides, tuple[dict[str, Any], Overrides]] = {(): ({}, ())}
+_MAX_REMEMBERED = 1024
+
+
+def _derive(overrides: Overrides) -> tuple[dict[str, Any], Overrides]:
+    """Return the dict and the tracing-affecting part; remembered, since few sets are in use."""
+    found = _derived.get(overrides)
+    if found is None:
+        key = tuple(pair for pair in overrides if OPTIONS[pair[0]].affects_tracing)
+        found = dict(overrides), key
+        if len(_derived) >= _MAX_REMEMBERED:
+            _derived.clear()
+            _derived[()] = ({}, ())
+        _derived[overrides] = found
+    return found
+
+
 class State:
     """What is in force in one thread besides the global options; immutable by convention."""
 
     __slots__ = ("axis_env", "key", "overrides", "trace", "values")
 
-    def __init__(
-        self, trace: Any, overrides: Overrides, axis_env: tuple[Any, ...] = ()
-    ) -> None:
+    def __init__(self, trace: Any, overrides: Overrides, axis_env: tuple[Any, ...] = ()) -> None:
         self.trace = trace
         """The current trace, or None outside all traces. Its meaning belongs to the ir layer."""
         self.overrides = overrides
         """Changed options as sorted (name, value) pairs."""
         self.axis_env = axis_env
         """Named axes, outermost first. Their form belongs to the ir layer."""
-        self.values = dict(overrides)
-        self.key: Overrides = tuple(
-            pair for pair in overrides if OPTIONS[pair[0]].affects_tracing
-        )
-        """The part of `overrides` that a cache key must contain."""
+        self.values, self.key = _derive(overrides)
+        # values: the overrides as a dict, never changed. key: the part of them that a cache key
+        # must contain, as sorted pairs.
 
     def __repr__(self) -> str:
         return f"State(trace={self.trace!r}, {dict(self.overrides)}, axes={self.axis_env})"
@@ -79,12 +93,22 @@ def with_axis_env(current: State | None, axis_env: tuple[Any, ...]) -> State | N
     return _make(current.trace, current.overrides, axis_env)
 
 
+def with_axis(current: State | None, name: Any, size: Any) -> State | None:
+    """Return `current` with one more named axis inside the others; unchanged if `name` is None."""
+    if name is None:
+        return current
+    outer = () if current is None else current.axis_env
+    return with_axis_env(current, (*outer, (name, size)))
+
+
 def with_override(current: State | None, name: str, value: Any) -> State | None:
     """Return `current` with one option changed for this thread."""
-    found = OPTIONS[name]
-    values = {} if current is None else dict(current.values)
-    values[name] = found.check(value)
-    overrides = tuple(sorted(values.items(), key=lambda pair: pair[0]))
+    checked = OPTIONS[name].check(value)
+    if current is None or not current.overrides:
+        overrides: Overrides = ((name, checked),)
+    else:
+        values = {**current.values, name: checked}
+        overrides = tuple(sorted(values.items(), key=lambda pair: pair[0]))
     if current is None:
         return State(None, overrides)
     return State(current.trace, overrides, current.axis_env)
@@ -103,7 +127,6 @@ _global: dict[str, Any] = {name: row.initial() for name, row in OPTIONS.items()}
 _listeners: list[Callable[[str, Any], None]] = []
 _epoch = 0
 _effective: dict[Overrides, tuple[Any, ...]] = {}
-_MAX_EFFECTIVE = 1024
 
 
 def _compute_global() -> tuple[tuple[Any, ...], bool]:
@@ -124,9 +147,8 @@ def lookup(name: str) -> Option:
     found = OPTIONS.get(name)
     if found is None:
         raise UnknownOptionError(
-            f"there is no option {name!r}", expected=", ".join(OPTIONS),
-            hint=f"the options are {', '.join(OPTIONS)}",
-        )  # fmt: skip
+            f"there is no option {name!r}", hint=f"the options are {', '.join(OPTIONS)}"
+        )
     return found
 
 
@@ -149,7 +171,7 @@ def update(name: str, value: Any) -> None:
     Raises:
         UnknownOptionError, OptionValueError: if the name or the value is wrong.
     """
-    global _epoch, _global_key, _global_fast
+    global _epoch, _global_key, _global_fast  # noqa: PLW0603 - the global values live in this module
     checked = lookup(name).check(value)
     with _lock:
         _global[name] = checked
@@ -187,7 +209,7 @@ def tracing_key() -> Hashable:
         found = tuple(
             changed[name] if name in changed else _global[name] for name in TRACING_OPTIONS
         )
-        if len(_effective) >= _MAX_EFFECTIVE:
+        if len(_effective) >= _MAX_REMEMBERED:
             _effective.clear()
         _effective[current.key] = found
     return found

@@ -13,6 +13,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from tracebridge.core._jaxlib.xla import Traceback
@@ -28,20 +29,22 @@ GENERATED_PREFIX = "<tracebridge"
 """Code that the engine generates has a file name that begins like this."""
 
 _PACKAGE = __name__.partition(".")[0]
-_extra_prefixes: tuple[str, ...] = (os.path.dirname(sys.modules["jaxlib"].__file__ or "") + os.sep,)
+_extra_prefixes: tuple[str, ...] = (
+    str(Path(sys.modules["jaxlib"].__file__ or "").parent) + os.sep,
+)
 _is_internal: dict[str, bool] = {}
 _public_code: set[types.CodeType] = set()
 
 
 def set_mode(value: str) -> None:
     """Set how tracebacks are filtered; called by the configuration when its option changes."""
-    global mode
+    global mode  # noqa: PLW0603 - a plain module attribute is the cheapest switch
     mode = value
 
 
 def mark_internal(path_prefix: str) -> None:
     """Treat frames of all files under `path_prefix` as internal from now on."""
-    global _extra_prefixes
+    global _extra_prefixes  # noqa: PLW0603 - str.startswith needs a tuple
     if path_prefix not in _extra_prefixes:
         _extra_prefixes = (*_extra_prefixes, path_prefix)
         _is_internal.clear()
@@ -124,7 +127,7 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 # All wrappers share one code object: it marks their frames, which are never shown.
-_boundary_code: types.CodeType = api_boundary(lambda: None).__code__  # type: ignore[attr-defined]
+_boundary_code: types.CodeType = api_boundary(lambda: None).__code__
 
 
 def user_frame(traceback: Any = None, *, depth: int = 1) -> tuple[str, int, str] | None:
@@ -140,7 +143,7 @@ def user_frame(traceback: Any = None, *, depth: int = 1) -> tuple[str, int, str]
                 line = Traceback.code_addr2line(code, lasti)
                 return code.co_filename, line, code.co_qualname
         return None
-    frame: types.FrameType | None = sys._getframe(depth)  # noqa: SLF001
+    frame: types.FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
         if not is_internal_file(code.co_filename):

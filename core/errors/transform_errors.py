@@ -23,9 +23,7 @@ class AxisSizeError(TracebridgeError, ValueError):
 class UnboundAxisNameError(TracebridgeError, NameError):
     """A collective names an axis that no surrounding transformation binds."""
 
-    def __init__(
-        self, axis_name: Any = "", *, call: str = "", bound: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, axis_name: Any = "", *, call: str = "", bound: Sequence[Any] = ()) -> None:
         names = ", ".join(map(repr, bound)) if bound else "none"
         super().__init__(
             f"{call + ': ' if call else ''}unbound axis name {axis_name!r}; "
@@ -52,7 +50,8 @@ class MissingRuleError(TracebridgeError, TypeError, NotImplementedError):
         self.rule = rule
         super().__init__(
             message or f"primitive {primitive!r} defines no {rule} rule",
-            hint=hint or "define the rule on the primitive, or wrap the computation in "
+            hint=hint
+            or "define the rule on the primitive, or wrap the computation in "
             "tb.custom_jvp or tb.custom_vjp",
         )
 

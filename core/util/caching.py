@@ -181,9 +181,9 @@ class WeakIdCache(Generic[V]):
         def forget(dead: weakref.ref[Any]) -> None:
             cache = own()
             if cache is not None:
-                entry = cache._tables.get(ident)  # noqa: SLF001
+                entry = cache._tables.get(ident)
                 if entry is not None and entry[0] is dead:
-                    cache._tables.pop(ident, None)  # noqa: SLF001
+                    cache._tables.pop(ident, None)
 
         return forget
 
@@ -200,7 +200,7 @@ class WeakIdCache(Generic[V]):
         self._strong.clear()
 
     def __len__(self) -> int:
-        tables = list(self._tables.values()) + list(self._strong._young.values())  # noqa: SLF001
+        tables = list(self._tables.values()) + list(self._strong._young.values())
         return sum(len(entry[1]) for entry in tables)
 
     def __repr__(self) -> str:
