@@ -114,7 +114,13 @@ _BITS: Final[dict[np.dtype[Any], int]] = {
 
 
 def _short_name(dtype: np.dtype[Any]) -> str:
-    for long, short in (("uint", "u"), ("int", "i"), ("bfloat", "bf"), ("float", "f"), ("complex", "c")):
+    for long, short in (
+        ("uint", "u"),
+        ("int", "i"),
+        ("bfloat", "bf"),
+        ("float", "f"),
+        ("complex", "c"),
+    ):
         if dtype.name.startswith(long):
             return short + dtype.name[len(long) :]
     return dtype.name
@@ -122,7 +128,12 @@ def _short_name(dtype: np.dtype[Any]) -> str:
 
 _SHORT: Final[dict[Any, str]] = {d: _short_name(d) for d in all_dtypes} | {float0: "float0"}
 
-_COMPLEX_OF: Final = {float32: complex64, float64: complex128, float16: complex64, bfloat16: complex64}
+_COMPLEX_OF: Final = {
+    float32: complex64,
+    float64: complex128,
+    float16: complex64,
+    bfloat16: complex64,
+}
 _REAL_OF: Final = {complex64: float32, complex128: float64}
 
 

@@ -23,6 +23,11 @@ def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "
         keys: entries of a path; other objects than the four key classes are written by ``str``.
         simple: write only the key, index or name of each entry.
         separator: text between entries.
+
+    >>> from tracebridge import tree, tree_util
+    >>> path, _ = tree.leaves_with_path({'w': [5]})[0]
+    >>> tree_util.keystr(path), tree_util.keystr(path, simple=True, separator="/")
+    ("['w'][0]", 'w/0')
     """
     return separator.join([_simple(key) if simple else str(key) for key in keys])
 

@@ -45,7 +45,7 @@ def equality_errors(tree1: Any, tree2: Any, is_leaf: IsLeaf = None) -> list[Diff
 
 def equality_errors_of_structures(first: PyTreeDef, second: PyTreeDef) -> list[Difference]:
     """All places where two tree definitions differ."""
-    return list(_structure_differences(first, second, ()))
+    return list(_structure_differences(first, second, (), equal=True))
 
 
 def _differences(
@@ -108,7 +108,7 @@ def _node_difference(one: _Node, two: _Node) -> tuple[str, str, str] | None:
             return "different keys", _kind(one), _kind(two)
     elif len(one.items) != len(two.items):
         return "different lengths", _kind(one), _kind(two)
-    if one.data != two.data:
+    if not _same_data(one.data, two.data):
         name = one.type.__name__
         return (
             "different static data",
@@ -116,6 +116,13 @@ def _node_difference(one: _Node, two: _Node) -> tuple[str, str, str] | None:
             f"a {name} with {two.data!r}",
         )
     return None
+
+
+def _same_data(one: Any, two: Any) -> bool:
+    try:
+        return bool(one == two)
+    except Exception:  # noqa: BLE001  (arrays and user classes may refuse; a message must not)
+        return one is two
 
 
 def _structure_node(treedef: PyTreeDef) -> _Node | None:
@@ -134,9 +141,12 @@ def _structure_node(treedef: PyTreeDef) -> _Node | None:
 
 
 def _structure_differences(
-    first: PyTreeDef, second: PyTreeDef, path: KeyPath
+    first: PyTreeDef, second: PyTreeDef, path: KeyPath, *, equal: bool
 ) -> Iterable[Difference]:
-    one, two = _structure_node(first), _structure_node(second)
+    one = _structure_node(first)
+    if one is None and not equal:
+        return
+    two = _structure_node(second)
     if one is None and two is None:
         return
     if one is None or two is None:
@@ -149,7 +159,7 @@ def _structure_differences(
         yield Difference(path, reason[1], reason[2], reason[0])
         return
     for (key, left_def), (_, right_def) in zip(one.items, two.items, strict=True):
-        yield from _structure_differences(left_def, right_def, (*path, key))
+        yield from _structure_differences(left_def, right_def, (*path, key), equal=equal)
 
 
 def mismatch(
@@ -228,17 +238,11 @@ def broadcast_prefix(
         TreeMismatchError: no prefix; the message names each path.
     """
     leaves, treedef = _flatten(prefix_tree, is_leaf)
-    subtrees = flatten_up_to(
-        call, treedef, prefix_tree, full_tree, is_leaf, prefix_name, full_name
-    )
+    subtrees = flatten_up_to(call, treedef, prefix_tree, full_tree, is_leaf, prefix_name, full_name)
     result: list[Any] = []
     for leaf, subtree in zip(leaves, subtrees, strict=True):
         result.extend([leaf] * _flatten(subtree)[1].num_leaves)
     return result
-
-
-def _is_none(x: Any) -> bool:
-    return x is None
 
 
 def flatten_axes(
@@ -246,6 +250,7 @@ def flatten_axes(
     treedef: PyTreeDef,
     axes: Any,
     *,
+    is_leaf: IsLeaf = None,
     axes_name: str = "in_axes",
     full_name: str = "the arguments",
 ) -> list[Any]:
@@ -254,16 +259,41 @@ def flatten_axes(
     None counts as a value of the specification. A tuple and a list may stand for each other at
     the top, because users write argument lists either way.
 
+    Args:
+        call: the public function, for messages.
+        treedef: definition of the tree that is specified.
+        axes: the specification, a prefix of that tree.
+        is_leaf: what besides None is one value of the specification.
+        axes_name: what messages call the specification.
+        full_name: what messages call the tree.
+
+    Returns:
+        One value for each leaf of ``treedef``.
+
     Raises:
         TreeMismatchError: the specification is no prefix of the tree.
     """
-    full = treedef.unflatten([_Leaf] * treedef.num_leaves)
-    if type(axes) is list and type(full) is tuple:
+
+    def is_value(x: Any) -> bool:
+        return x is None or (is_leaf is not None and is_leaf(x))
+
+    if type(axes) is list and (treedef.node_data() or (None,))[0] is tuple:
         axes = tuple(axes)
-    return broadcast_prefix(
-        axes, full, _is_none, call=call, prefix_name=axes_name, full_name=full_name
-    )
+    values, prefix = _flatten(axes, is_value)
+    # Compared as definitions: rebuilding the tree would call constructors of user classes.
+    found = list(_structure_differences(prefix, treedef, (), equal=False))
+    if found:
+        raise mismatch(call, found, axes_name, full_name)
+    result: list[Any] = []
+    for value, count in zip(values, _leaf_counts(prefix, treedef), strict=True):
+        result.extend([value] * count)
+    return result
 
 
-class _Leaf:
-    """Stands for a leaf in a tree that is rebuilt only for its shape."""
+def _leaf_counts(prefix: PyTreeDef, full: PyTreeDef) -> Iterable[int]:
+    """For each leaf of ``prefix``, how many leaves ``full`` has below it."""
+    if prefix.node_data() is None:
+        yield full.num_leaves
+        return
+    for one, other in zip(prefix.children(), full.children(), strict=True):
+        yield from _leaf_counts(one, other)

@@ -42,13 +42,37 @@ def register_pytree_node(
 
     Raises:
         ValueError: the class is registered already.
+
+    >>> from tracebridge import tree, tree_util
+    >>> class Box:
+    ...     def __init__(self, content):
+    ...         self.content = content
+    >>> tree_util.register_pytree_node(
+    ...     Box, lambda box: ((box.content,), None), lambda _, children: Box(*children)
+    ... )
+    >>> tree.map(lambda x: x + 1, Box(1)).content
+    2
     """
     _check_class("register_pytree_node", nodetype)
     default_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
 
 
 def register_pytree_node_class(cls: Class) -> Class:
-    """Class decorator: a pytree node by its methods ``tree_flatten`` and ``tree_unflatten``."""
+    """Class decorator: a pytree node by its methods ``tree_flatten`` and ``tree_unflatten``.
+
+    >>> from tracebridge import tree, tree_util
+    >>> @tree_util.register_pytree_node_class
+    ... class Named:
+    ...     def __init__(self, value, name):
+    ...         self.value, self.name = value, name
+    ...     def tree_flatten(self):
+    ...         return (self.value,), self.name
+    ...     @classmethod
+    ...     def tree_unflatten(cls, name, children):
+    ...         return cls(*children, name)
+    >>> tree.structure(Named(1, "weight"))
+    PyTreeDef(CustomNode(Named[weight], [*]))
+    """
     _check_methods("register_pytree_node_class", cls, "tree_flatten", "tree_unflatten")
     register_pytree_node(cls, lambda node: node.tree_flatten(), cls.tree_unflatten)
     return cls
@@ -70,6 +94,18 @@ def register_pytree_with_keys(
 
     Raises:
         ValueError: the class is registered already.
+
+    >>> from tracebridge import tree, tree_util
+    >>> class Pair:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> tree_util.register_pytree_with_keys(
+    ...     Pair,
+    ...     lambda p: ([(tree_util.GetAttrKey("x"), p.x), (tree_util.GetAttrKey("y"), p.y)], None),
+    ...     lambda _, children: Pair(*children),
+    ... )
+    >>> [tree_util.keystr(path) for path, _ in tree.leaves_with_path(Pair(1, 2))]
+    ['.x', '.y']
     """
 
     def without_keys(node: T) -> tuple[Iterable[Any], Hashable]:
@@ -83,6 +119,19 @@ def register_pytree_with_keys_class(cls: Class) -> Class:
     """Class decorator: a node by ``tree_flatten_with_keys`` and ``tree_unflatten``.
 
     A method ``tree_flatten`` is used where there is one, because it is faster.
+
+    >>> from tracebridge import tree, tree_util
+    >>> @tree_util.register_pytree_with_keys_class
+    ... class Single:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    ...     def tree_flatten_with_keys(self):
+    ...         return [(tree_util.GetAttrKey("x"), self.x)], None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, _, children):
+    ...         return cls(*children)
+    >>> tree.leaves_with_path([Single(1)])
+    [((SequenceKey(idx=0), GetAttrKey(name='x')), 1)]
     """
     name = "register_pytree_with_keys_class"
     _check_methods(name, cls, "tree_flatten_with_keys", "tree_unflatten")
@@ -98,6 +147,13 @@ def register_static(cls: Class) -> Class:
 
     They must be hashable and comparable: two trees have the same structure only where the static
     objects in them are equal.
+
+    >>> from tracebridge import tree, tree_util
+    >>> @tree_util.register_static
+    ... class Mode(str):
+    ...     pass
+    >>> tree.leaves((1, Mode("train")))
+    [1]
     """
     register_pytree_with_keys(cls, lambda node: ((), node), lambda node, _: node)
     return cls
@@ -121,6 +177,16 @@ def register_dataclass(
     Raises:
         TypeError: not a dataclass and no field lists, or only one of the two lists.
         ValueError: the lists do not cover the constructor fields once each.
+
+    >>> import dataclasses
+    >>> from tracebridge import tree, tree_util
+    >>> @tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: float
+    ...     name: str = tree.static(default="dense")
+    >>> tree.map(lambda x: 2 * x, Layer(1.5))
+    Layer(weight=3.0, name='dense')
     """
     _check_class("register_dataclass", nodetype)
     if (data_fields is None) != (meta_fields is None):
@@ -135,7 +201,16 @@ def register_dataclass(
 
 
 def static(**kwargs: Any) -> Any:
-    """A dataclass field that belongs to the structure of the tree; takes what ``field`` takes."""
+    """A dataclass field that belongs to the structure of the tree; takes what ``field`` takes.
+
+    >>> import dataclasses
+    >>> from tracebridge import tree
+    >>> @dataclasses.dataclass
+    ... class Config:
+    ...     size: int = tree.static(default=3)
+    >>> Config().size
+    3
+    """
     metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
     return dataclasses.field(**kwargs, metadata=metadata)
 
@@ -206,6 +281,11 @@ class Partial(functools.partial[Any]):
     The function is part of the structure and compared by equality, so make a Partial of a
     function that lives longer than the call. Bound arguments of a plain ``functools.partial``
     that is wrapped stay part of the structure; those of a wrapped Partial become children.
+
+    >>> from tracebridge import tree, tree_util
+    >>> power = tree_util.Partial(pow, 2)
+    >>> power(3), tree.leaves(power)
+    (8, [2])
     """
 
     def __new__(cls, func: Callable[..., Any], /, *args: Any, **kw: Any) -> Partial:
@@ -286,7 +366,12 @@ register_pytree_node(Partial, _flatten_partial, _unflatten_partial, _partial_wit
 
 
 def is_tree_node(typ: type) -> bool:
-    """Whether instances of the class are nodes; all other objects are leaves."""
+    """Whether instances of the class are nodes; all other objects are leaves.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.is_tree_node(dict), tree_util.is_tree_node(float)
+    (True, False)
+    """
     return default_registry.is_node(typ)
 
 
@@ -300,6 +385,10 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:
 
     Raises:
         TreeMismatchError: ``tree`` is a leaf.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.flatten_one_level({'b': (1, 2), 'a': 3})
+    ((3, (1, 2)), ('a', 'b'))
     """
     found = default_registry.flatten_one_level(tree)
     if found is None:
@@ -312,6 +401,10 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], A
 
     Raises:
         TreeMismatchError: ``tree`` is a leaf.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.flatten_one_level_with_keys([7])
+    (((SequenceKey(idx=0), 7),), None)
     """
     found = default_registry.flatten_one_level_with_keys(tree)
     if found is None:
@@ -320,8 +413,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], A
     if aux_data is type(tree):
         # jaxlib 0.10 names every field of a named tuple after the first one here.
         items = [
-            (GetAttrKey(name), child)
-            for name, (_, child) in zip(tree._fields, items, strict=True)
+            (GetAttrKey(name), child) for name, (_, child) in zip(tree._fields, items, strict=True)
         ]
     return items, aux_data
 

@@ -48,10 +48,21 @@ none_treedef: Final = flatten(None)[1]
 
 
 def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
-    """``(leaves, treedef)`` like ``flatten``, with an error that names the culprit.
+    """Take a tree apart into its leaves and its structure.
+
+    Args:
+        tree: nested containers; dict entries come in the order of their sorted keys.
+        is_leaf: called on every node; where it is true the whole subtree is one leaf.
+
+    Returns:
+        The list of leaves and the definition that ``unflatten`` takes.
 
     Raises:
         TreeMismatchError: the keys of a dict cannot be sorted.
+
+    >>> from tracebridge import tree
+    >>> tree.flatten({'b': (2, 3), 'a': 1})
+    ([1, 2, 3], PyTreeDef({'a': *, 'b': (*, *)}))
     """
     try:
         return flatten(tree, is_leaf)
@@ -98,22 +109,41 @@ def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
     Raises:
         ValueError: the number of leaves is wrong.
+
+    >>> from tracebridge import tree
+    >>> tree.unflatten(tree.structure({'a': 0, 'b': (0, 0)}), [1, 2, 3])
+    {'a': 1, 'b': (2, 3)}
     """
     return treedef.unflatten(leaves)
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
-    """The leaves of a tree, in order."""
+    """The leaves of a tree, in order.
+
+    >>> from tracebridge import tree
+    >>> tree.leaves({'b': (2, 3), 'a': 1, 'c': None})
+    [1, 2, 3]
+    """
     return checked_flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
-    """The definition of a tree: everything but its leaves."""
+    """The definition of a tree: everything but its leaves.
+
+    >>> from tracebridge import tree
+    >>> tree.structure([1, (2, None)])
+    PyTreeDef([*, (*, None)])
+    """
     return checked_flatten(tree, is_leaf)[1]
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
-    """Whether no element is a node. None is a node."""
+    """Whether no element is a node. None is a node.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.all_leaves([1, 'x']), tree_util.all_leaves([1, (2,)])
+    (True, False)
+    """
     if is_leaf is None:
         return pytree.all_leaves(default_registry, list(iterable))
     found = list(iterable)
@@ -131,6 +161,10 @@ def map(  # noqa: A001  (the public name)
 
     Raises:
         TreeMismatchError: ``tree`` is no prefix of one of ``rest``; names the paths.
+
+    >>> from tracebridge import tree
+    >>> tree.map(lambda x, y: x + y, {'a': 1, 'b': [2]}, {'a': 10, 'b': [20]})
+    {'a': 11, 'b': [22]}
     """
     flat, treedef = checked_flatten(tree, is_leaf)
     if not rest:
@@ -149,7 +183,12 @@ def _columns(
 
 
 def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:  # noqa: A001  (the public name)
-    """Whether all leaves are true."""
+    """Whether all leaves are true.
+
+    >>> from tracebridge import tree
+    >>> tree.all({'a': True, 'b': [1, 0]})
+    False
+    """
     return all_of(leaves(tree, is_leaf))
 
 
@@ -163,6 +202,10 @@ def reduce(
 
     Raises:
         TypeError: no leaf and no initializer.
+
+    >>> from tracebridge import tree
+    >>> tree.reduce(lambda total, x: total + x, {'a': 1, 'b': (2, 3)}, 10)
+    16
     """
     flat = leaves(tree, is_leaf)
     if initializer is not MISSING:
@@ -190,6 +233,10 @@ def reduce_associative(
 
     Raises:
         TypeError: no leaf and no identity.
+
+    >>> from tracebridge import tree
+    >>> tree.reduce_associative(lambda x, y: f'({x}{y})', list('abcd'))
+    '((ab)(cd))'
     """
     flat = leaves(tree, is_leaf)
     if not flat:
@@ -212,6 +259,10 @@ def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
 
     Raises:
         TreeMismatchError: ``prefix_tree`` is no prefix of ``full_tree``.
+
+    >>> from tracebridge import tree
+    >>> tree.broadcast((1, 2), ('x', {'a': 'y', 'b': 'z'}))
+    (1, {'a': 2, 'b': 2})
     """
     flat, treedef = checked_flatten(prefix_tree, is_leaf)
     subtrees = flatten_up_to(
@@ -239,6 +290,11 @@ def transpose(
 
     Raises:
         TreeMismatchError: the tree has another structure, or no inner tree shows the structure.
+
+    >>> from tracebridge import tree
+    >>> pairs = [(1, 2), (3, 4), (5, 6)]
+    >>> tree.transpose(tree.structure([0, 0, 0]), tree.structure((0, 0)), pairs)
+    ([1, 3, 5], [2, 4, 6])
     """
     flat, treedef = checked_flatten(pytree_to_transpose)
     if inner_treedef is None:
@@ -277,6 +333,10 @@ def flatten_with_path(
         tree: a pytree.
         is_leaf: what counts as a leaf besides.
         is_leaf_takes_path: ``is_leaf`` is called with ``(path, subtree)``.
+
+    >>> from tracebridge import tree
+    >>> tree.flatten_with_path({'a': [5]})
+    ([((DictKey(key='a'), SequenceKey(idx=0)), 5)], PyTreeDef({'a': [*]}))
     """
     predicate = is_leaf
     if is_leaf is not None and not is_leaf_takes_path:
@@ -294,7 +354,12 @@ def flatten_with_path(
 def leaves_with_path(
     tree: Any, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """``[(path, leaf), ...]``."""
+    """``[(path, leaf), ...]``.
+
+    >>> from tracebridge import tree
+    >>> tree.leaves_with_path((5, None))
+    [((SequenceKey(idx=0),), 5)]
+    """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -305,7 +370,12 @@ def map_with_path(
     is_leaf: PathIsLeaf = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """Like ``map``, with ``f(path, leaf, *subtrees)``."""
+    """Like ``map``, with ``f(path, leaf, *subtrees)``.
+
+    >>> from tracebridge import tree, tree_util
+    >>> tree.map_with_path(lambda path, x: tree_util.keystr(path) + '=' + str(x), {'a': [5]})
+    {'a': ["['a'][0]=5"]}
+    """
     flat, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     if not rest:
         return treedef.unflatten([f(path, leaf) for path, leaf in flat])
@@ -317,12 +387,22 @@ def map_with_path(
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The definitions of the children of the top node."""
+    """The definitions of the children of the top node.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.treedef_children(tree_util.tree_structure((1, [2])))
+    [PyTreeDef(*), PyTreeDef([*])]
+    """
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The definition of a tuple of trees."""
+    """The definition of a tuple of trees.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.treedef_tuple([tree_util.tree_structure(1), tree_util.tree_structure([1])])
+    PyTreeDef((*, [*]))
+    """
     return pytree.treedef_tuple(default_registry, list(treedefs))
 
 
@@ -332,7 +412,12 @@ def treedef_args_kwargs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTree
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the definition is one node: a leaf, or a node without children such as None."""
+    """Whether the definition is one node: a leaf, or a node without children such as None.
+
+    >>> from tracebridge import tree_util
+    >>> tree_util.treedef_is_leaf(tree_util.tree_structure(1))
+    True
+    """
     return treedef.num_nodes == 1
 
 
