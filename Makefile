@@ -4,7 +4,7 @@
 #   make test         all tests
 #   make check        linters, types, layers, sizes
 #   make bench        the guarded speed numbers
-#   make docs         docstrings and pages are consistent
+#   make docs         reference pages and release notes in build/docs, examples checked
 #   make test-newest  the engine's tests on the newest Python and jaxlib found
 #   make ci           what the integration server runs
 #   make clean        remove what the targets above made
@@ -27,10 +27,9 @@ RUN := PYTHONPATH=build/tree $(BIN)/python
 
 .PHONY: demo test check bench docs test-newest ci env env-dev tree clean
 
-demo: env
+demo: env tree
 	$(RUN) examples/digits.py $(ARGS)
 
-# pytest exits with 5 when it found no test: that is a failure of the checkout, and said so.
 test: env tree
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal tests $(ARGS)
 
@@ -40,8 +39,10 @@ check: env-dev tree
 bench: env tree
 	$(RUN) -m pytest --import-mode=importlib -p no:xdist tests/benchmarks $(ARGS)
 
-docs: env tree
-	$(RUN) -m pytest -q tests/doctests tests/architecture $(ARGS)
+docs: env-dev tree
+	$(RUN) .ci/reference build/docs/reference
+	$(BIN)/towncrier build --draft > build/docs/unreleased.md
+	$(RUN) -m pytest -q -n $(WORKERS) tests/doctests tests/architecture/test_docs.py $(ARGS)
 
 test-newest: tree
 	.ci/test-newest "$(VENV_NEWEST)" "$(WORKERS)" $(ARGS)

@@ -1,4 +1,4 @@
-"""What every test gets: hypothesis profiles, options for golden files, skips with reasons, seeds, the link tree."""
+"""What every test gets: hypothesis profiles, options, skips, seeds, the link tree."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A framework that is not installed: its tests are skipped, and files that live in its folders are not even imported.
+# Tests of a framework that is not installed are skipped; files in its folders are not imported.
 FRAMEWORKS = {"torch": "torch", "tf": "tensorflow"}
 MISSING = {marker: module for marker, module in FRAMEWORKS.items() if find_spec(module) is None}
 GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
-# deadline=None: the first example of a test compiles with XLA and takes a hundred times longer than the next.
+# deadline=None: the first example compiles with XLA and takes a hundred times longer than the next.
 hypothesis.settings.register_profile(
     "dev",
     max_examples=20,
@@ -101,8 +101,8 @@ def why_no_gpu() -> str:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    """Make NumPy's global generator, which older tests of the field use, start equal in each test."""
-    np.random.seed(0)  # noqa: NPY002 - the global generator is what is being seeded
+    """Make NumPy's global generator start equal in each test."""
+    np.random.seed(0)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from typing import Any
 
 BRIDGE = Path(__file__).resolve().parents[1] / "bridge"
 
-# Every package of bridge/ and every file directly in it is public unless its name has an underscore in front.
+# Every package of bridge/ and every file directly in it is public unless its name starts with an
+# underscore.
 # Deeper files implement one section of a package and are private, except these.
 PUBLIC_FILES = frozenset(
     {
@@ -74,7 +75,7 @@ def module_name(path: str) -> str:
 def public_names(module: str) -> dict[str, Any]:
     """Public names of a module and their objects.
 
-    `__all__` decides; a module without one offers what it has without an underscore, its submodules excepted.
+    `__all__` decides; a module without one offers what has no underscore, submodules excepted.
     """
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", None)
@@ -95,5 +96,5 @@ def is_ours(value: object) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """Whether a public object is called like a function: a def, or a wrapper of one such as a jitted function."""
+    """Whether a public object is called like a function: a def, or a wrapper of one."""
     return callable(value) and not inspect.isclass(value)

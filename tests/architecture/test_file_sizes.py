@@ -11,7 +11,8 @@ CLASS_LINES = 300
 FILE_LINES = 800
 TEST_FILE_LINES = 1000
 
-# "path" or "path:qualified name" -> why it is longer. A file at its limit is split by topic instead.
+# "path" or "path:qualified name" -> why it is longer. A file at its limit is split by topic
+# instead.
 EXCEPTIONS: dict[str, str] = {}
 
 
@@ -121,7 +122,7 @@ def docstring_lines(node: Function | ast.ClassDef) -> int:
 
 
 def belongs_in_init(node: ast.stmt) -> bool:
-    """Imports, the docstring, dunder names, `TYPE_CHECKING` blocks, aliases and the two hooks of lazy loading."""
+    """Imports, names, the docstring, `TYPE_CHECKING` blocks and the two hooks of lazy loading."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Delete():
             return True

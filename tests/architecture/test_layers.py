@@ -12,7 +12,7 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_
 
 
 def test_contracts_are_kept(subprocess_environment: dict[str, str]) -> None:
-    """import-linter finds no import that points up, no second door to jaxlib, no stray framework."""
+    """No import points up, there is no second door to jaxlib and no stray framework."""
     done = subprocess.run(
         [sys.executable, "-c", LINT_IMPORTS, "--no-cache"],
         cwd=ROOT,
@@ -33,10 +33,14 @@ def test_every_engine_folder_has_a_layer() -> None:
     ]["contracts"]
     (engine,) = (c for c in contracts if c.get("containers") == ["tracebridge.core"])
     listed = {
-        name.strip(" ()") for layer in engine["layers"] for name in layer.replace("|", ":").split(":")
+        name.strip(" ()")
+        for layer in engine["layers"]
+        for name in layer.replace("|", ":").split(":")
     }
     folders = {
         p.name for p in (ROOT / "core").iterdir() if p.is_dir() and p.name != "__pycache__"
     } | {p.stem for p in (ROOT / "core").glob("*.py") if p.stem != "__init__"}
 
-    assert not folders - listed, report("children of core/ without a layer", sorted(folders - listed))
+    assert not folders - listed, report(
+        "children of core/ without a layer", sorted(folders - listed)
+    )

@@ -26,7 +26,7 @@ def test_packages_list_equals_the_folders() -> None:
 
 
 def test_every_folder_is_a_package() -> None:
-    """Each folder with Python files has an `__init__.py`; a namespace package would not be shipped whole."""
+    """Each folder with Python files has an `__init__.py`, or it would not be shipped."""
     folders = {source.path.parent for source in package_sources()}
     missing = sorted(
         folder.as_posix() for folder in folders if not (ROOT / folder / "__init__.py").exists()

@@ -38,7 +38,9 @@ def test_public_names_are_the_recorded_ones(request: pytest.FixtureRequest) -> N
 @pytest.mark.parametrize("module", public_modules())
 def test_every_listed_name_exists_once(module: str) -> None:
     """`__all__` names things that are there, each once."""
-    names = list(getattr(sys.modules.get(module) or __import__(module, fromlist=["_"]), "__all__", ()))
+    names = list(
+        getattr(sys.modules.get(module) or __import__(module, fromlist=["_"]), "__all__", ())
+    )
 
     assert sorted(set(names)) == sorted(names)
     assert public_names(module) is not None
@@ -57,7 +59,11 @@ def test_type_checkers_see_the_lazy_names(subprocess_environment: dict[str, str]
     }
     probe = "import tracebridge as tb; print(*sorted(set(tb.__all__) - set(vars(tb))))"
     done = subprocess.run(
-        [sys.executable, "-c", f"import tracebridge as tb\nif hasattr(tb, '__all__'):\n    {probe}"],
+        [
+            sys.executable,
+            "-c",
+            f"import tracebridge as tb\nif hasattr(tb, '__all__'):\n    {probe}",
+        ],
         env=subprocess_environment,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ import re
 
 from tests.architecture.sources import ROOT, Function, Source, package_sources, read, report
 
-# "path" or "path:name" -> reason. One table per rule, so that an exception to one is none to another.
+# "path" or "path:name" -> reason. One table per rule: an exception to one is none to another.
 ENVIRONMENT_READERS: dict[str, str] = {}
 LATE_IMPORTS: dict[str, str] = {}
 REEXPORT_USERS: dict[str, str] = {}
@@ -34,7 +34,7 @@ NAMESPACES = frozenset({"tracebridge.core.lax", "tracebridge.lax", "tracebridge.
 
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".ini", ""}
 TEXT_FOLDERS = ("bridge", "core", "interop", "tests", "examples", "docs", ".ci")
-# Absolute paths of somebody's machine, and folders outside the repository. `/tmp` and `/dev` exist everywhere.
+# Absolute paths of somebody's machine, and folders outside the repository.
 MACHINE_PATHS = re.compile(r"(?<![\w.:/}*-])/(?:work|opt|root|home)\b|\.\./shared\b")
 
 SILENCERS = re.compile(r"#\s*(?:type:\s*ignore|pyright:\s*ignore|noqa)(?P<rest>.*)")
@@ -58,7 +58,7 @@ def test_environment_is_read_in_one_place() -> None:
 
 
 def test_nothing_imports_jax() -> None:
-    """`jax` is not a dependency: neither the package nor tests nor examples import it in this process."""
+    """`jax` is not a dependency: neither the package nor tests nor examples import it."""
     found = [
         f"{source.name}:{line} {module}"
         for source in [*package_sources(), *read("tests"), *read("examples")]
@@ -112,7 +112,9 @@ def test_names_are_not_taken_from_a_package() -> None:
         if not submodules_only(module, (name,)) and name in imported_names(packages[module])
     ]
 
-    assert not found, report("names taken from a package instead of the module that defines them", found)
+    assert not found, report(
+        "names taken from a package instead of the module that defines them", found
+    )
 
 
 def test_our_modules_are_imported_at_the_top() -> None:

@@ -1,4 +1,4 @@
-"""The examples in the documentation of public functions are right, and there is one for each function.
+"""The examples in the docstrings of public functions are right, and each function has one.
 
 Modules are imported by their public names: collected as files they would be loaded a second time.
 """
@@ -25,12 +25,12 @@ class TolerantChecker(doctest.OutputChecker):
     """Compares floating-point numbers only as far as the expected digits go."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
-        """Whether the output is the expected one, with numbers rounded as the example rounds them."""
+        """Whether the output is the expected one, numbers rounded as the example rounds them."""
         return super().check_output(want, rounded_like(want, got), optionflags)
 
 
 def rounded_like(want: str, got: str) -> str:
-    """The text `got` with each number replaced by the one of `want`, where they agree to its last digit.
+    """The text `got` with each number replaced by that of `want`, where they agree to its digits.
 
     >>> rounded_like("[0.33, 1.]", "[0.33333334, 1.0000001]")
     '[0.33, 1.]'

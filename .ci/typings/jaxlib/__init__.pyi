@@ -1,4 +1,5 @@
-# jaxlib ships no types for its extension modules: everything in it is Any, so that strict checking of our own code
+# jaxlib ships no types for its extension modules: everything in it is Any, so that strict checking
+# of our own code
 # goes on where a value of jaxlib comes in.
 from typing import Any
 

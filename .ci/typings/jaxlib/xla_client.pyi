@@ -1,29 +1,72 @@
-# jaxlib ships no usable types for its extension modules. Here its classes are opaque (every attribute is Any), and every
-# other name is Any, so that strict checking of our own code goes on where a value of jaxlib comes in.
+# jaxlib ships no usable types for its extension modules. Here its classes are opaque (every
+# attribute is Any), and every
+# other name is Any, so that strict checking of our own code goes on where its values come in.
 from typing import Any
 
 from jaxlib._jax import (
     Array as Array,
+)
+from jaxlib._jax import (
     ArrayCopySemantics as ArrayCopySemantics,
+)
+from jaxlib._jax import (
     ArrayImpl as ArrayImpl,
+)
+from jaxlib._jax import (
     AutotuneCacheMode as AutotuneCacheMode,
+)
+from jaxlib._jax import (
     Client as Client,
+)
+from jaxlib._jax import (
     CompileOptions as CompileOptions,
+)
+from jaxlib._jax import (
     Device as Device,
+)
+from jaxlib._jax import (
     DeviceAssignment as DeviceAssignment,
+)
+from jaxlib._jax import (
     DeviceList as DeviceList,
+)
+from jaxlib._jax import (
     DeviceTopology as DeviceTopology,
+)
+from jaxlib._jax import (
     Executable as Executable,
+)
+from jaxlib._jax import (
     Frame as Frame,
+)
+from jaxlib._jax import (
     GSPMDSharding as GSPMDSharding,
+)
+from jaxlib._jax import (
     HostBufferSemantics as HostBufferSemantics,
+)
+from jaxlib._jax import (
     LoadedExecutable as LoadedExecutable,
+)
+from jaxlib._jax import (
     Memory as Memory,
+)
+from jaxlib._jax import (
     NamedSharding as NamedSharding,
+)
+from jaxlib._jax import (
     PjRtLayout as PjRtLayout,
+)
+from jaxlib._jax import (
     Sharding as Sharding,
+)
+from jaxlib._jax import (
     SingleDeviceSharding as SingleDeviceSharding,
+)
+from jaxlib._jax import (
     Traceback as Traceback,
+)
+from jaxlib._jax import (
     TracebackScope as TracebackScope,
 )
 from jaxlib._opaque import Opaque

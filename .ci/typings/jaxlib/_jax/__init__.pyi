@@ -1,5 +1,6 @@
-# jaxlib ships no usable types for its extension modules. Here its classes are opaque (every attribute is Any), and every
-# other name is Any, so that strict checking of our own code goes on where a value of jaxlib comes in.
+# jaxlib ships no usable types for its extension modules. Here its classes are opaque (every
+# attribute is Any), and every
+# other name is Any, so that strict checking of our own code goes on where its values come in.
 from typing import Any
 
 from jaxlib._opaque import Opaque

@@ -1,0 +1,69 @@
+"""The pages of the documentation refer to things that exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.architecture.sources import ROOT, report
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)")
+DECISION_PARTS = ("## Context", "## Choice", "## Price", "## When to revisit")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page) -> None:
+    """A relative link names a file of the repository."""
+    broken = [
+        target
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+
+    assert not broken, report("broken links", broken)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "decisions").glob("*.md")), ids=lambda page: page.stem
+)
+def test_decisions_have_their_four_parts(page) -> None:
+    """A record says in which situation, what was chosen, at what price, and until when it holds."""
+    text = page.read_text(encoding="utf-8")
+
+    assert [part for part in DECISION_PARTS if part not in text] == []
+
+
+def test_decisions_are_numbered_once() -> None:
+    """Two records never share a number."""
+    numbers = [page.name[:4] for page in (ROOT / "docs" / "decisions").glob("*.md")]
+
+    assert sorted(set(numbers)) == sorted(numbers)
+
+
+def test_make_targets_exist() -> None:
+    """Each `make target` that a page mentions is in the Makefile."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([\w-]+):", makefile, flags=re.MULTILINE))
+    mentioned = {
+        target
+        for page in PAGES
+        for target in re.findall(
+            r"(?:`|^)make ([a-z][\w-]*)", page.read_text("utf-8"), re.MULTILINE
+        )
+    }
+
+    assert mentioned - targets == set()
+
+
+def test_change_fragments_have_a_known_kind() -> None:
+    """towncrier passes over a file whose kind it does not know."""
+    kinds = {"added", "changed", "fixed", "removed", "perf"}
+    unknown = [
+        path.name
+        for path in (ROOT / "docs" / "changes").glob("*.md")
+        if path.name != "README.md" and path.name.split(".")[-2] not in kinds
+    ]
+
+    assert not unknown
