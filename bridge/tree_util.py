@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from tracebridge.core._jaxlib.pytree import DictKey as DictKey
-from tracebridge.core._jaxlib.pytree import FlattenedIndexKey as FlattenedIndexKey
-from tracebridge.core._jaxlib.pytree import GetAttrKey as GetAttrKey
-from tracebridge.core._jaxlib.pytree import PyTreeDef as PyTreeDef
-from tracebridge.core._jaxlib.pytree import SequenceKey as SequenceKey
-from tracebridge.core.tree.paths import KeyEntry as KeyEntry
-from tracebridge.core.tree.paths import KeyPath as KeyPath
-from tracebridge.core.tree.paths import keystr as keystr
-from tracebridge.core.tree.registry import Partial as Partial
-from tracebridge.core.tree.registry import default_registry as default_registry
-from tracebridge.core.tree.registry import flatten_one_level as flatten_one_level
-from tracebridge.core.tree.registry import (
-    flatten_one_level_with_keys as flatten_one_level_with_keys,
+from tracebridge.core._jaxlib.pytree import (
+    DictKey,
+    FlattenedIndexKey,
+    GetAttrKey,
+    PyTreeDef,
+    SequenceKey,
 )
-from tracebridge.core.tree.registry import is_tree_node as is_tree_node
-from tracebridge.core.tree.registry import register_dataclass as register_dataclass
-from tracebridge.core.tree.registry import register_pytree_node as register_pytree_node
+from tracebridge.core.tree.paths import KeyEntry, KeyPath, keystr
 from tracebridge.core.tree.registry import (
-    register_pytree_node_class as register_pytree_node_class,
+    Partial,
+    default_registry,
+    flatten_one_level,
+    flatten_one_level_with_keys,
+    is_tree_node,
+    register_dataclass,
+    register_pytree_node,
+    register_pytree_node_class,
+    register_pytree_with_keys,
+    register_pytree_with_keys_class,
+    register_static,
 )
-from tracebridge.core.tree.registry import register_pytree_with_keys as register_pytree_with_keys
-from tracebridge.core.tree.registry import (
-    register_pytree_with_keys_class as register_pytree_with_keys_class,
-)
-from tracebridge.core.tree.registry import register_static as register_static
 from tracebridge.core.tree.tree import all as tree_all
-from tracebridge.core.tree.tree import all_leaves as all_leaves
+from tracebridge.core.tree.tree import all_leaves, treedef_children, treedef_is_leaf, treedef_tuple
 from tracebridge.core.tree.tree import broadcast as tree_broadcast
 from tracebridge.core.tree.tree import checked_flatten as tree_flatten
 from tracebridge.core.tree.tree import flatten_with_path as tree_flatten_with_path
@@ -40,9 +36,6 @@ from tracebridge.core.tree.tree import reduce as tree_reduce
 from tracebridge.core.tree.tree import reduce_associative as tree_reduce_associative
 from tracebridge.core.tree.tree import structure as tree_structure
 from tracebridge.core.tree.tree import transpose as tree_transpose
-from tracebridge.core.tree.tree import treedef_children as treedef_children
-from tracebridge.core.tree.tree import treedef_is_leaf as treedef_is_leaf
-from tracebridge.core.tree.tree import treedef_tuple as treedef_tuple
 from tracebridge.core.tree.tree import unflatten as tree_unflatten
 
 __all__ = [

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 
-class extended(np.generic):  # noqa: N801  (a scalar class, named as in issubdtype calls)
+class extended(np.generic):
     """Abstract scalar class above all extended dtypes, for ``issubdtype``."""
 
 
-class prng_key(extended):  # noqa: N801
+class prng_key(extended):
     """Abstract scalar class above the dtypes of typed random keys."""
 
 

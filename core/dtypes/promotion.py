@@ -238,7 +238,7 @@ def result_type(*args: Any, return_weak_type: bool = False) -> Any:
 def _argument_pair(arg: Any) -> Pair:
     if isinstance(arg, np.dtype | type | str | ExtendedDType):
         return _pair_of_type(arg)
-    if type(arg) is tuple and len(arg) == 2 and isinstance(arg[1], bool):  # noqa: PLR2004
+    if type(arg) is tuple and len(arg) == 2 and isinstance(arg[1], bool):
         return dtypes.as_dtype(arg[0]), arg[1]
     return pair_of(arg)
 

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tracebridge.core._jaxlib.pytree import DictKey, GetAttrKey, PyTreeDef, PyTreeRegistry
 from tracebridge.core.errors.transform_errors import TreeMismatchError
@@ -288,7 +288,7 @@ class Partial(functools.partial[Any]):
     (8, [2])
     """
 
-    def __new__(cls, func: Callable[..., Any], /, *args: Any, **kw: Any) -> Partial:
+    def __new__(cls, func: Callable[..., Any], /, *args: Any, **kw: Any) -> Self:
         if isinstance(func, functools.partial) and not isinstance(func, Partial):
             # functools would merge the two and turn static arguments into children.
             func = _Opaque(func)

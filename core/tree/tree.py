@@ -154,9 +154,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 all_of = all
 
 
-def map(  # noqa: A001  (the public name)
-    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
-) -> Any:
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """The tree of ``f(leaf, *subtrees)``: ``tree`` sets the structure, ``rest`` may go deeper.
 
     Raises:
@@ -182,7 +180,7 @@ def _columns(
     ]
 
 
-def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:  # noqa: A001  (the public name)
+def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
     """Whether all leaves are true.
 
     >>> from tracebridge import tree
