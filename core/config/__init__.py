@@ -1,5 +1,5 @@
 """Options and the thread-scoped state.
 
-One table (`options`), values and state (`scopes`), the public object (`config`), and the only reader
+One table (`options`), values and state (`scopes`), the public object (`config`), the only reader
 of the environment (`env`).
 """

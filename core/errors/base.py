@@ -23,13 +23,19 @@ def compose(
     where: str = "",
     hint: str = "",
 ) -> str:
-    """Return one message from a sentence or fields; empty fields are left out."""
-    head = message
-    if not head:
+    """Return one message; empty fields are left out.
+
+    With a finished sentence the fields follow it, one a line; without one, `call`, `got` and
+    `expected` make the sentence.
+    """
+    lines = [message]
+    if message:
+        lines += [f"    got: {got}"] if got else []
+        lines += [f"    expected: {expected}"] if expected else []
+    else:
         parts = [f"got {got}" if got else "", f"expected {expected}" if expected else ""]
         facts = ", ".join(part for part in parts if part)
-        head = f"{call}: {facts}" if call and facts else call or facts
-    lines = [head]
+        lines = [f"{call}: {facts}" if call and facts else call or facts]
     if where:
         lines.append(f"    where: {where}")
     if hint:

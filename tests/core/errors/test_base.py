@@ -1,0 +1,183 @@
+"""The form of a message, the link to its page, pickling, for every error class."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pickle
+import pkgutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+import tracebridge.core.errors
+from tracebridge.core.errors.base import InternalError, TracebridgeError, compose
+from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ROOT / "docs" / "errors"
+
+
+def error_classes() -> list[type[BaseException]]:
+    """Every exception and warning class that a module of core/errors defines."""
+    found: list[type[BaseException]] = []
+    package = tracebridge.core.errors
+    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        module = importlib.import_module(info.name)
+        found += [
+            value
+            for value in vars(module).values()
+            if isinstance(value, type)
+            and issubclass(value, BaseException)
+            and value.__module__ == module.__name__
+        ]
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+ERRORS = [cls for cls in error_classes() if issubclass(cls, TracebridgeError)]
+ARGUMENTS = {"AxisError": (3, 2)}
+
+
+def make(cls: type[TracebridgeError]) -> TracebridgeError:
+    """An instance with the fewest arguments."""
+    if cls.__name__ in ARGUMENTS:
+        return cls(*ARGUMENTS[cls.__name__])
+    parameters = list(inspect.signature(cls).parameters.values())
+    if (
+        parameters
+        and parameters[0].name == "tracer"
+        and parameters[0].default is parameters[0].empty
+    ):
+        return cls(object())
+    return cls("something is wrong")
+
+
+def test_fields_make_a_sentence() -> None:
+    """Call, got and expected are one line; where and the way out follow."""
+    expected = (
+        "lax.add(x, y): got shapes (2,) and (3,), expected equal shapes\n"
+        "    where: argument y\n"
+        "    way out: broadcast first"
+    )
+
+    actual = compose(
+        call="lax.add(x, y)",
+        got="shapes (2,) and (3,)",
+        expected="equal shapes",
+        where="argument y",
+        hint="broadcast first",
+    )
+
+    assert expected == actual
+
+
+def test_fields_follow_a_finished_sentence() -> None:
+    """With a message, got and expected are not lost."""
+    actual = compose("no such thing", got="a", expected="b", where="c", hint="d")
+
+    assert actual == ("no such thing\n    got: a\n    expected: b\n    where: c\n    way out: d")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"call": "f"}, "f"),
+        ({"got": "x"}, "got x"),
+        ({"call": "f", "expected": "y"}, "f: expected y"),
+        ({}, ""),
+    ],
+)
+def test_empty_fields_leave_no_trace(fields: dict[str, str], text: str) -> None:
+    """A field that is not given adds neither a word nor a line."""
+    assert text == compose(**fields)
+
+
+def test_message_ends_with_the_page() -> None:
+    """The last line names the page that explains the class."""
+    exc = ShapeMismatchError(call="f", got="1")
+
+    assert str(exc) == "f: got 1\n    see docs/errors/ShapeMismatchError.md"
+    assert exc.call == "f"
+    assert exc.got == "1"
+
+
+@pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
+def test_every_error_links_its_own_page(cls: type[TracebridgeError]) -> None:
+    """The page exists, is about this class, and str() shows its path."""
+    page = ROOT / cls.page
+
+    assert cls.__name__ == page.stem
+    assert str(make(cls)).endswith(f"see {cls.page}")
+    assert page.read_text("utf-8").startswith(f"# {cls.__name__}\n")
+
+
+@pytest.mark.parametrize("cls", error_classes(), ids=lambda cls: cls.__name__)
+def test_every_page_has_cause_wrong_and_right(cls: type[BaseException]) -> None:
+    """Every class of the folder, warnings too, has a page with the three parts."""
+    text = (PAGES / f"{cls.__name__}.md").read_text("utf-8")
+
+    missing = [part for part in ("## Cause", "## Wrong", "## Right") if part not in text]
+    assert not missing
+
+
+def test_no_page_without_a_class() -> None:
+    """A page whose class was renamed or removed would mislead."""
+    assert {cls.__name__ for cls in error_classes()} == {page.stem for page in PAGES.glob("*.md")}
+
+
+@pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
+def test_every_error_can_be_pickled_and_copied(cls: type[TracebridgeError]) -> None:
+    """Exceptions cross process boundaries with type, text and fields."""
+    exc = make(cls)
+
+    for other in (pickle.loads(pickle.dumps(exc)), copy.copy(exc)):
+        assert type(exc) is type(other)
+        assert str(exc) == str(other)
+        assert exc.args == other.args
+        assert exc.hint == other.hint
+
+
+def test_axis_error_keeps_its_numbers_through_pickling() -> None:
+    """NumPy's slots travel too."""
+    other = pickle.loads(pickle.dumps(AxisError(5, 2)))
+
+    assert (other.axis, other.ndim) == (5, 2)
+
+
+def test_every_error_has_a_builtin_base_too() -> None:
+    """Each concrete class is also a builtin that a caller may already catch."""
+    plain = {Exception, BaseException, object, TracebridgeError}
+
+    without = [
+        cls.__name__
+        for cls in ERRORS
+        if cls is not TracebridgeError
+        and not any(base.__module__ == "builtins" for base in set(cls.__mro__) - plain)
+    ]
+    assert without == []
+
+
+def test_a_subclass_from_elsewhere_keeps_its_parents_page() -> None:
+    """A class outside the package has no page of its own."""
+
+    class Mine(ShapeMismatchError):
+        pass
+
+    assert Mine.page == ShapeMismatchError.page
+
+
+def test_internal_error_asks_for_a_report() -> None:
+    """The way out of our own bugs is a report, unless the place knows a better one."""
+    assert "please report" in str(InternalError("broken"))
+    assert "please report" not in str(InternalError("broken", hint="restart"))
+
+
+def test_warning_classes_are_warnings() -> None:
+    """What is no error is a UserWarning that filters can name."""
+    others = [cls for cls in error_classes() if not issubclass(cls, TracebridgeError)]
+
+    assert [cls.__name__ for cls in others] == ["ExplicitX64Warning"]
+    with pytest.warns(others[0], match="x"):
+        warnings.warn("x", others[0], stacklevel=1)

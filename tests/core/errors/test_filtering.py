@@ -1,0 +1,223 @@
+"""Tracebacks show the user's frames; boundaries, nesting, causes, stored tracebacks."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tracebridge.core._jaxlib.xla import get_traceback
+from tracebridge.core.errors import filtering
+from tracebridge.core.errors.base import InternalError
+from tracebridge.core.errors.filtering import api_boundary, user_frame
+
+ENGINE = """
+def apply(boundary):
+    @boundary
+    def outer(fn):
+        return middle(fn)
+
+    def middle(fn):
+        return fn()
+
+    @boundary
+    def op():
+        raise_error()
+
+    @boundary
+    def op_of_op():
+        return helper(op)
+
+    def helper(fn):
+        return fn()
+
+    @boundary
+    def internal_error(make):
+        raise make()
+
+    @boundary
+    def chained():
+        try:
+            helper(op)
+        except ValueError as exc:
+            raise TypeError("second") from exc
+
+    return outer, op, op_of_op, internal_error, chained
+
+def raise_error():
+    raise ValueError("first")
+
+def where(call):
+    return call()
+"""
+
+
+class Engine:
+    """Functions whose file belongs to the engine."""
+
+    def __init__(self) -> None:
+        names: dict[str, Any] = {}
+        exec(compile(ENGINE, "<tracebridge test engine>", "exec"), names)
+        self.outer, self.op, self.op_of_op, self.internal_error, self.chained = names["apply"](
+            api_boundary
+        )
+        self.where: Callable[..., Any] = names["where"]
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture(autouse=True)
+def _filtering_on() -> Iterator[None]:
+    """Tests of the engine may run with filtering off."""
+    before = filtering.mode
+    filtering.set_mode("auto")
+    yield
+    filtering.set_mode(before)
+
+
+def frames_of(fn: Callable[..., Any], *args: Any) -> list[str]:
+    """Names of the functions in the traceback of the exception that `fn` raises."""
+    with pytest.raises(Exception) as info:  # noqa: PT011 - any exception has a traceback
+        fn(*args)
+    return [frame.name for frame in traceback.extract_tb(info.value.__traceback__)][1:]
+
+
+def test_result_and_arguments_pass_through() -> None:
+    """A boundary changes nothing on success, and keeps name and docstring."""
+
+    @api_boundary
+    def add(x: int, *, y: int = 0) -> int:
+        """Add."""
+        return x + y
+
+    assert add(1, y=2) == 3
+    assert (add.__name__, add.__doc__) == ("add", "Add.")
+
+
+def test_internal_frames_go_user_frames_stay(engine: Engine) -> None:
+    """User -> public -> internal -> user: the internal ones are gone."""
+
+    def user() -> None:
+        raise KeyError("mine")
+
+    assert frames_of(engine.outer, user) == ["outer", "user"]
+
+
+def test_an_error_inside_a_public_function_ends_at_it(engine: Engine) -> None:
+    """Below the public function the engine shows nothing."""
+    assert frames_of(engine.op) == ["op"]
+
+
+def test_public_functions_show_where_user_code_called_them(engine: Engine) -> None:
+    """Nested boundaries: the inner public function stays when a user function called it."""
+
+    def user() -> None:
+        engine.op()
+
+    assert frames_of(engine.outer, user) == ["outer", "user", "op"]
+
+
+def test_public_functions_called_by_the_engine_are_hidden(engine: Engine) -> None:
+    """A public function that another one uses is an internal detail there."""
+    assert frames_of(engine.op_of_op) == ["op_of_op"]
+
+
+def test_causes_are_filtered_too(engine: Engine) -> None:
+    """The traceback of the exception behind `from` has no engine frames either."""
+    with pytest.raises(TypeError) as info:
+        engine.chained()
+
+    cause = info.value.__cause__
+    assert cause is not None
+    assert "helper" not in [f.name for f in traceback.extract_tb(cause.__traceback__)]
+
+
+def test_off_shows_everything(engine: Engine) -> None:
+    """Who debugs the engine sees all frames."""
+    filtering.set_mode("off")
+
+    assert frames_of(engine.op) == ["boundary", "op", "raise_error"]
+
+
+def test_internal_errors_are_never_filtered(engine: Engine) -> None:
+    """A bug of ours keeps its whole traceback."""
+    frames = frames_of(engine.internal_error, lambda: InternalError("broken"))
+
+    assert frames == ["boundary", "internal_error"]
+
+
+def test_a_traceback_of_internal_frames_only_is_kept() -> None:
+    """Rather too much than nothing."""
+    names: dict[str, Any] = {}
+    exec(compile("def f(): raise ValueError", "<tracebridge test>", "exec"), names)
+    try:
+        names["f"]()
+    except ValueError as exc:
+        tb = exc.__traceback__
+    assert tb is not None
+
+    assert filtering.filter_traceback(tb.tb_next) is tb.tb_next
+
+
+def test_files_of_the_package_and_of_jaxlib_are_internal() -> None:
+    """Tests and user code are not, the engine and its back end are."""
+    assert filtering.is_internal_file(filtering.__file__)
+    assert filtering.is_internal_file("<frozen runpy>")
+    assert not filtering.is_internal_file(__file__)
+    assert not filtering.is_internal_file("<string>")
+
+
+def test_mark_internal_hides_further_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library built on the engine may hide its own frames."""
+    monkeypatch.setattr(filtering, "_extra_prefixes", filtering._extra_prefixes)
+    assert not filtering.is_internal_file("/elsewhere/lib/a.py")
+
+    filtering.mark_internal("/elsewhere/lib/")
+
+    assert filtering.is_internal_file("/elsewhere/lib/a.py")
+    assert not filtering.is_internal_file("/elsewhere/other.py")
+    filtering._is_internal.clear()
+
+
+def test_user_frame_of_the_running_frames(engine: Engine) -> None:
+    """The innermost frame outside the engine, with file, line and function."""
+    found = engine.where(lambda: engine.where(user_frame))
+
+    assert found is not None
+    file, line, function = found
+    assert file == __file__
+    assert function.endswith("test_user_frame_of_the_running_frames.<locals>.<lambda>")
+    assert line > 0
+
+
+def test_user_frame_of_a_stored_traceback(engine: Engine) -> None:
+    """A `Traceback` stored earlier resolves to the line that made it."""
+
+    def user() -> Any:
+        return engine.where(get_traceback)
+
+    stored = user()
+    found = user_frame(stored)
+
+    assert found is not None
+    assert found[0] == __file__
+    assert found[1] == user.__code__.co_firstlineno + 1
+    assert found[2].endswith("<locals>.user")
+
+
+def test_base_exceptions_pass_untouched(engine: Engine) -> None:
+    """KeyboardInterrupt and SystemExit are not ours to edit."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as info:
+        engine.outer(interrupt)
+
+    names = [frame.name for frame in traceback.extract_tb(info.value.__traceback__)][1:]
+    assert names == ["boundary", "outer", "middle", "interrupt"]
