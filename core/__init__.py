@@ -1,0 +1,1 @@
+"""The engine: tracers, Jaxprs, transformations, lowering to StableHLO, dispatch to XLA."""

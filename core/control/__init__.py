@@ -1,0 +1,1 @@
+"""Higher-order primitives: those with a Jaxpr in their parameters."""

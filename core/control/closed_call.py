@@ -1,0 +1,113 @@
+"""Calls of a Jaxpr: the rules that jit and closed_call share, and closed_call itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.jvp import jvp_jaxpr
+from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.interpreters.transpose import transpose_jaxpr
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import Effects
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
+from tracebridge.core.lax.batch_util import move_batch_axis
+
+
+class CallPrimitive(HigherOrderPrimitive):
+    """Calls parameter ``jaxpr``; other parameters say how. One equation, one function."""
+
+    inlinable = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return list(params["jaxpr"].out_avals)
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        del avals
+        return params["jaxpr"].effects
+
+    def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
+        """The parameters of a call of a derived Jaxpr; ``suffix`` says what it was derived by."""
+        del suffix
+        return {**params, "jaxpr": jaxpr}
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        name = str(params.get("name") or self.name)
+        return ctx.call_jaxpr(params["jaxpr"], operands, name)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        nonzero = tuple([t is not None for t in tangents])
+        jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
+        given = [t for t in tangents if t is not None]
+        results = self.bind(*primals, *given, **self.with_jaxpr(params, jaxpr, "jvp"))
+        n = len(nonzero_out)
+        rest = iter(results[n:])
+        return results[:n], [next(rest) if nz else None for nz in nonzero_out]
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """Two calls: the primal with residuals as further results, and the linear part."""
+        nonzero = tuple([t is not None for t in tangents])
+        split = linearize_jaxpr(params["jaxpr"], nonzero)
+        results = self.bind(*primals, **self.with_jaxpr(params, split.primal, "fwd"))
+        n = len(split.nonzero_out)
+        residuals = [*[primals[i] for i in split.forwarded], *results[n:]]
+        given = [t for t in tangents if t is not None]
+        linear = self.with_jaxpr(params, split.linear, "lin")
+        out = iter(self.bind(*residuals, *given, **linear) if any(split.nonzero_out) else ())
+        return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        linear = tuple([is_linear_input(a) for a in args])
+        ct_in = tuple([c is not None for c in ct])
+        jaxpr, present = transpose_jaxpr(params["jaxpr"], linear, ct_in, instantiate=False)
+        if not any(present):
+            return [None] * len(args)
+        values = [a for a, is_linear in zip(args, linear, strict=True) if not is_linear]
+        cts = [c for c in ct if c is not None]
+        results = iter(self.bind(*values, *cts, **self.with_jaxpr(params, jaxpr, "transpose")))
+        given = iter([next(results) if p else None for p in present])
+        return [next(given) if is_linear else None for is_linear in linear]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        moved = [a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
+        in_dims = tuple([None if d is None else 0 for d in dims])
+        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+        return self.bind(*moved, **self.with_jaxpr(params, jaxpr, "vmap")), list(out_dims)
+
+    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool]]:
+        """The call without unused results and the inputs that only they need."""
+        jaxpr, used_in = dce_jaxpr(app.params["jaxpr"], used_outs)
+        avals = tuple([a for a, u in zip(app.avals, used_in, strict=True) if u])
+        params = self.with_jaxpr(app.params, jaxpr, "dce")
+        return self.application(avals, params), list(used_in)
+
+    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+        """Whether a collective over ``axis_name`` is inside."""
+        jaxpr = params["jaxpr"]
+        key = ("names_axis", axis_name)
+        found = jaxpr.cache.get(key)
+        if found is None:
+            found = any([a.primitive.names_axis(axis_name, a.params) for a, _ in jaxpr.steps])
+            jaxpr.cache[key] = found
+        return found
+
+
+@final
+class ClosedCall(CallPrimitive):
+    """A call without properties of its own."""
+
+    name = "closed_call"
+
+
+closed_call_p = ClosedCall()
+
+
+def closed_call(jaxpr: Jaxpr, *args: Any) -> list[Any]:
+    """Call ``jaxpr`` as one equation."""
+    return closed_call_p.bind(*args, jaxpr=jaxpr)

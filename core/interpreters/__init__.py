@@ -1,0 +1,1 @@
+"""Interpreters of programs: staging, jvp, linearize, transpose, batching, partial evaluation, dce."""

@@ -1,0 +1,178 @@
+"""Batching: tracers that carry a value with an extra axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.config.scopes import reset_state, set_state, state, with_axis, with_trace
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.plans import batch_plan, batched_aval
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import Trace, current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.values import Value
+
+
+@final
+class BatchTracer(Tracer):
+    """One element of a batch: ``value`` has the batch axis at ``dim``."""
+
+    __slots__ = ("dim", "value")
+    value: Any
+    dim: int
+
+    @property
+    def origin(self) -> Any:
+        return getattr(self.value, "origin", None)
+
+
+_new = BatchTracer.__new__
+
+
+@final
+class BatchTrace(Trace):
+    """Runs each application's batching plan on the parent trace."""
+
+    __slots__ = ("axis_name", "parent", "size")
+
+    def __init__(self, parent: Trace, size: Any, axis_name: Any = None) -> None:
+        super().__init__()
+        self.parent = parent
+        self.size = size
+        self.axis_name = axis_name
+
+    def tracer(self, aval: ShapedArray, value: Value, dim: int) -> BatchTracer:
+        """The tracer of one element."""
+        t = _new(BatchTracer)
+        t.aval = aval
+        t.trace = self
+        t.value = value
+        t.dim = dim
+        return t
+
+    def input(self, value: Value, dim: int | None) -> Value:
+        """The element of ``value`` along axis ``dim`` (the value itself if ``dim`` is None)."""
+        if dim is None:
+            return value
+        aval = value.aval
+        shape = (*aval.shape[:dim], *aval.shape[dim + 1 :])
+        return self.tracer(ShapedArray(shape, aval.dtype, aval.weak_type), value, dim)
+
+    def process(self, app: Application, args: Sequence[Value]) -> Any:
+        values: list[Any] = []
+        dims: list[int | None] = []
+        batched = False
+        for a in args:
+            if a.trace is self:
+                batched = True
+                values.append(a.value)
+                dims.append(a.dim)
+            else:
+                values.append(a)
+                dims.append(None)
+        if not batched and not self._names_axis(app):
+            return self.parent.process(app, args)
+        if self.done:
+            raise UnexpectedTracerError(tracer=next((a for a in args if a.trace is self), None))
+        key = (self.size, tuple(dims), self.axis_name)
+        plans = app.batch_plans
+        plan = None if plans is None else plans.get(key)
+        if plan is None:
+            plan = batch_plan(app, *key)
+        out_dims = plan.extra[1]
+        if plan.single is not None:
+            out = self.parent.process(plan.single, values)
+            (dim,) = out_dims
+            return out if dim is None else self.tracer(app.out, out, dim)
+        results = plan.replay(self.parent.process, values)
+        outs = [
+            r if d is None else self.tracer(aval, r, d)
+            for r, d, aval in zip(results, out_dims, app.outs, strict=True)
+        ]
+        return outs if app.multiple else outs[0]
+
+    def _names_axis(self, app: Application) -> bool:
+        """Whether ``app`` is a collective over the axis of this trace."""
+        return self.axis_name is not None and app.primitive.names_axis(self.axis_name, app.params)
+
+
+def batch_flat(
+    fun: Callable[..., Sequence[Any]],
+    values: Sequence[Value],
+    dims: Sequence[int | None],
+    size: Any,
+    axis_name: Any = None,
+) -> tuple[list[Value], list[int | None]]:
+    """Results of a flat function mapped over one axis of its arguments, and their axes."""
+    trace = BatchTrace(current_trace(), size, axis_name)
+    args = [trace.input(v, d) for v, d in zip(values, dims, strict=True)]
+    token = set_state(with_trace(with_axis(state(), axis_name, size), trace))
+    try:
+        results = [as_value(r) for r in fun(*args)]
+    finally:
+        reset_state(token)
+        trace.done = True
+    outs = [r.value if r.trace is trace else r for r in results]
+    out_dims = [r.dim if r.trace is trace else None for r in results]
+    return outs, out_dims
+
+
+def batch_jaxpr(
+    jaxpr: Jaxpr,
+    size: Any,
+    axis_name: Any,
+    in_dims: tuple[int | None, ...],
+    instantiate: tuple[bool, ...] | bool = False,
+) -> tuple[Jaxpr, tuple[int | None, ...]]:
+    """``jaxpr`` mapped over an axis; batched results have it in front.
+
+    ``instantiate`` says which results are batched even if they need not be. The second result
+    says, per result, 0 or ``None``.
+    """
+    n_out = len(jaxpr.outs)
+    wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
+    key = ("batch", size, axis_name, in_dims, wanted)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = _stage_batch(jaxpr, size, axis_name, in_dims, wanted)
+    return found
+
+
+def _stage_batch(
+    jaxpr: Jaxpr,
+    size: Any,
+    axis_name: Any,
+    in_dims: tuple[int | None, ...],
+    wanted: tuple[bool, ...],
+) -> tuple[Jaxpr, tuple[int | None, ...]]:
+    out_dims: list[int | None] = []
+
+    def run(*values: Any) -> list[Any]:
+        def body(*xs: Any) -> list[Any]:
+            return eval_jaxpr(jaxpr, current_trace().process, xs)
+
+        outs, dims = batch_flat(body, values, in_dims, size, axis_name)
+        results: list[Any] = []
+        for out, dim, want in zip(outs, dims, wanted, strict=True):
+            if dim is None and want:
+                results.append(broadcast_batch(out, size, 0))
+                out_dims.append(0)
+            elif dim is None:
+                results.append(out)
+                out_dims.append(None)
+            else:
+                results.append(move_batch_axis(out, dim, 0))
+                out_dims.append(0)
+        return results
+
+    avals = [batched_aval(a, size, d) for a, d in zip(jaxpr.in_avals, in_dims, strict=True)]
+    return stage(run, avals, jaxpr.debug, locate=False), tuple(out_dims)

@@ -1,0 +1,88 @@
+"""Dead code elimination on Jaxprs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracebridge.core.ir.jaxpr import Jaxpr
+
+
+def dce_jaxpr(
+    jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool = False
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    """``jaxpr`` reduced to the results ``used_out``, and which inputs it still needs.
+
+    Inputs that are not needed are dropped unless ``keep_in``. Higher-order primitives with a
+    method ``dce(used_outs, application)`` shrink their own Jaxprs.
+    """
+    key = ("dce", used_out, keep_in)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = _dce(jaxpr, used_out, keep_in)
+    return found
+
+
+def _dce(jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool) -> tuple[Jaxpr, tuple[bool, ...]]:
+    fixed = jaxpr.n_in + len(jaxpr.consts)
+    live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.steps]))
+    for slot, used in zip(jaxpr.outs, used_out, strict=True):
+        if used:
+            live[slot] = True
+    kept: list[tuple[Any, tuple[int, ...], list[int], int]] = []
+    end = len(live)
+    for k in range(len(jaxpr.steps) - 1, -1, -1):
+        app, idx = jaxpr.steps[k]
+        n_out = len(app.outs)
+        start = end - n_out
+        outs = list(range(start, end))
+        used = tuple(live[start:end])
+        end = start
+        if not any(used) and not app.effects:
+            continue
+        if not all(used) and getattr(app.primitive, "dce", None) is not None:
+            app, keep_args = app.primitive.dce(used, app)
+            idx = tuple([i for i, keep in zip(idx, keep_args, strict=True) if keep])
+            outs = [o for o, u in zip(outs, used, strict=True) if u]
+        for i in idx:
+            live[i] = True
+        kept.append((app, idx, outs, k))
+    kept.reverse()
+    used_in = tuple(live[: jaxpr.n_in])
+    kept_in = [keep_in or u for u in used_in]
+    return _renumber(jaxpr, kept, kept_in, live, used_out), used_in
+
+
+def _renumber(
+    jaxpr: Jaxpr,
+    kept: list[tuple[Any, tuple[int, ...], list[int], int]],
+    kept_in: list[bool],
+    live: list[bool],
+    used_out: tuple[bool, ...],
+) -> Jaxpr:
+    """A Jaxpr of the kept steps with slots numbered anew."""
+    n_in = jaxpr.n_in
+    table: dict[int, int] = {}
+    for i, keep in enumerate(kept_in):
+        if keep:
+            table[i] = len(table)
+    consts = []
+    for i, c in enumerate(jaxpr.consts):
+        if live[n_in + i]:
+            table[n_in + i] = len(table)
+            consts.append(c)
+    steps = []
+    position = len(table)
+    for app, idx, outs, _ in kept:
+        steps.append((app, tuple([table[i] for i in idx])))
+        for o in outs:
+            table[o] = position
+            position += 1
+    return Jaxpr(
+        [a for a, keep in zip(jaxpr.in_avals, kept_in, strict=True) if keep],
+        consts,
+        steps,
+        [table[s] for s, u in zip(jaxpr.outs, used_out, strict=True) if u],
+        [a for a, u in zip(jaxpr.out_avals, used_out, strict=True) if u],
+        [jaxpr.sources[k] for *_, k in kept] if jaxpr.sources else None,
+        jaxpr.debug,
+    )

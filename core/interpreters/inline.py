@@ -1,0 +1,34 @@
+"""Inlining: replacing equations that call a Jaxpr by the equations of that Jaxpr."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+
+
+def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` without jit and closed_call equations, at any depth of such calls.
+
+    Primitives with the attribute ``inlinable`` are replaced by their parameter ``jaxpr``.
+    """
+    found = jaxpr.cache.get("inlined")
+    if found is not None:
+        return found
+
+    def run(*args: Any) -> list[Any]:
+        staging = current_trace().process
+
+        def process(app: Any, values: Any) -> Any:
+            if getattr(app.primitive, "inlinable", False):
+                outs = eval_jaxpr(app.params["jaxpr"], process, values)
+                return outs if app.multiple else outs[0]
+            return staging(app, values)
+
+        return eval_jaxpr(jaxpr, process, args)
+
+    found = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
+    jaxpr.cache["inlined"] = found
+    return found

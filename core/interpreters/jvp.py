@@ -1,0 +1,138 @@
+"""Forward mode: tracers that carry a tangent value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.plans import jvp_plan
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import Trace, current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import zeros_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.values import Value
+
+
+@final
+class JvpTracer(Tracer):
+    """A primal with its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: Trace, primal: Value, tangent: Value) -> None:
+        self.aval = primal.aval
+        self.trace = trace
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def origin(self) -> Any:
+        return getattr(self.primal, "origin", None)
+
+
+@final
+class JvpTrace(Trace):
+    """Runs each application's jvp plan on the parent trace."""
+
+    __slots__ = ("parent",)
+
+    def __init__(self, parent: Trace) -> None:
+        super().__init__()
+        self.parent = parent
+
+    def process(self, app: Application, args: Sequence[Value]) -> Any:
+        if self.done:
+            raise UnexpectedTracerError(tracer=next((a for a in args if a.trace is self), args[0]))
+        mask = 0
+        tangents: list[Value] = []
+        primals: list[Value] = []
+        for i, a in enumerate(args):
+            if a.trace is self:
+                mask |= 1 << i
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+            else:
+                primals.append(a)
+        if not mask:
+            return self.parent.process(app, args)
+        plan = jvp_plan(app, mask)
+        results = iter(plan.replay(self.parent.process, primals + tangents))
+        present = plan.extra[0]
+        n = len(app.outs)
+        outs = [next(results) for _ in range(n)]
+        for i in range(n):
+            if present[n + i]:
+                outs[i] = JvpTracer(self, outs[i], next(results))
+        return outs if app.multiple else outs[0]
+
+
+def jvp_flat(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Value], tangents: Sequence[Value | None]
+) -> tuple[list[Value], list[Value | None]]:
+    """Results and tangents of a flat function; ``None`` is a symbolic zero, both ways."""
+    trace = JvpTrace(current_trace())
+    args = [
+        p if t is None else JvpTracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)
+    ]
+    token = set_state(with_trace(state(), trace))
+    try:
+        results = [as_value(r) for r in fun(*args)]
+    finally:
+        reset_state(token)
+        trace.done = True
+    outs: list[Value] = []
+    out_tangents: list[Value | None] = []
+    for r in results:
+        mine = r.trace is trace
+        outs.append(r.primal if mine else r)
+        out_tangents.append(r.tangent if mine else None)
+    return outs, out_tangents
+
+
+def jvp_jaxpr(
+    jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], instantiate: tuple[bool, ...] | bool = False
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    """The Jaxpr ``(primals, nonzero tangents) -> (results, tangents)``; which tangents it gives.
+
+    ``instantiate`` says which tangents are given even if they are zero.
+    """
+    n_out = len(jaxpr.outs)
+    wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
+    key = ("jvp", nonzero_in, wanted)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = _make_jvp_jaxpr(jaxpr, nonzero_in, wanted)
+    return found
+
+
+def _make_jvp_jaxpr(
+    jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...]
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    n = jaxpr.n_in
+    nonzero_out: list[bool] = []
+
+    def run(*args: Any) -> list[Any]:
+        given = iter(args[n:])
+        tangents = [next(given) if nz else None for nz in nonzero_in]
+
+        def body(*xs: Any) -> list[Any]:
+            return eval_jaxpr(jaxpr, current_trace().process, xs)
+
+        outs, out_tangents = jvp_flat(body, args[:n], tangents)
+        for i, t in enumerate(out_tangents):
+            if t is None and wanted[i]:
+                out_tangents[i] = zeros_of(outs[i].aval.tangent)
+        nonzero_out.extend(t is not None for t in out_tangents)
+        return [*outs, *[t for t in out_tangents if t is not None]]
+
+    tangent_avals = [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
+    result = stage(run, [*jaxpr.in_avals, *tangent_avals], jaxpr.debug, locate=False)
+    return result, tuple(nonzero_out)

@@ -1,0 +1,290 @@
+"""Linearization: the primal runs once, linear steps are recorded on a tape.
+
+A dual tracer holds a primal and the number of a tape node. The absence of a node is the symbolic
+zero. The tape is a list of ``(application, mask, args, node)``: ``args`` holds node numbers at the
+linear positions (the bits of ``mask``) and values elsewhere; results get the numbers from ``node``
+on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.plans import linear_plan
+from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import Trace, current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import zeros_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.values import Value
+
+TapeEntry = tuple["Application", int, list[Any], int]
+
+
+@final
+class DualTracer(Tracer):
+    """A primal and the tape node of its tangent."""
+
+    __slots__ = ("node", "primal")
+    primal: Any
+    node: int
+
+    @property
+    def origin(self) -> Any:
+        return getattr(self.primal, "origin", None)
+
+
+_new = DualTracer.__new__
+
+
+@final
+class LinearizeTrace(Trace):
+    """Runs primal steps on the parent trace and records linear steps."""
+
+    __slots__ = ("parent", "size", "tape")
+
+    def __init__(self, parent: Trace) -> None:
+        super().__init__()
+        self.parent = parent
+        self.tape: list[TapeEntry] = []
+        self.size = 0
+
+    def dual(self, primal: Value, node: int) -> DualTracer:
+        """The tracer of ``primal`` with tangent ``node``."""
+        tracer = _new(DualTracer)
+        tracer.aval = primal.aval
+        tracer.trace = self
+        tracer.primal = primal
+        tracer.node = node
+        return tracer
+
+    def input(self, primal: Value) -> DualTracer:
+        """A tracer with a fresh node: an input of the linear function."""
+        node = self.size
+        self.size = node + 1
+        return self.dual(primal, node)
+
+    def process(self, app: Application, args: Sequence[Value]) -> Any:
+        mask = 0
+        primals: list[Any] = []
+        nodes: list[int] = []
+        for i, a in enumerate(args):
+            if a.trace is self:
+                mask |= 1 << i
+                primals.append(a.primal)
+                nodes.append(a.node)
+            else:
+                primals.append(a)
+        if not mask:
+            return self.parent.process(app, args)
+        if self.done:
+            raise UnexpectedTracerError(tracer=next(a for a in args if a.trace is self))
+        plans = app.linear_plans
+        plan = None if plans is None else plans.get(mask)
+        if plan is None:
+            plan = linear_plan(app, mask)
+        env: list[Any] = [*primals, *nodes, *plan.consts]
+        process = self.parent.process
+        for step, idx in plan.primal_steps:
+            result = process(step, [env[i] for i in idx])
+            if step.multiple:
+                env.extend(result)
+            else:
+                env.append(result)
+        size = self.size
+        tape = self.tape
+        for step, idx, linear in plan.linear_steps:
+            tape.append((step, linear, [env[i] for i in idx], size))
+            for _ in step.outs:
+                env.append(size)
+                size += 1
+        self.size = size
+        if not app.multiple:
+            ((slot, tangent),) = plan.outs
+            return env[slot] if tangent is None else self.dual(env[slot], env[tangent])
+        return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in plan.outs]
+
+
+@final
+class Linearized:
+    """A linear function as a tape: from input nodes ``0..n_in-1`` to ``out_nodes``."""
+
+    __slots__ = ("in_avals", "out_avals", "out_nodes", "size", "tape")
+
+    def __init__(
+        self,
+        tape: list[TapeEntry],
+        size: int,
+        in_avals: list[ShapedArray],
+        out_nodes: list[int | None],
+        out_avals: list[ShapedArray],
+    ) -> None:
+        self.tape = tape
+        self.size = size
+        self.in_avals = in_avals
+        self.out_nodes = out_nodes
+        self.out_avals = out_avals
+
+    def forward(self, process: Any, tangents: Sequence[Value]) -> list[Value | None]:
+        """Push tangents through; ``None`` is a symbolic zero."""
+        env: list[Any] = [None] * self.size
+        env[: len(tangents)] = tangents
+        for app, mask, args, node in self.tape:
+            values = [env[a] if mask >> i & 1 else a for i, a in enumerate(args)]
+            result = process(app, values)
+            if app.multiple:
+                env[node : node + len(result)] = result
+            else:
+                env[node] = result
+        return [None if n is None else env[n] for n in self.out_nodes]
+
+
+def linearize_flat(
+    fun: Callable[..., Sequence[Any]],
+    primals: Sequence[Value],
+    active: Sequence[bool] | None = None,
+) -> tuple[list[Value], Linearized]:
+    """Results of a flat function at ``primals`` and its linearization.
+
+    ``active`` says which primals are inputs of the linear function (default: all).
+    """
+    trace = LinearizeTrace(current_trace())
+    flags = [True] * len(primals) if active is None else active
+    args = [trace.input(p) if f else p for p, f in zip(primals, flags, strict=True)]
+    token = set_state(with_trace(state(), trace))
+    try:
+        results = [as_value(r) for r in fun(*args)]
+    finally:
+        reset_state(token)
+        trace.done = True
+    outs: list[Value] = []
+    nodes: list[int | None] = []
+    for r in results:
+        mine = r.trace is trace
+        outs.append(r.primal if mine else r)
+        nodes.append(r.node if mine else None)
+    in_avals = [p.aval.tangent for p, f in zip(primals, flags, strict=True) if f]
+    linear = Linearized(trace.tape, trace.size, in_avals, nodes, [o.aval.tangent for o in outs])
+    return outs, linear
+
+
+@final
+class LinearizedJaxpr:
+    """A Jaxpr split for reverse mode.
+
+    ``primal``: inputs -> (results, residuals). ``linear``: (forwarded inputs, residuals, nonzero
+    tangents) -> tangents of the results in ``nonzero_out``. ``forwarded``: inputs of the primal
+    that serve as residuals as they are.
+    """
+
+    __slots__ = ("forwarded", "linear", "n_residuals", "nonzero_out", "primal")
+
+    def __init__(
+        self,
+        primal: Jaxpr,
+        linear: Jaxpr,
+        forwarded: tuple[int, ...],
+        n_residuals: int,
+        nonzero_out: tuple[bool, ...],
+    ) -> None:
+        self.primal = primal
+        self.linear = linear
+        self.forwarded = forwarded
+        self.n_residuals = n_residuals
+        self.nonzero_out = nonzero_out
+
+
+def linearize_jaxpr(
+    jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], instantiate: tuple[bool, ...] | bool = False
+) -> LinearizedJaxpr:
+    """Split ``jaxpr`` for tangents at the inputs ``nonzero_in``.
+
+    ``instantiate`` says which results get a tangent even if it is zero.
+    """
+    n_out = len(jaxpr.outs)
+    wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
+    key = ("linearize", nonzero_in, wanted)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = _split(jaxpr, nonzero_in, wanted)
+    return found
+
+
+def _split(
+    jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...]
+) -> LinearizedJaxpr:
+    """Linearize under a staging trace; residuals are the staged values that the tape uses."""
+    staging = StagingTrace(jaxpr.debug)
+    inputs = [staging.input(a, i) for i, a in enumerate(jaxpr.in_avals)]
+    token = set_state(with_trace(state(), staging))
+    try:
+
+        def body(*xs: Any) -> list[Any]:
+            return eval_jaxpr(jaxpr, current_trace().process, xs)
+
+        outs, linear = linearize_flat(body, inputs, nonzero_in)
+    finally:
+        reset_state(token)
+    used = _residuals(linear, staging)
+    position = {id(t): i for i, t in enumerate(inputs)}
+    forwarded = [t for t in used if id(t) in position]
+    computed = [t for t in used if id(t) not in position]
+    primal = staging.finalize(inputs, [*outs, *computed])
+    staging.done = True
+    residuals = [*forwarded, *computed]
+    n_res = len(residuals)
+
+    def run(*args: Any) -> list[Any]:
+        given = {id(t): v for t, v in zip(residuals, args[:n_res], strict=True)}
+        tape = [
+            (app, mask, [a if mask >> i & 1 else given.get(id(a), a) for i, a in enumerate(xs)], n)
+            for app, mask, xs, n in linear.tape
+        ]
+        replay = Linearized(tape, linear.size, linear.in_avals, linear.out_nodes, [])
+        tangents = replay.forward(current_trace().process, args[n_res:])
+        for i, t in enumerate(tangents):
+            if t is None and wanted[i]:
+                tangents[i] = zeros_of(linear.out_avals[i])
+        return [t for t in tangents if t is not None]
+
+    linear_jaxpr = stage(
+        run, [*[t.aval for t in residuals], *linear.in_avals], jaxpr.debug, locate=False
+    )
+    nonzero_out = tuple(
+        n is not None or w for n, w in zip(linear.out_nodes, wanted, strict=True)
+    )
+    return LinearizedJaxpr(
+        primal, linear_jaxpr, tuple(position[id(t)] for t in forwarded), len(computed), nonzero_out
+    )
+
+
+def _residuals(linear: Linearized, staging: StagingTrace) -> list[StagedTracer]:
+    """Staged values that the live part of the tape uses, each once. Drops dead tape entries."""
+    live = [False] * linear.size
+    for node in linear.out_nodes:
+        if node is not None:
+            live[node] = True
+    found: dict[int, StagedTracer] = {}
+    kept: list[TapeEntry] = []
+    for entry in reversed(linear.tape):
+        app, mask, args, node = entry
+        if not any(live[node : node + len(app.outs)]):
+            continue
+        kept.append(entry)
+        for i, a in enumerate(args):
+            if mask >> i & 1:
+                live[a] = True
+            elif a.trace is staging:
+                found.setdefault(id(a), a)
+    kept.reverse()
+    linear.tape = kept
+    return list(found.values())

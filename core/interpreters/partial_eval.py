@@ -1,0 +1,150 @@
+"""Partial evaluation of Jaxprs: the part that depends on known inputs only, and the rest."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr
+
+
+@final
+class PartialJaxprs:
+    """``known``: known inputs -> (known results, residuals); ``unknown``: (residuals, unknown
+    inputs) -> unknown results. ``unknown_out`` says which results are unknown."""
+
+    __slots__ = ("known", "n_residuals", "unknown", "unknown_out")
+
+    def __init__(
+        self, known: Jaxpr, unknown: Jaxpr, unknown_out: tuple[bool, ...], n_residuals: int
+    ) -> None:
+        self.known = known
+        self.unknown = unknown
+        self.unknown_out = unknown_out
+        self.n_residuals = n_residuals
+
+
+def partial_eval_jaxpr(
+    jaxpr: Jaxpr,
+    unknown_in: tuple[bool, ...],
+    instantiate: tuple[bool, ...] | bool = False,
+    saveable: Any = None,
+) -> PartialJaxprs:
+    """Split ``jaxpr`` by which inputs are unknown.
+
+    Results at ``instantiate`` are made unknown. ``saveable(application) -> bool`` decides which
+    known results may become residuals (default: all); what may not is computed again in the
+    unknown part, from inputs and saveable values.
+    """
+    n_out = len(jaxpr.outs)
+    wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
+    key = ("partial_eval", unknown_in, wanted, saveable)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = _split(jaxpr, unknown_in, wanted, saveable)
+    return found
+
+
+def _split(
+    jaxpr: Jaxpr, unknown_in: tuple[bool, ...], wanted: tuple[bool, ...], saveable: Any
+) -> PartialJaxprs:
+    n_in = jaxpr.n_in
+    fixed = n_in + len(jaxpr.consts)
+    unknown = [*unknown_in, *[False] * len(jaxpr.consts)]
+    saved = [True] * fixed
+    known_steps: list[int] = []
+    unknown_steps: list[int] = []
+    for k, (app, idx) in enumerate(jaxpr.steps):
+        is_unknown = any([unknown[i] for i in idx])
+        may_save = is_unknown or saveable is None or bool(saveable(app))
+        (unknown_steps if is_unknown else known_steps).append(k)
+        unknown.extend([is_unknown] * len(app.outs))
+        saved.extend([may_save] * len(app.outs))
+    unknown_out = tuple(
+        unknown[s] or w for s, w in zip(jaxpr.outs, wanted, strict=True)
+    )
+    needed, again = _needed_residuals(jaxpr, unknown, saved, unknown_steps, unknown_out, fixed)
+    unknown_jaxpr = _sub_jaxpr(
+        jaxpr,
+        [*needed, *[i for i in range(n_in) if unknown_in[i]]],
+        sorted([*again, *unknown_steps]),
+        [s for s, u in zip(jaxpr.outs, unknown_out, strict=True) if u],
+    )
+    known_outs = [s for s, u in zip(jaxpr.outs, unknown_out, strict=True) if not u]
+    known_jaxpr = _sub_jaxpr(
+        jaxpr,
+        [i for i in range(n_in) if not unknown_in[i]],
+        known_steps,
+        [*known_outs, *needed],
+    )
+    known_jaxpr, _ = dce_jaxpr(known_jaxpr, (True,) * len(known_jaxpr.outs), keep_in=True)
+    return PartialJaxprs(known_jaxpr, unknown_jaxpr, unknown_out, len(needed))
+
+
+def _needed_residuals(
+    jaxpr: Jaxpr,
+    unknown: list[bool],
+    saved: list[bool],
+    unknown_steps: list[int],
+    unknown_out: tuple[bool, ...],
+    fixed: int,
+) -> tuple[list[int], list[int]]:
+    """Slots to pass as residuals, and known steps that are computed again."""
+    producer: dict[int, int] = {}
+    slot = fixed
+    for k, (app, _) in enumerate(jaxpr.steps):
+        for _ in app.outs:
+            producer[slot] = k
+            slot += 1
+    residuals: dict[int, None] = {}
+    again: set[int] = set()
+    pending: list[int] = []
+    for k in unknown_steps:
+        pending.extend(jaxpr.steps[k][1])
+    pending.extend(s for s, u in zip(jaxpr.outs, unknown_out, strict=True) if u)
+    seen: set[int] = set()
+    while pending:
+        s = pending.pop()
+        if s in seen or unknown[s] or jaxpr.n_in <= s < fixed:
+            continue
+        seen.add(s)
+        if saved[s]:
+            residuals[s] = None
+        else:
+            step = producer[s]
+            if step not in again:
+                again.add(step)
+                pending.extend(jaxpr.steps[step][1])
+    return sorted(residuals), sorted(again)
+
+
+def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], steps: list[int], outs: list[int]) -> Jaxpr:
+    """The Jaxpr of some steps, from the slots ``inputs`` to the slots ``outs``."""
+    n_in, n_const = jaxpr.n_in, len(jaxpr.consts)
+    avals = jaxpr.slot_avals()
+    table: dict[int, int] = {s: i for i, s in enumerate(inputs)}
+    for i in range(n_const):
+        table[n_in + i] = len(inputs) + i
+    first: list[int] = []
+    slot = n_in + n_const
+    for app, _ in jaxpr.steps:
+        first.append(slot)
+        slot += len(app.outs)
+    position = len(inputs) + n_const
+    new_steps: list[Any] = []
+    for k in steps:
+        app, idx = jaxpr.steps[k]
+        new_steps.append((app, tuple([table[i] for i in idx])))
+        for o in range(len(app.outs)):
+            # A residual that is also an input keeps its input slot.
+            table.setdefault(first[k] + o, position)
+            position += 1
+    return Jaxpr(
+        [avals[s] for s in inputs],
+        jaxpr.consts,
+        new_steps,
+        [table[s] for s in outs],
+        [avals[s] for s in outs],
+        [jaxpr.sources[k] for k in steps] if jaxpr.sources else None,
+        jaxpr.debug,
+    )

@@ -1,0 +1,248 @@
+"""Plans: rules and functions staged once on avals and replayed on values.
+
+A jvp, transpose or batching rule depends only on an application and on which arguments take part,
+so its equations are recorded once and kept on the application. Replaying costs one ``process``
+per equation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.errors.base import InternalError
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.primitive import LinearInput
+from tracebridge.core.ir.tracer import Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracebridge.core.ir.application import Application
+
+
+@final
+class Plan:
+    """A staged function. ``single``: its only application, if it is just that one."""
+
+    __slots__ = ("extra", "jaxpr", "single")
+
+    def __init__(self, jaxpr: Jaxpr, extra: Any = None) -> None:
+        for const in jaxpr.consts:
+            if isinstance(const, Tracer):
+                msg = f"a rule closed over {const!r}; rules must be functions of their arguments"
+                raise InternalError(msg)
+        self.jaxpr = jaxpr
+        self.extra = extra
+        self.single: Application | None = None
+        if len(jaxpr.steps) == 1:
+            app, slots = jaxpr.steps[0]
+            n = jaxpr.n_in
+            if not app.multiple and slots == tuple(range(n)) and jaxpr.outs == (n,):
+                self.single = app
+
+    def replay(self, process: Any, args: Sequence[Any]) -> list[Any]:
+        """The results of the plan, by ``process`` of some trace."""
+        if self.single is not None:
+            return [process(self.single, args)]
+        return eval_jaxpr(self.jaxpr, process, args)
+
+
+def stage_plan(
+    fun: Callable[..., tuple[Sequence[Any | None], Any]], avals: Sequence[ShapedArray]
+) -> Plan:
+    """Stage ``fun``, which gives ``(results, extra)``; results that are ``None`` have no slot.
+
+    ``Plan.extra`` is ``(present, extra)`` with a tuple of bools: which results are not ``None``.
+    """
+    seen: list[Any] = []
+
+    def flat(*args: Any) -> list[Any]:
+        results, extra = fun(*args)
+        seen.append((tuple([r is not None for r in results]), extra))
+        return [r for r in results if r is not None]
+
+    jaxpr = stage(flat, avals, locate=False)
+    return Plan(jaxpr, seen[0])
+
+
+def bits(mask: int, n: int) -> list[int]:
+    """Positions of the set bits of ``mask`` below ``n``."""
+    return [i for i in range(n) if mask >> i & 1]
+
+
+# jvp ---------------------------------------------------------------------------------------------
+
+
+def jvp_plan(app: Application, mask: int) -> Plan:
+    """Plan of the jvp rule: inputs are primals, then the tangents at the set bits of ``mask``."""
+    plans = app.jvp_plans
+    if plans is None:
+        plans = app.jvp_plans = {}
+    plan = plans.get(mask)
+    if plan is None:
+        plan = plans[mask] = _stage_jvp(app, mask, app.primitive.jvp)
+    return plan
+
+
+def _stage_jvp(app: Application, mask: int, rule: Any) -> Plan:
+    n = len(app.avals)
+    positions = bits(mask, n)
+
+    def run(*args: Any) -> tuple[list[Any], None]:
+        tangents: list[Any] = [None] * n
+        for i, t in zip(positions, args[n:], strict=True):
+            tangents[i] = t
+        out, tangent = rule(list(args[:n]), tangents, **app.params)
+        if app.multiple:
+            return [*out, *tangent], None
+        return [out, tangent], None
+
+    return stage_plan(run, [*app.avals, *[app.avals[i].tangent for i in positions]])
+
+
+@final
+class LinearPlan:
+    """A jvp plan split into steps on primals and steps that are linear in the tangents.
+
+    Environment: primals, tangents, consts, results of the primal steps, results of linear steps.
+    ``linear_steps`` are ``(application, slots, mask of linear arguments)``. ``outs`` holds, per
+    result, the slot of the primal and the slot of the tangent or ``None``.
+    """
+
+    __slots__ = ("consts", "linear_steps", "outs", "positions", "primal_steps")
+
+    def __init__(self, plan: Plan, app: Application, positions: list[int]) -> None:
+        jaxpr = plan.jaxpr
+        self.consts = jaxpr.consts
+        self.positions = positions
+        n_primal = len(app.avals)
+        fixed = jaxpr.n_in + len(jaxpr.consts)
+        linear = [n_primal <= i < jaxpr.n_in for i in range(fixed)]
+        groups: tuple[list[Any], list[Any]] = ([], [])
+        slot = fixed
+        for step_app, idx in jaxpr.steps:
+            is_linear = any([linear[i] for i in idx])
+            groups[is_linear].append((step_app, idx, slot))
+            slot += len(step_app.outs)
+            linear.extend([is_linear] * len(step_app.outs))
+        new_slot = list(range(fixed)) + [0] * (slot - fixed)
+        position = fixed
+        for step_app, _, old in (*groups[0], *groups[1]):
+            for k in range(len(step_app.outs)):
+                new_slot[old + k] = position
+                position += 1
+
+        def moved(idx: Sequence[int]) -> tuple[int, ...]:
+            return tuple([new_slot[i] for i in idx])
+
+        self.primal_steps = [(a, moved(idx)) for a, idx, _ in groups[0]]
+        self.linear_steps = [
+            (a, moved(idx), sum(1 << k for k, i in enumerate(idx) if linear[i]))
+            for a, idx, _ in groups[1]
+        ]
+        present, _ = plan.extra
+        slots: list[Any] = []
+        given = iter(jaxpr.outs)
+        for here in present:
+            slots.append(next(given) if here else None)
+        n_out = len(app.outs)
+        # A tangent that does not depend on the tangent inputs can only be zero.
+        tangents = [
+            new_slot[s] if s is not None and linear[s] else None for s in slots[n_out:]
+        ]
+        self.outs = tuple(zip([new_slot[s] for s in slots[:n_out]], tangents, strict=True))
+
+
+def linear_plan(app: Application, mask: int) -> LinearPlan:
+    """The split plan of the linearization rule (``Primitive.linearize``, or else ``jvp``)."""
+    plans = app.linear_plans
+    if plans is None:
+        plans = app.linear_plans = {}
+    plan = plans.get(mask)
+    if plan is None:
+        rule = getattr(app.primitive, "linearize", None)
+        whole = jvp_plan(app, mask) if rule is None else _stage_jvp(app, mask, rule)
+        plan = plans[mask] = LinearPlan(whole, app, bits(mask, len(app.avals)))
+    return plan
+
+
+# transpose ---------------------------------------------------------------------------------------
+
+
+def transpose_plan(app: Application, mask: int, ct_mask: int) -> Plan:
+    """Plan of the transpose rule for linear arguments ``mask``.
+
+    Inputs: the cotangents at the bits of ``ct_mask``, then the nonlinear arguments. Results: the
+    cotangents of the linear arguments that are not zero (``extra[0]`` says which).
+    """
+    plans = app.transpose_plans
+    if plans is None:
+        plans = app.transpose_plans = {}
+    plan = plans.get((mask, ct_mask))
+    if plan is None:
+        plan = plans[mask, ct_mask] = _stage_transpose(app, mask, ct_mask)
+    return plan
+
+
+def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
+    n = len(app.avals)
+    linear = bits(mask, n)
+    others = [i for i in range(n) if not mask >> i & 1]
+    present = bits(ct_mask, len(app.outs))
+
+    def run(*values: Any) -> tuple[list[Any], None]:
+        cts: list[Any] = [None] * len(app.outs)
+        for i, ct in zip(present, values, strict=False):
+            cts[i] = ct
+        args: list[Any] = [LinearInput(a) for a in app.avals]
+        for i, value in zip(others, values[len(present) :], strict=True):
+            args[i] = value
+        ct_arg = cts if app.multiple else cts[0]
+        results = app.primitive.transpose(ct_arg, *args, **app.params)
+        return [results[i] for i in linear], None
+
+    avals = [app.outs[i].tangent for i in present] + [app.avals[i] for i in others]
+    return stage_plan(run, avals)
+
+
+# batching ----------------------------------------------------------------------------------------
+
+
+@final
+class BatchInfo:
+    """The context that batching rules get."""
+
+    __slots__ = ("axis_name", "size")
+
+    def __init__(self, size: Any, axis_name: Any) -> None:
+        self.size = size
+        self.axis_name = axis_name
+
+
+def batched_aval(aval: ShapedArray, size: Any, dim: int | None) -> ShapedArray:
+    """``aval`` with an axis of ``size`` inserted at ``dim``."""
+    if dim is None:
+        return aval
+    shape = (*aval.shape[:dim], size, *aval.shape[dim:])
+    return ShapedArray(shape, aval.dtype, aval.weak_type)
+
+
+def batch_plan(app: Application, size: Any, dims: tuple[int | None, ...], axis_name: Any) -> Plan:
+    """Plan of the batching rule; ``extra[1]`` holds the dims of the results."""
+    plans = app.batch_plans
+    if plans is None:
+        plans = app.batch_plans = {}
+    key = (size, dims, axis_name)
+    plan = plans.get(key)
+    if plan is None:
+        context = BatchInfo(size, axis_name)
+
+        def run(*values: Any) -> tuple[list[Any], tuple[Any, ...]]:
+            out, out_dims = app.primitive.batch(context, list(values), list(dims), **app.params)
+            return (list(out), tuple(out_dims)) if app.multiple else ([out], (out_dims,))
+
+        avals = [batched_aval(a, size, d) for a, d in zip(app.avals, dims, strict=True)]
+        plan = plans[key] = stage_plan(run, avals)
+    return plan

@@ -1,0 +1,228 @@
+"""Staging: running a Python function on tracers to get its Jaxpr.
+
+A tracer of this trace is also the variable of the Jaxpr. Processing an application appends one
+tuple; a single backward pass at the end drops dead equations, collects constants and numbers the
+slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib.xla import Traceback
+from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import Trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.values import Value
+
+get_traceback = Traceback.get_traceback
+
+
+@final
+class StagedTracer(Tracer):
+    """Tracer and variable of a staged program."""
+
+    __slots__ = ("live", "slot", "source")
+    live: bool
+    slot: int
+    source: Any
+
+    @property
+    def origin(self) -> Any:
+        """The argument that the tracer stands for, or the line that made it."""
+        source = getattr(self, "source", None)
+        if isinstance(source, int):
+            debug = self.trace.debug  # type: ignore[attr-defined]  # our traces are StagingTraces
+            return f"argument {debug.argument(source)} of {debug.name}"
+        return source
+
+
+_new = StagedTracer.__new__
+
+
+@final
+class StagingTrace(Trace):
+    """Records applications as equations."""
+
+    __slots__ = ("debug", "equations", "locate")
+
+    def __init__(self, debug: DebugInfo = NO_DEBUG_INFO, *, locate: bool | None = None) -> None:
+        super().__init__()
+        self.debug = debug
+        self.equations: list[tuple[Any, ...]] = []
+        self.locate = option("source_locations") if locate is None else locate
+
+    def input(self, aval: ShapedArray, index: int) -> StagedTracer:
+        """A tracer for input ``index`` of the program."""
+        tracer = _new(StagedTracer)
+        tracer.aval = aval
+        tracer.trace = self
+        tracer.live = False
+        tracer.source = index
+        return tracer
+
+    def process(self, app: Application, args: Sequence[Value]) -> Any:
+        for a in args:
+            if a.trace is not self and a.trace is not None:
+                self.check_foreign(a)
+        source = get_traceback() if self.locate else None
+        if app.multiple:
+            outs: Any = []
+            for aval in app.outs:
+                out = _new(StagedTracer)
+                out.aval = aval
+                out.trace = self
+                out.live = False
+                out.source = source
+                outs.append(out)
+            self.equations.append((app, args, outs, source))
+            # The caller may change its list; the equation keeps its own.
+            return list(outs)
+        out = _new(StagedTracer)
+        out.aval = app.out
+        out.trace = self
+        out.live = False
+        out.source = source
+        self.equations.append((app, args, out, source))
+        return out
+
+    def check_foreign(self, tracer: Any) -> None:
+        """Tracers of enclosing traces are constants here; those of finished traces are leaks."""
+        if self.done or tracer.trace.done:
+            raise UnexpectedTracerError(tracer=tracer)
+
+    def finalize(self, inputs: Sequence[StagedTracer], outputs: Sequence[Value]) -> Jaxpr:
+        """The Jaxpr from ``inputs`` to ``outputs``, without dead equations."""
+        n_in = len(inputs)
+        const_slots: dict[int, int] = {}
+        consts: list[Value] = []
+        kept = self._mark_live(outputs, const_slots, consts)
+        for i, tracer in enumerate(inputs):
+            tracer.slot = i
+        for key, index in const_slots.items():
+            const_slots[key] = n_in + index
+        next_slot = n_in + len(consts)
+        steps: list[Any] = []
+        sources: list[Any] = []
+        for app, args, outs, source in reversed(kept):
+            slots = tuple([a.slot if a.trace is self else const_slots[id(a)] for a in args])
+            steps.append((app, slots))
+            sources.append(source)
+            if app.multiple:
+                for out in outs:
+                    out.slot = next_slot
+                    next_slot += 1
+            else:
+                outs.slot = next_slot
+                next_slot += 1
+        out_slots = [o.slot if o.trace is self else const_slots[id(o)] for o in outputs]
+        return Jaxpr(
+            [t.aval for t in inputs],
+            consts,
+            steps,
+            out_slots,
+            [o.aval for o in outputs],
+            sources if self.locate else None,
+            self.debug,
+        )
+
+    def _mark_live(
+        self, outputs: Sequence[Value], const_slots: dict[int, int], consts: list[Value]
+    ) -> list[tuple[Any, ...]]:
+        """Equations that results or effects need, last first; fills the constants."""
+        kept: list[tuple[Any, ...]] = []
+
+        def add_const(value: Value) -> None:
+            if id(value) not in const_slots:
+                const_slots[id(value)] = len(consts)
+                consts.append(value)
+
+        for o in outputs:
+            if o.trace is self:
+                o.live = True
+            else:
+                add_const(o)
+        for equation in reversed(self.equations):
+            app, args, outs, _ = equation
+            needed = any([o.live for o in outs]) if app.multiple else outs.live
+            if needed or app.effects:
+                kept.append(equation)
+                for a in args:
+                    if a.trace is self:
+                        a.live = True
+                    elif id(a) not in const_slots:
+                        add_const(a)
+        return kept
+
+
+def stage(
+    fun: Callable[..., Sequence[Any]],
+    in_avals: Sequence[ShapedArray],
+    debug: DebugInfo = NO_DEBUG_INFO,
+    *,
+    locate: bool | None = None,
+) -> Jaxpr:
+    """The Jaxpr of ``fun``, which maps flat values to a flat sequence of values.
+
+    Values of enclosing traces that ``fun`` closes over become constants of the Jaxpr; see
+    ``close_jaxpr`` to make them inputs.
+    """
+    trace = StagingTrace(debug, locate=locate)
+    inputs = [trace.input(aval, i) for i, aval in enumerate(in_avals)]
+    token = set_state(with_trace(state(), trace))
+    try:
+        outputs = [as_value(o) for o in fun(*inputs)]
+    finally:
+        reset_state(token)
+    for o in outputs:
+        if o.trace is not trace and o.trace is not None:
+            trace.check_foreign(o)
+    jaxpr = trace.finalize(inputs, outputs)
+    trace.done = True
+    trace.equations = []
+    return jaxpr
+
+
+def close_jaxpr(jaxpr: Jaxpr) -> tuple[Jaxpr, list[Value]]:
+    """Turn constants that are arrays or tracers into leading inputs; give those values too."""
+    hoisted = [c for c in jaxpr.consts if type(c) is not Literal]
+    if not hoisted:
+        return jaxpr, hoisted
+    n_in, n_hoisted = jaxpr.n_in, len(hoisted)
+    table: list[int] = [n_hoisted + i for i in range(n_in)]
+    n_const = len(jaxpr.consts)
+    lead, literal_slot = 0, n_hoisted + n_in
+    for c in jaxpr.consts:
+        if type(c) is Literal:
+            table.append(literal_slot)
+            literal_slot += 1
+        else:
+            table.append(lead)
+            lead += 1
+    fixed = n_in + n_const
+
+    def moved(slot: int) -> int:
+        return slot if slot >= fixed else table[slot]
+
+    steps = [(app, tuple([moved(i) for i in idx])) for app, idx in jaxpr.steps]
+    closed = Jaxpr(
+        [*[c.aval for c in hoisted], *jaxpr.in_avals],
+        [c for c in jaxpr.consts if type(c) is Literal],
+        steps,
+        [moved(i) for i in jaxpr.outs],
+        jaxpr.out_avals,
+        jaxpr.sources,
+        jaxpr.debug,
+    )
+    return closed, hoisted

@@ -1,0 +1,163 @@
+"""Transposition: cotangents walk a tape, or a linear Jaxpr, backwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
+from tracebridge.core.interpreters.plans import transpose_plan
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.ad_util import add_application, zeros_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.values import Value
+
+
+def backward(
+    linear: Linearized, cotangents: Sequence[Value | None], process: Any
+) -> list[Value | None]:
+    """Cotangents of the inputs of a linear function; ``None`` is a symbolic zero, both ways."""
+    cts: list[Any] = [None] * linear.size
+    for node, ct in zip(linear.out_nodes, cotangents, strict=True):
+        if node is not None and ct is not None:
+            _accumulate(cts, node, ct, process)
+    walk_back(linear.tape, cts, process)
+    return cts[: len(linear.in_avals)]
+
+
+def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
+    """Transposes each entry whose results have cotangents; accumulates into ``cts``."""
+    for app, mask, args, node in reversed(tape):
+        if app.multiple:
+            n_out = len(app.outs)
+            given = cts[node : node + n_out]
+            ct_mask = sum([1 << i for i, ct in enumerate(given) if ct is not None])
+            if not ct_mask:
+                continue
+            # Frees memory early in eager mode.
+            cts[node : node + n_out] = [None] * n_out
+            values = [ct for ct in given if ct is not None]
+        else:
+            ct = cts[node]
+            if ct is None:
+                continue
+            ct_mask = 1
+            cts[node] = None
+            values = [ct]
+        plans = app.transpose_plans
+        plan = None if plans is None else plans.get((mask, ct_mask))
+        if plan is None:
+            plan = transpose_plan(app, mask, ct_mask)
+        targets: list[int] = []
+        for i, a in enumerate(args):
+            if mask >> i & 1:
+                targets.append(a)
+            else:
+                values.append(a)
+        single = plan.single
+        if single is not None and len(targets) == 1:
+            target = targets[0]
+            out = process(single, values)
+            old = cts[target]
+            cts[target] = out if old is None else process(add_application(out.aval), [old, out])
+            continue
+        results = iter(plan.replay(process, values))
+        for target, present in zip(targets, plan.extra[0], strict=True):
+            if present:
+                _accumulate(cts, target, next(results), process)
+
+
+def _accumulate(cts: list[Any], node: int, ct: Value, process: Any) -> None:
+    old = cts[node]
+    cts[node] = ct if old is None else process(add_application(ct.aval), [old, ct])
+
+
+def linear_tape(
+    jaxpr: Jaxpr, linear_in: Sequence[bool], args: Sequence[Any], process: Any
+) -> tuple[Linearized, list[Any]]:
+    """Run the nonlinear steps of ``jaxpr`` and record the linear ones.
+
+    ``args`` are values of the nonlinear inputs (anything at linear positions). Gives the tape and
+    the results, ``None`` where a result is linear.
+    """
+    env: list[Any] = list(args)
+    linear = list(linear_in)
+    size = 0
+    for i, is_linear in enumerate(linear_in):
+        if is_linear:
+            env[i] = size
+            size += 1
+    n_linear = size
+    env.extend(jaxpr.consts)
+    linear.extend([False] * len(jaxpr.consts))
+    tape: list[TapeEntry] = []
+    for app, idx in jaxpr.steps:
+        mask = sum([1 << k for k, i in enumerate(idx) if linear[i]])
+        values = [env[i] for i in idx]
+        n_out = len(app.outs)
+        if mask:
+            tape.append((app, mask, values, size))
+            env.extend(range(size, size + n_out))
+            size += n_out
+        elif app.multiple:
+            env.extend(process(app, values))
+        else:
+            env.append(process(app, values))
+        linear.extend([bool(mask)] * n_out)
+    in_avals = [a for a, is_linear in zip(jaxpr.in_avals, linear_in, strict=True) if is_linear]
+    out_nodes = [env[i] if linear[i] else None for i in jaxpr.outs]
+    linearized = Linearized(tape, max(size, n_linear), in_avals, out_nodes, list(jaxpr.out_avals))
+    return linearized, [None if linear[i] else env[i] for i in jaxpr.outs]
+
+
+def transpose_jaxpr(
+    jaxpr: Jaxpr,
+    linear_in: tuple[bool, ...],
+    ct_in: tuple[bool, ...] | None = None,
+    *,
+    instantiate: bool = True,
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    """The Jaxpr ``(nonlinear inputs, cotangents) -> cotangents of the linear inputs``.
+
+    ``ct_in`` says which results have a cotangent (default: all). With ``instantiate`` every
+    linear input gets a cotangent; the second result says which ones are given.
+    """
+    cts_given = (True,) * len(jaxpr.outs) if ct_in is None else ct_in
+    key = ("transpose", linear_in, cts_given, instantiate)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = _stage_transpose(jaxpr, linear_in, cts_given, instantiate)
+    return found
+
+
+def _stage_transpose(
+    jaxpr: Jaxpr, linear_in: tuple[bool, ...], ct_in: tuple[bool, ...], instantiate: bool
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    n_nonlinear = linear_in.count(False)
+    present: list[bool] = []
+
+    def run(*values: Any) -> list[Any]:
+        process = current_trace().process
+        given = iter(values[:n_nonlinear])
+        args = [None if is_linear else next(given) for is_linear in linear_in]
+        linear, _ = linear_tape(jaxpr, linear_in, args, process)
+        rest = iter(values[n_nonlinear:])
+        cts = [next(rest) if here else None for here in ct_in]
+        results = backward(linear, cts, process)
+        if instantiate:
+            results = [
+                zeros_of(a) if r is None else r
+                for r, a in zip(results, linear.in_avals, strict=True)
+            ]
+        present.extend(r is not None for r in results)
+        return [r for r in results if r is not None]
+
+    avals = [a for a, is_linear in zip(jaxpr.in_avals, linear_in, strict=True) if not is_linear]
+    avals += [a for a, here in zip(jaxpr.out_avals, ct_in, strict=True) if here]
+    return stage(run, avals, jaxpr.debug, locate=False), tuple(present)
+
+

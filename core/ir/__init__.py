@@ -1,0 +1,1 @@
+"""Intermediate representation: avals, primitives, traces, tracers, Jaxprs."""

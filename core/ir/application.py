@@ -1,0 +1,67 @@
+"""The application: one primitive at fixed avals and parameters.
+
+Applications are interned, so everything that depends only on (primitive, avals, parameters) is
+computed once and remembered here: the result of ``abstract_eval``, the plans of the
+transformation rules, the lowering recipe, the eager executables. Traces pass
+``(application, args)`` to each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.effects import Effects
+    from tracebridge.core.ir.primitive import Primitive
+
+
+@final
+class Application:
+    """A primitive at avals and params. ``out`` is the only result aval of single-result ones."""
+
+    __slots__ = (
+        "__weakref__",
+        "avals",
+        "batch_plans",
+        "eager",
+        "effects",
+        "jvp_plans",
+        "linear_plans",
+        "multiple",
+        "out",
+        "outs",
+        "params",
+        "primitive",
+        "recipe",
+        "transpose_plans",
+    )
+
+    def __init__(
+        self, primitive: Primitive, avals: tuple[ShapedArray, ...], params: dict[str, Any]
+    ) -> None:
+        self.primitive = primitive
+        self.avals = avals
+        self.params = params
+        self.multiple = primitive.multiple_results
+        result: Any = primitive.abstract_eval(*avals, **params)
+        if self.multiple:
+            self.outs: tuple[ShapedArray, ...] = tuple(result)
+            self.out: Any = None
+        else:
+            self.outs = (result,)
+            self.out = result
+        self.effects: Effects = primitive.effects(*avals, **params)
+        self.recipe: Any = None
+        # Filled by the interpreters and the runtime; empty dicts cost 64 bytes each, so they are
+        # made at first use.
+        self.jvp_plans: dict[Any, Any] | None = None
+        self.linear_plans: dict[Any, Any] | None = None
+        self.transpose_plans: dict[Any, Any] | None = None
+        self.batch_plans: dict[Any, Any] | None = None
+        self.eager: dict[Any, Any] = {}
+
+    def __repr__(self) -> str:
+        ins = ", ".join(a.str_short() for a in self.avals)
+        outs = ", ".join(a.str_short() for a in self.outs)
+        return f"Application({self.primitive.name}: {ins} -> {outs})"

@@ -1,0 +1,42 @@
+"""FlatFun: a Python function seen as a function of flat values."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.tree.tree import flatten
+
+
+@final
+class FlatFun:
+    """``fun(*args, **kwargs)`` where the tree ``(args, kwargs)`` has structure ``in_tree``.
+
+    Immutable: ``call`` returns the structure of the result beside it.
+    """
+
+    __slots__ = ("fun", "in_tree", "name")
+
+    def __init__(self, fun: Any, in_tree: Any, name: str) -> None:
+        self.fun = fun
+        self.in_tree = in_tree
+        self.name = name
+
+    def call(self, *flat: Any) -> tuple[list[Any], Any]:
+        """Flat results as values, and the structure of the result."""
+        args, kwargs = self.in_tree.unflatten(flat)
+        leaves, out_tree = flatten(self.fun(*args, **kwargs))
+        return [self._value(leaf, i, out_tree) for i, leaf in enumerate(leaves)], out_tree
+
+    def _value(self, leaf: Any, index: int, out_tree: Any) -> Any:
+        if hasattr(leaf, "aval"):
+            return leaf
+        try:
+            return as_value(leaf)
+        except UnsupportedDtypeError as error:
+            msg = (
+                f"{self.name} returned {leaf!r} of type {type(leaf).__name__} at leaf {index} of "
+                f"{out_tree}; functions return arrays, numbers, and trees of them"
+            )
+            raise UnsupportedDtypeError(msg) from error

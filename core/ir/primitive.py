@@ -1,0 +1,168 @@
+"""The Primitive class: an operation with all its rules as methods."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.jaxpr import jaxprs_in_params
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.values import Value
+
+_ALL: dict[str, Primitive] = {}
+MAX_APPLICATIONS = 4096  # of one primitive; the least recently used ones are dropped
+
+
+def all_primitives() -> list[Primitive]:
+    """Every primitive instance made so far, in the order of their names."""
+    return [_ALL[name] for name in sorted(_ALL)]
+
+
+class Primitive(abc.ABC):
+    """An operation that the engine knows how to evaluate and transform.
+
+    A subclass holds every rule; it is either abstract (a family) or final (one primitive, with one
+    instance). Rules receive values as positional arguments and static parameters as keywords.
+    Rules may depend on avals, parameters and on which arguments are linear or batched, never on
+    the numbers in the arrays: their results are staged once and replayed (see ir/plan.py).
+    """
+
+    name: ClassVar[str]
+    multiple_results: ClassVar[bool] = False
+    # Float parameters need keys that keep 0.0 / -0.0 and 1 / 1.0 / True apart.
+    exact_keys: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.applications: BoundedCache[Any, Application] = BoundedCache(
+            f"applications of {self.name}", MAX_APPLICATIONS
+        )
+        _ALL[self.name] = self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _primitive_named, (self.name,)
+
+    def bind(self, *args: Value, **params: Any) -> Any:
+        """Apply the primitive to values (Array, Tracer, Literal) under the current trace."""
+        key = (tuple([a.aval for a in args]), *params.items())
+        app = None if self.exact_keys else self.applications.get(key)
+        if app is None:
+            app = self.application(key[0], params)
+        return current_trace().process(app, args)
+
+    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+        """The interned application at ``avals`` and ``params``."""
+        key: Any = (avals, *params.items())
+        if self.exact_keys:
+            key = (*key, *map(_exact, params.values()))
+        app = self.applications.get(key)
+        if app is None:
+            app = Application(self, avals, params)
+            self.applications.set(key, app)
+        return app
+
+    @abc.abstractmethod
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
+        """The result aval (a list of avals where ``multiple_results``); checks the arguments."""
+
+    @abc.abstractmethod
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
+        """StableHLO for one equation: an ``ir.Value`` (a list of them where multiple_results)."""
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        """The effects of an equation; none by default."""
+        del avals, params
+        return no_effects
+
+    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+        """Whether this is a collective over the named axis ``axis_name``."""
+        del axis_name, params
+        return False
+
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
+        """``(result, tangent)``, or two lists; a tangent ``None`` is a symbolic zero, both ways."""
+        del primals, tangents, params
+        raise MissingRuleError(self, "jvp")
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Value | None]:
+        """Cotangents of the linear arguments, which are given as ``LinearInput(aval)``.
+
+        One entry per argument, ``None`` for the nonlinear ones and for zeros. With
+        multiple_results ``ct`` is a list, in which ``None`` is a symbolic zero.
+        """
+        del ct, args, params
+        raise MissingRuleError(self, "transpose")
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        """``(result, dim)``, or two lists; a dim is the position of the new axis, or ``None``."""
+        del ctx, args, dims, params
+        raise MissingRuleError(self, "batch")
+
+
+class HigherOrderPrimitive(Primitive):
+    """A primitive with Jaxprs in its parameters.
+
+    Its applications are remembered on its first Jaxpr, so that they die with the program. Rules
+    besides those of every primitive, all optional: ``linearize`` (as ``jvp``, but with separate
+    equations for the primal and the linear part) and ``dce(used_outs, application)``, which gives
+    a smaller application and which arguments it keeps.
+    """
+
+    multiple_results = True
+
+    def bind(self, *args: Value, **params: Any) -> Any:
+        """Apply the primitive to values under the current trace."""
+        app = self.application(tuple([a.aval for a in args]), params)
+        return current_trace().process(app, args)
+
+    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+        """The application at ``avals`` and ``params``, remembered on the first Jaxpr in params."""
+        cache = jaxprs_in_params(params)[0].cache
+        key = (self, avals, *params.items())
+        app = cache.get(key)
+        if app is None:
+            app = cache[key] = Application(self, avals, params)
+        return app
+
+
+def _primitive_named(name: str) -> Primitive:
+    return _ALL[name]
+
+
+def _exact(value: Any) -> Any:
+    """What tells values apart that Python calls equal."""
+    return (type(value), repr(value)) if isinstance(value, float | int | complex) else None
+
+
+class LinearInput:
+    """Stands for a linear argument in a transpose rule: only its aval is known."""
+
+    __slots__ = ("aval",)
+    trace = None
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"LinearInput({self.aval.str_short()})"
+
+
+def is_linear_input(x: Any) -> bool:
+    """Whether a transpose rule's argument is a linear one."""
+    return type(x) is LinearInput

@@ -1,0 +1,16 @@
+"""Source locations: stored as jaxlib tracebacks, resolved only for errors and lowering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracebridge.core.errors.filtering import user_frame
+
+
+def describe_line(traceback: Any) -> str:
+    """``file:line (function)`` of the user's frame in a stored traceback, or an empty string."""
+    frame = user_frame(traceback)
+    if frame is None:
+        return ""
+    file, line, function = frame
+    return f"{file}:{line} ({function})"

@@ -1,0 +1,87 @@
+"""Tracers: stand-ins for arrays while a function is traced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.errors.tracer_errors import (
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
+from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.ir.source_info import describe_line
+from tracebridge.core.ir.typeof import identity, register_value_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.trace import Trace
+
+
+class Tracer(ArrayOperators):
+    """Base of all tracers: an aval and the trace that owns the tracer.
+
+    ``origin`` (a property of subclasses) says where the tracer was made, for error messages.
+    """
+
+    __slots__ = ("aval", "trace")
+    aval: ShapedArray
+    trace: Trace
+
+    def __init__(self, aval: ShapedArray, trace: Trace) -> None:
+        self.aval = aval
+        self.trace = trace
+
+    @property
+    def origin(self) -> Any:
+        """Where the tracer came from, as text, or None."""
+        return None
+
+    def describe_origin(self) -> str:
+        """``origin`` as text for error messages."""
+        origin = self.origin
+        if origin is None:
+            return ""
+        return origin if isinstance(origin, str) else describe_line(origin)
+
+    def __bool__(self) -> bool:
+        raise TracerBoolConversionError(self)
+
+    def __index__(self) -> int:
+        raise TracerIntegerConversionError(self)
+
+    def __int__(self) -> int:
+        raise TracerIntegerConversionError(self)
+
+    def __float__(self) -> float:
+        raise TracerArrayConversionError(self)
+
+    def __complex__(self) -> complex:
+        raise TracerArrayConversionError(self)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TracerArrayConversionError(self)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise TracerArrayConversionError(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        n = len(self)
+        return (self[i] for i in range(n))
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self.aval.str_short()}>"
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tracer:
+        return self
+
+
+register_value_type(Tracer, identity)

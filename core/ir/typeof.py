@@ -1,0 +1,101 @@
+"""How Python objects become values: one registry, keyed by exact type.
+
+``as_value(x)`` is the door for every operand of the engine. Types that are not known yet are
+looked up along their MRO once and then remembered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.values import Literal, Value, numpy_scalar_value, scalar_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracebridge.core.ir.aval import ShapedArray
+
+# type -> function that makes a Value of an object of that type
+_CONVERTERS: dict[type, Callable[[Any], Value]] = {
+    bool: scalar_value,
+    int: scalar_value,
+    float: scalar_value,
+    complex: scalar_value,
+    np.generic: numpy_scalar_value,
+}
+_RESOLVED: dict[type, Callable[[Any], Value] | None] = {}
+
+
+def register_value_type(cls: type, convert: Callable[[Any], Value]) -> None:
+    """Let instances of ``cls`` (and of subclasses) be operands; ``convert`` makes the value."""
+    _CONVERTERS[cls] = convert
+    _RESOLVED.clear()
+
+
+def converter_of(cls: type) -> Callable[[Any], Value] | None:
+    """The converter of the nearest registered base of ``cls``, or None."""
+    try:
+        return _RESOLVED[cls]
+    except KeyError:
+        pass
+    found = next((_CONVERTERS[base] for base in cls.__mro__ if base in _CONVERTERS), None)
+    _RESOLVED[cls] = found
+    return found
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether ``x`` can be an operand."""
+    return (
+        hasattr(x, "aval")
+        or converter_of(type(x)) is not None
+        or hasattr(type(x), "__tracebridge_array__")
+    )
+
+
+def as_value(x: Any) -> Value:
+    """``x`` as a value: arrays, tracers and literals as they are, other objects converted.
+
+    Raises:
+        UnsupportedDtypeError: ``x`` is no number, array or tracer.
+    """
+    convert = converter_of(type(x))
+    if convert is not None:
+        return convert(x)
+    if hasattr(type(x), "__tracebridge_array__"):
+        return as_value(x.__tracebridge_array__())
+    if hasattr(x, "aval"):
+        return x
+    msg = (
+        f"expected an array, a tracer or a Python number, got {_describe(x)}. "
+        "Convert it with tracebridge.numpy.asarray first, or pass it as a static argument."
+    )
+    raise UnsupportedDtypeError(msg)
+
+
+def _describe(x: Any) -> str:
+    text = repr(x)
+    if len(text) > 80:  # noqa: PLR2004 (one line of an error message)
+        text = text[:77] + "..."
+    return f"{text} of type {type(x).__name__}"
+
+
+def typeof(x: Any) -> ShapedArray:
+    """The aval of an array, tracer or number.
+
+    >>> import tracebridge as tb
+    >>> tb.typeof(1.0)
+    ShapedArray(float32[], weak_type=True)
+    """
+    aval = getattr(x, "aval", None)
+    return as_value(x).aval if aval is None else aval
+
+
+def identity(x: Value) -> Value:
+    """Converter of types whose instances are values already."""
+    return x
+
+
+register_value_type(Literal, identity)

@@ -1,0 +1,118 @@
+"""Values that flow through primitives: what a Literal is, and how Python objects become values.
+
+A value is an Array, a Tracer or a Literal. Each has ``aval`` and ``trace`` (``None`` but for
+tracers), so that interpreters need no type tests.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core.config.scopes import option
+from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.weak_type import scalar_dtype
+from tracebridge.core.ir.aval import ShapedArray
+
+Value = Any
+
+
+@final
+class Literal:
+    """A scalar constant of a traced program. Never a device buffer while tracing."""
+
+    # sig and buf are set by the eager trace at first use, so that a literal in a plan that is
+    # replayed eagerly looks like an array from then on.
+    __slots__ = ("aval", "buf", "sig", "value")
+    trace = None
+    buf: Any
+    sig: Any
+
+    def __init__(self, value: Any, aval: ShapedArray) -> None:
+        self.value = value
+        self.aval = aval
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.aval.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    def key(self) -> tuple[Any, ...]:
+        """A dict key that keeps 0.0 and -0.0, and 1 and True, apart, and finds NaN again."""
+        value = self.value
+        if type(value) is float or type(value) is complex:
+            return (self.aval, np.asarray(value).tobytes())
+        return (self.aval, type(value), value)
+
+    def __repr__(self) -> str:
+        return f"Literal({self.value!r}, {self.aval.str_short()})"
+
+
+def literal(value: Any, dtype: Any, weak_type: bool = False) -> Literal:
+    """A Literal of ``dtype`` that holds a Python scalar."""
+    dtype = np.dtype(dtype)
+    return Literal(python_scalar(value, dtype), ShapedArray((), dtype, weak_type))
+
+
+def python_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
+    """``value`` as the Python scalar nearest to what ``dtype`` stores."""
+    kind = dtype.kind
+    if kind == "b":
+        return bool(value)
+    if kind in "iu":
+        return _python_int(value, dtype)
+    if kind == "c":
+        return complex(value)
+    if kind == "V" and dtype.name.startswith(("int", "uint")):
+        return int(value)
+    return float(value)
+
+
+def _python_int(value: Any, dtype: np.dtype[Any]) -> int:
+    if isinstance(value, float):
+        # Follow C conversion instead of raising for nan and inf, as convert_element_type does.
+        return int(np.asarray(value).astype(dtype)) if math.isfinite(value) else 0
+    return int(value)
+
+
+def check_int_range(value: int, dtype: np.dtype[Any]) -> None:
+    """Raise OverflowError where a Python int does not fit ``dtype``."""
+    bits = dtype.itemsize * 8
+    low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    if not low <= value <= high:
+        hint = (
+            "; enable 64-bit types with tracebridge.config.update('enable_x64', True) "
+            "or pass a float"
+            if bits < 64  # noqa: PLR2004 (the widest integer dtype)
+            else ""
+        )
+        msg = f"Python integer {value} does not fit {dtype.name}{hint}"
+        raise OverflowError(msg)
+
+
+def scalar_value(x: Any) -> Literal:
+    """A weakly typed Literal for a Python bool, int, float or complex."""
+    dtype, weak = scalar_dtype(type(x))
+    if dtype.kind == "i":
+        check_int_range(x, dtype)
+    return Literal(x, ShapedArray((), dtype, weak))
+
+
+def numpy_scalar_value(x: Any) -> Literal:
+    """A strongly typed Literal for a NumPy scalar, canonicalised by the 64-bit rule."""
+    dtype = canonicalize(x.dtype)
+    return Literal(python_scalar(x, dtype), ShapedArray((), dtype))
+
+
+def is_strict() -> bool:
+    """Whether implicit dtype promotion is an error (option numpy_dtype_promotion)."""
+    return option("numpy_dtype_promotion") == "strict"

@@ -1,0 +1,30 @@
+"""First-order primitives and the functions that bind them; one file = a handful of kin."""
+
+from tracebridge.core.lax.ad_util import add_application as add_application
+from tracebridge.core.lax.ad_util import full_of as full_of
+from tracebridge.core.lax.ad_util import zeros_of as zeros_of
+from tracebridge.core.lax.batch_util import broadcast_batch as broadcast_batch
+from tracebridge.core.lax.batch_util import move_batch_axis as move_batch_axis
+from tracebridge.core.lax.batch_util import to_front as to_front
+from tracebridge.core.lax.elementwise.arithmetic import add as add
+from tracebridge.core.lax.elementwise.arithmetic import add_p as add_p
+from tracebridge.core.lax.elementwise.arithmetic import div as div
+from tracebridge.core.lax.elementwise.arithmetic import div_p as div_p
+from tracebridge.core.lax.elementwise.arithmetic import mul as mul
+from tracebridge.core.lax.elementwise.arithmetic import mul_p as mul_p
+from tracebridge.core.lax.elementwise.arithmetic import neg as neg
+from tracebridge.core.lax.elementwise.arithmetic import neg_p as neg_p
+from tracebridge.core.lax.elementwise.arithmetic import sub as sub
+from tracebridge.core.lax.elementwise.arithmetic import sub_p as sub_p
+from tracebridge.core.lax.elementwise.trig import cos as cos
+from tracebridge.core.lax.elementwise.trig import cos_p as cos_p
+from tracebridge.core.lax.elementwise.trig import sin as sin
+from tracebridge.core.lax.elementwise.trig import sin_p as sin_p
+from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
+from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
+from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
+from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
+from tracebridge.core.lax.shape.reshape import reshape as reshape
+from tracebridge.core.lax.shape.reshape import reshape_p as reshape_p
+from tracebridge.core.lax.shape.transpose import transpose as transpose
+from tracebridge.core.lax.shape.transpose import transpose_p as transpose_p

@@ -1,0 +1,1 @@
+"""Elementwise primitives, one file per family."""

@@ -1,0 +1,328 @@
+"""Families of primitives: the rules that kin have in common.
+
+Elementwise primitives take operands of one shape; rank-0 operands may stand beside arrays, so that
+a scalar costs no broadcast equation. The families put the broadcasts back where a tangent,
+a cotangent or a batch needs them.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal, python_scalar
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.values import Value
+
+_BOOL = np.dtype(np.bool_)
+Accepts = Callable[[Any], bool]
+
+
+def any_dtype(dtype: Any) -> bool:
+    """Accepts every dtype."""
+    del dtype
+    return True
+
+
+def operands(name: str, *xs: Any) -> list[Value]:
+    """Values of the arguments of an n-ary operation; Python scalars take the arrays' dtype."""
+    values = [as_value(x) for x in xs]
+    dtype = None
+    for v in values:
+        if not (type(v) is Literal and v.aval.weak_type):
+            dtype = v.aval.dtype
+            break
+    if dtype is None:
+        return values
+    for i, v in enumerate(values):
+        if type(v) is Literal and v.aval.weak_type and v.aval.dtype != dtype:
+            values[i] = _as_dtype(name, v, dtype)
+    return values
+
+
+def _as_dtype(name: str, v: Literal, dtype: np.dtype[Any]) -> Literal:
+    """A Python scalar as a literal of ``dtype``, if that loses nothing of its kind."""
+    kind = v.aval.dtype.kind
+    if kind == "c" and dtype.kind != "c" or kind == "f" and not is_inexact(dtype):
+        msg = f"{name}: a Python {type(v.value).__name__} cannot be an operand beside {dtype.name}"
+        raise DtypeMismatchError(msg, hint="convert the array with convert_element_type first")
+    return Literal(python_scalar(v.value, dtype), ShapedArray((), dtype))
+
+
+class Elementwise(Primitive):
+    """n operands of one shape (or rank 0), one result of that shape."""
+
+    # Which dtypes the operands may have; the text is for messages.
+    accepts: ClassVar[Accepts] = staticmethod(any_dtype)
+    accepts_text: ClassVar[str] = "any dtype"
+    # StableHLO or CHLO operation, if one does it all.
+    hlo: ClassVar[str | None] = None
+
+    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+        """The dtype of the result; that of the first operand by default."""
+        del params
+        return avals[0].dtype
+
+    def check_dtypes(self, *avals: ShapedArray) -> None:
+        """Raise unless all operands have one dtype that the primitive accepts."""
+        dtype = avals[0].dtype
+        for a in avals:
+            if a.dtype != dtype:
+                got = ", ".join([b.str_short() for b in avals])
+                msg = f"{self.name}: operands need the same dtype, got {got}"
+                raise DtypeMismatchError(
+                    msg, hint="convert one with convert_element_type, or use tracebridge.numpy"
+                )
+        if not type(self).accepts(dtype):
+            msg = f"{self.name} works on {self.accepts_text}, got {dtype.name}"
+            raise UnsupportedDtypeError(msg)
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        self.check_dtypes(*avals)
+        shape = common_shape(self.name, avals)
+        weak = all([a.weak_type for a in avals])
+        return ShapedArray(shape, self.result_dtype(*avals, **params), weak)
+
+    def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
+        """Attributes of the StableHLO operation."""
+        del avals, params
+        return None
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
+        """Operation name and attributes, where the primitive is one operation."""
+        if self.hlo is None:
+            return None
+        return self.hlo, self.attributes(*avals, **params)
+
+    def lower(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        xs = tuple(full_operands(ctx, xs))
+        return self.lower_full(ctx, *xs, **params)
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        """Emit the operation for operands that all have the result's shape."""
+        return ctx.op1(self.hlo, xs, ctx.aval_out, self.attributes(*ctx.avals_in, **params))
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return batch_elementwise(self, ctx, args, dims, params)
+
+
+def common_shape(name: str, avals: Sequence[ShapedArray]) -> tuple[Any, ...]:
+    """The shape of the operands that are not rank 0."""
+    shape: tuple[Any, ...] = ()
+    for a in avals:
+        if a.ndim and a.shape != shape:
+            if shape:
+                got = ", ".join([str(b.shape) for b in avals])
+                msg = f"{name}: operands need the same shape (or no axes), got {got}"
+                raise ShapeMismatchError(
+                    msg, hint="broadcast them first; tracebridge.numpy functions do"
+                )
+            shape = a.shape
+    return shape
+
+
+def full_operands(ctx: Any, xs: Sequence[Any]) -> list[Any]:
+    """While lowering: rank-0 operands repeated to the shape of the result."""
+    shape = ctx.aval_out.shape
+    full: list[Any] = []
+    for x, aval in zip(xs, ctx.avals_in, strict=True):
+        if aval.ndim or not shape:
+            full.append(x)
+        else:
+            full.append(ctx.broadcast_in_dim(x, ShapedArray(shape, aval.dtype), ()))
+    return full
+
+
+def batch_elementwise(
+    primitive: Primitive,
+    ctx: Any,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    params: dict[str, Any],
+) -> tuple[Any, int]:
+    """Batch operands of one shape along one axis; scalars stay scalars where they can."""
+    ndim = max([a.aval.ndim - (d is not None) for a, d in zip(args, dims, strict=True)])
+    batched = [
+        (a, d) for a, d in zip(args, dims, strict=True) if d is not None and a.aval.ndim > ndim
+    ]
+    if not batched:
+        # Only scalars are batched, and other operands have axes.
+        shape = next(a.aval.shape for a, d in zip(args, dims, strict=True) if d is None)
+        dim = 0
+    else:
+        dim = batched[0][1]
+        shape = None
+    moved: list[Any] = []
+    for a, d in zip(args, dims, strict=True):
+        rank = a.aval.ndim - (d is not None)
+        if d is None:
+            moved.append(a if rank == 0 else lax.broadcast_batch(a, ctx.size, dim))
+        elif rank == ndim:
+            moved.append(lax.move_batch_axis(a, d, dim))
+        else:
+            full = _full_shape(args, dims, ndim, shape, ctx.size, dim)
+            moved.append(lax.broadcast_in_dim(a, full, (dim,)))
+    return primitive.bind(*moved, **params), dim
+
+
+def _full_shape(
+    args: Sequence[Any], dims: Sequence[int | None], ndim: int, shape: Any, size: Any, dim: int
+) -> tuple[Any, ...]:
+    for a, d in zip(args, dims, strict=True):
+        if shape is None and d is not None and a.aval.ndim > ndim:
+            shape = (*a.aval.shape[:d], *a.aval.shape[d + 1 :])
+    return (*shape[:dim], size, *shape[dim:])
+
+
+def fit_tangent(t: Value, out: ShapedArray) -> Value:
+    """A tangent of a rank-0 operand repeated to the shape of the result."""
+    if t.aval.shape == out.shape:
+        return t
+    return lax.broadcast_in_dim(t, out.shape, ())
+
+
+def unbroadcast(ct: Value, aval: ShapedArray) -> Value:
+    """A cotangent summed to the shape of a rank-0 operand."""
+    if ct.aval.ndim == aval.ndim:
+        return ct
+    return lax.reduce_sum(ct, tuple(range(ct.aval.ndim)))
+
+
+class UnaryElementwise(Elementwise):
+    """One operand. Give ``derivative``, or set ``differentiable = False`` for step functions."""
+
+    differentiable: ClassVar[bool] = True
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        ans = self.bind(x, **params)
+        if not self.differentiable:
+            return ans, None
+        return ans, lax.mul(t, self.derivative(x, ans, **params))
+
+    def derivative(self, x: Value, ans: Value, **params: Any) -> Value:
+        """The derivative at ``x``; ``ans`` is the result there."""
+        del x, ans, params
+        msg = f"{self.name} defines neither derivative nor jvp"
+        raise TypeError(msg)
+
+
+class BinaryElementwise(Elementwise):
+    """Two operands. Give ``partial``, or set ``differentiable = False`` for step functions."""
+
+    differentiable: ClassVar[bool] = True
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        ans = self.bind(*primals, **params)
+        if not self.differentiable:
+            return ans, None
+        total = None
+        for i, t in enumerate(tangents):
+            if t is not None:
+                part = self.partial(i, t, ans, *primals, **params)
+                if part is not None:
+                    part = fit_tangent(part, ans.aval)
+                    total = part if total is None else lax.add(total, part)
+        return ans, total
+
+    def partial(
+        self, i: int, t: Value, ans: Value, x: Value, y: Value, **params: Any
+    ) -> Value | None:
+        """The tangent of the result due to tangent ``t`` of operand ``i``."""
+        del i, t, ans, x, y, params
+        msg = f"{self.name} defines neither partial nor jvp"
+        raise TypeError(msg)
+
+
+class Comparison(BinaryElementwise):
+    """Two operands, a boolean result, no derivative."""
+
+    differentiable = False
+    direction: ClassVar[str]
+
+    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+        del avals, params
+        return _BOOL
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return super().abstract_eval(*avals, **params).strong
+
+
+class Linear(Primitive):
+    """One operand, linear in it: the tangent goes through the same primitive."""
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(*primals, **params), self.bind(*tangents, **params)
+
+
+class Structural(Linear):
+    """Moves elements about: linear in the first operand, works on every dtype.
+
+    Further operands (start indices and the like) have no tangents.
+    """
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        x, *rest = primals
+        return self.bind(x, *rest, **params), self.bind(tangents[0], *rest, **params)
+
+
+class Reduction(Primitive):
+    """One operand, reduced over parameter ``axes``."""
+
+    accepts: ClassVar[Accepts] = staticmethod(any_dtype)
+    accepts_text: ClassVar[str] = "any dtype"
+
+    def result_dtype(self, x: ShapedArray) -> Any:
+        """The dtype of the result."""
+        return x.dtype
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        axes = params["axes"]
+        if not type(self).accepts(x.dtype):
+            msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
+            raise UnsupportedDtypeError(msg)
+        shape = tuple([d for i, d in enumerate(x.shape) if i not in axes])
+        return ShapedArray(shape, self.result_dtype(x), x.weak_type)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        (x,) = operands
+        aval = ctx.aval_out
+        scalar = ShapedArray((), aval.dtype)
+        init = ctx.splat(self.identity(aval.dtype), scalar)
+
+        def body(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
+            return [self.combine(ctx, a[0], b[0], scalar)]
+
+        return ctx.reduce([x], [init], [aval], params["axes"], body)[0]
+
+    @abc.abstractmethod
+    def identity(self, dtype: Any) -> Any:
+        """The Python scalar that an empty reduction gives."""
+
+    @abc.abstractmethod
+    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+        """Emit the combination of two scalars."""
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        axes = tuple([a + (a >= d) for a in params["axes"]])
+        out_dim = d - sum([a < d for a in axes])
+        return self.bind(x, **{**params, "axes": axes}), out_dim

@@ -1,0 +1,1 @@
+"""Slices, gathers and scatters."""

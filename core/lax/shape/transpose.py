@@ -1,0 +1,62 @@
+"""transpose: permuted axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import Structural
+from tracebridge.core.mlir.attrs import i64_array
+
+
+@final
+class Transpose(Structural):
+    name = "transpose"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        order = params["permutation"]
+        if sorted(order) != list(range(x.ndim)):
+            msg = f"transpose: {order} is not a permutation of the {x.ndim} axes of {x.str_short()}"
+            raise RankError(msg)
+        return ShapedArray(tuple([x.shape[i] for i in order]), x.dtype, x.weak_type)
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation."""
+        del avals
+        return "stablehlo.transpose", {"permutation": i64_array(params["permutation"])}
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.transpose(operands[0], ctx.aval_out, params["permutation"])
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        order = params["permutation"]
+        return [lax.transpose(ct, tuple([order.index(i) for i in range(len(order))]))]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        order = (d, *[i + (i >= d) for i in params["permutation"]])
+        return self.bind(x, permutation=order), 0
+
+
+transpose_p = Transpose()
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """``operand`` with axis ``permutation[i]`` as axis ``i``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.transpose(tb.numpy.zeros((2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    x = as_value(operand)
+    order = tuple(permutation)
+    return x if order == tuple(range(x.aval.ndim)) else transpose_p.bind(x, permutation=order)

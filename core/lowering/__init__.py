@@ -1,0 +1,1 @@
+"""Lowering: Jaxpr -> StableHLO module."""

@@ -1,0 +1,208 @@
+"""The lowering context: what ``Primitive.lower`` may use, and the loop over equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import EAGER
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.recipes import recipe_of
+from tracebridge.core.mlir.attrs import string
+from tracebridge.core.mlir.builders import Builder
+from tracebridge.core.mlir.types import tensor_type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# (primitive name, platform) -> function with the signature of Primitive.lower
+_PLATFORM_RULES: dict[tuple[str, str], Callable[..., Any]] = {}
+
+
+def register_platform_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -> None:
+    """Lower ``primitive`` by ``rule(ctx, *operands, **params)`` on ``platform`` ("cuda", ...)."""
+    _PLATFORM_RULES[primitive.name, platform] = rule
+
+
+@final
+class LoweringContext(Builder):
+    """Builder plus functions, constants of the program and the avals of the current equation."""
+
+    __slots__ = (
+        "_const_values",
+        "_functions",
+        "_names",
+        "avals_in",
+        "avals_out",
+        "callbacks",
+        "module",
+        "platform",
+    )
+
+    def __init__(self, module: Any, platform: str) -> None:
+        super().__init__()
+        self.module = module
+        self.platform = platform
+        self.avals_in: tuple[ShapedArray, ...] = ()
+        self.avals_out: tuple[ShapedArray, ...] = ()
+        # Host functions that the program calls, in the order of their index.
+        self.callbacks: list[Any] = []
+        self._functions: dict[Any, Any] = {}
+        self._names: set[str] = set()
+        # id of an Array constant -> ir.Value, for constants passed as arguments of main.
+        self._const_values: dict[int, Any] = {}
+
+    @property
+    def aval_out(self) -> ShapedArray:
+        """The aval of the only result of the current equation."""
+        return self.avals_out[0]
+
+    # Jaxprs --------------------------------------------------------------------------------------
+
+    def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any]) -> list[Any]:
+        """Emit the equations of ``jaxpr`` here; gives its results."""
+        env: list[Any] = [*operands]
+        for const in jaxpr.consts:
+            env.append(const if type(const) is Literal else self._array_constant(const))
+        create = self.create
+        for app, idx in jaxpr.steps:
+            recipe = app.recipe
+            if recipe is None:
+                recipe = recipe_of(app)
+            values = [env[i] for i in idx]
+            if recipe is False or (app.primitive.name, self.platform) in _PLATFORM_RULES:
+                env.extend(self._lower_by_rule(app, values))
+                continue
+            if recipe.scalars:
+                self._repeat_scalars(values, recipe)
+            for k, v in enumerate(values):
+                if type(v) is Literal:
+                    values[k] = self.splat(v.value, v.aval)
+            operation = create(
+                recipe.name, results=recipe.types, operands=values, attributes=recipe.attributes
+            )
+            env.append(operation.results[0])
+        return [self.materialize(env[i]) for i in jaxpr.outs]
+
+    def _repeat_scalars(self, values: list[Any], recipe: Any) -> None:
+        """Literals become constants of the full shape, other scalars are broadcast."""
+        shape = recipe.out.shape
+        for k in recipe.scalars:
+            v = values[k]
+            if type(v) is Literal:
+                values[k] = self.splat(v.value, ShapedArray(shape, v.aval.dtype))
+            else:
+                aval = ShapedArray(shape, recipe.avals[k].dtype)
+                values[k] = self.broadcast_in_dim(v, aval, ())
+
+    def materialize(self, value: Any) -> Any:
+        """An ``ir.Value``, also of a Literal."""
+        return self.splat(value.value, value.aval) if type(value) is Literal else value
+
+    def _lower_by_rule(self, app: Any, values: list[Any]) -> Sequence[Any]:
+        outer = self.avals_in, self.avals_out
+        self.avals_in = app.avals
+        self.avals_out = app.outs
+        rule = _PLATFORM_RULES.get((app.primitive.name, self.platform), app.primitive.lower)
+        out = rule(self, *[self.materialize(v) for v in values], **app.params)
+        self.avals_in, self.avals_out = outer
+        return out if app.multiple else (out,)
+
+    def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
+        """Emit ``jaxpr`` once per module as a private function and call it."""
+        symbol = self._functions.get(jaxpr)
+        if symbol is None:
+            symbol = self._functions[jaxpr] = self._emit_function(jaxpr, name)
+        dims = self._dim_operands()
+        operation = self.create(
+            "func.call",
+            results=[tensor_type(a) for a in jaxpr.out_avals],
+            operands=[*[v for _, v in dims], *operands],
+            attributes={"callee": mlir.ir.FlatSymbolRefAttr.get(symbol)},
+        )
+        return list(operation.results)
+
+    def _dim_operands(self) -> list[tuple[str, Any]]:
+        """Names and values of the dimension variables that functions take as leading arguments."""
+        return sorted(self._dims_env().items())
+
+    def _emit_function(self, jaxpr: Jaxpr, name: str) -> str:
+        ir = mlir.ir
+        symbol = self.unique_name(name)
+        dims = self._dim_operands()
+        in_types = [*[v.type for _, v in dims], *[tensor_type(a) for a in jaxpr.in_avals]]
+        out_types = [tensor_type(a) for a in jaxpr.out_avals]
+        with ir.InsertionPoint(self.module.body):
+            function = self.create(
+                "func.func",
+                attributes={
+                    "sym_name": string(symbol),
+                    "sym_visibility": string("private"),
+                    "function_type": ir.TypeAttr.get(ir.FunctionType.get(in_types, out_types)),
+                },
+                regions=1,
+            )
+        self.fill_function(function, in_types, jaxpr, [n for n, _ in dims])
+        return symbol
+
+    def fill_function(
+        self, function: Any, in_types: list[Any], jaxpr: Jaxpr, dims: Sequence[str] = ()
+    ) -> None:
+        """Emit ``jaxpr`` as the body of a function whose first arguments are dimensions."""
+        ir = mlir.ir
+        block = function.regions[0].blocks.append(
+            *in_types, arg_locs=[ir.Location.unknown()] * len(in_types)
+        )
+        outer = self._constants, self._dims, self._const_values
+        arguments = list(block.arguments)
+        self._constants = {}
+        self._dims = dict(zip(dims, arguments, strict=False))
+        self._const_values = {}
+        with ir.InsertionPoint(block):
+            self.finish(self.inline_jaxpr(jaxpr, arguments[len(dims) :]), "func.return")
+        self._constants, self._dims, self._const_values = outer
+
+    def unique_name(self, name: str) -> str:
+        """A symbol that no other function of the module has."""
+        base = "".join([c if c.isalnum() or c == "_" else "_" for c in name]) or "f"
+        candidate, n = base, 0
+        while candidate in self._names:
+            n += 1
+            candidate = f"{base}_{n}"
+        self._names.add(candidate)
+        return candidate
+
+    def lower_fun(
+        self, fun: Callable[..., Any], *operands: Any, avals_in: Any = None, **params: Any
+    ) -> list[Any]:
+        """Emit ``fun`` (values -> a value or a sequence), traced at the avals of the equation."""
+        avals = self.avals_in if avals_in is None else avals_in
+
+        def flat(*args: Any) -> list[Any]:
+            out = fun(*args, **params)
+            return list(out) if isinstance(out, list | tuple) else [out]
+
+        jaxpr, hoisted = close_jaxpr(stage(flat, avals, locate=False))
+        consts = [self._array_constant(h) for h in hoisted]
+        return self.inline_jaxpr(jaxpr, [*consts, *operands])
+
+    # array constants -----------------------------------------------------------------------------
+
+    def bind_constant(self, array: Any, value: Any) -> None:
+        """Say which argument of main holds an Array constant."""
+        self._const_values[id(array)] = value
+
+    def _array_constant(self, array: Any) -> Any:
+        found = self._const_values.get(id(array))
+        if found is None:
+            found = self._const_values[id(array)] = self.dense(to_numpy(array))
+        return found
+
+
+def to_numpy(array: Any) -> np.ndarray[Any, Any]:
+    """The elements of an Array constant on the host."""
+    return EAGER.trace.to_numpy(array)  # type: ignore[attr-defined]  # the runtime's eager trace

@@ -1,0 +1,159 @@
+"""Whole modules: a Jaxpr as ``@main`` of a StableHLO module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.context import LoweringContext
+from tracebridge.core.mlir.attrs import i32, string
+from tracebridge.core.mlir.context import building
+from tracebridge.core.mlir.types import tensor_type
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+# Array constants up to this many bytes stand in the program; larger ones are passed as arguments,
+# because dense attributes are copied several times on their way through the compiler.
+MAX_EMBEDDED_BYTES = 1024
+
+
+@final
+class LoweredModule:
+    """A module with what is needed to call it.
+
+    ``kept``: which inputs main still takes. ``hoisted``: Array constants that main takes before
+    them. ``callbacks``: host functions by index.
+    """
+
+    __slots__ = ("callbacks", "hoisted", "kept", "module", "name")
+
+    def __init__(
+        self,
+        module: Any,
+        name: str,
+        kept: tuple[int, ...],
+        hoisted: tuple[Any, ...],
+        callbacks: list[Any],
+    ) -> None:
+        self.module = module
+        self.name = name
+        self.kept = kept
+        self.hoisted = hoisted
+        self.callbacks = callbacks
+
+    def as_text(self) -> str:
+        """The StableHLO text."""
+        with building():
+            return str(self.module)
+
+
+def lower_module(
+    jaxpr: Jaxpr,
+    name: str,
+    platform: str,
+    *,
+    keep_unused: bool = False,
+    donated: Sequence[int] = (),
+    embed_constants: bool = False,
+) -> LoweredModule:
+    """Lower ``jaxpr`` to a module with a public function ``main``.
+
+    ``donated`` are inputs whose memory results may reuse. With ``embed_constants`` no constant
+    becomes an argument.
+    """
+    kept = _kept_inputs(jaxpr, keep_unused)
+    hoisted = () if embed_constants else tuple(_large_constants(jaxpr))
+    with building():
+        ir = mlir.ir
+        module = ir.Module.create()
+        module.operation.attributes["sym_name"] = string(_module_name(name))
+        module.operation.attributes["mhlo.num_replicas"] = i32(1)
+        module.operation.attributes["mhlo.num_partitions"] = i32(1)
+        ctx = LoweringContext(module, platform)
+        ctx.unique_name("main")
+        types = [tensor_type(h.aval) for h in hoisted]
+        types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
+        out_types = [tensor_type(a) for a in jaxpr.out_avals]
+        attributes: dict[str, Any] = {
+            "sym_name": string("main"),
+            "sym_visibility": string("public"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, out_types)),
+        }
+        aliases = _aliases(jaxpr, kept, donated)
+        if aliases:
+            attributes["arg_attrs"] = _argument_attributes(len(hoisted), kept, aliases)
+        with ir.InsertionPoint(module.body):
+            main = ctx.create("func.func", attributes=attributes, regions=1)
+        _fill_main(ctx, main, types, jaxpr, kept, hoisted)
+    return LoweredModule(module, name, kept, hoisted, ctx.callbacks)
+
+
+def _fill_main(
+    ctx: LoweringContext,
+    main: Any,
+    types: list[Any],
+    jaxpr: Jaxpr,
+    kept: tuple[int, ...],
+    hoisted: tuple[Any, ...],
+) -> None:
+    ir = mlir.ir
+    block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+    arguments = list(block.arguments)
+    for array, value in zip(hoisted, arguments, strict=False):
+        ctx.bind_constant(array, value)
+    operands: list[Any] = [None] * jaxpr.n_in
+    for i, value in zip(kept, arguments[len(hoisted) :], strict=True):
+        operands[i] = value
+    with ir.InsertionPoint(block):
+        ctx.finish(ctx.inline_jaxpr(jaxpr, operands), "func.return")
+
+
+def _module_name(name: str) -> str:
+    return "jit_" + "".join([c if c.isalnum() or c == "_" else "_" for c in name])
+
+
+def _kept_inputs(jaxpr: Jaxpr, keep_unused: bool) -> tuple[int, ...]:
+    """Inputs that some step or result uses."""
+    if keep_unused:
+        return tuple(range(jaxpr.n_in))
+    used: set[int] = set(jaxpr.outs)
+    for _, idx in jaxpr.steps:
+        used.update(idx)
+    return tuple([i for i in range(jaxpr.n_in) if i in used])
+
+
+def _large_constants(jaxpr: Jaxpr) -> list[Any]:
+    return [
+        c
+        for c in jaxpr.consts
+        if type(c) is not Literal and c.aval.size * c.aval.dtype.itemsize > MAX_EMBEDDED_BYTES
+    ]
+
+
+def _aliases(jaxpr: Jaxpr, kept: tuple[int, ...], donated: Sequence[int]) -> dict[int, int]:
+    """Donated input -> result of the same shape and dtype that may take its memory."""
+    free = dict.fromkeys(range(len(jaxpr.outs)))
+    aliases: dict[int, int] = {}
+    for i in donated:
+        if i not in kept:
+            continue
+        aval = jaxpr.in_avals[i]
+        for k in free:
+            out = jaxpr.out_avals[k]
+            if out.shape == aval.shape and out.dtype == aval.dtype:
+                aliases[i] = k
+                del free[k]
+                break
+    return aliases
+
+
+def _argument_attributes(n_hoisted: int, kept: tuple[int, ...], aliases: dict[int, int]) -> Any:
+    ir = mlir.ir
+    rows = [ir.DictAttr.get({})] * n_hoisted
+    for i in kept:
+        entry = {"tf.aliasing_output": i32(aliases[i])} if i in aliases else {}
+        rows.append(ir.DictAttr.get(entry))
+    return ir.ArrayAttr.get(rows)

@@ -1,0 +1,1 @@
+"""Building MLIR: types, attributes, constants, operations, the one context."""

@@ -1,0 +1,33 @@
+"""The one MLIR context of the process, entered only while something is lowered."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core._jaxlib import mlir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CONTEXT: list[Any] = []
+# The context runs without threads of its own, so that only one thread may build in it at a time.
+LOCK = threading.RLock()
+
+
+def mlir_context() -> Any:
+    """The process-wide context; made at the first lowering."""
+    if not _CONTEXT:
+        with LOCK:
+            if not _CONTEXT:
+                _CONTEXT.append(mlir.make_context())
+    return _CONTEXT[0]
+
+
+@contextlib.contextmanager
+def building() -> Iterator[Any]:
+    """Enter the context and an unknown location; holds the lock."""
+    context = mlir_context()
+    with LOCK, context, mlir.ir.Location.unknown(context):
+        yield context

@@ -1,0 +1,1 @@
+"""Runtime: backends, arrays, transfers, compilation, execution, cached calls."""

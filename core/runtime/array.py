@@ -1,0 +1,247 @@
+"""The user's array: a jaxlib buffer with an interned signature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import (
+    XlaRuntimeError,
+    batched_block_until_ready,
+    buffer_to_numpy,
+)
+from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.ir.typeof import identity, register_value_type
+from tracebridge.core.runtime.signature import Signature, signature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tracebridge.core.ir.aval import ShapedArray
+
+
+class ArrayMeta(type):
+    """Lets tracers pass ``isinstance(x, tracebridge.Array)``, as code written for arrays expects."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, ArrayOperators)
+
+
+@final
+class Array(ArrayOperators, metaclass=ArrayMeta):
+    """An immutable array on a device. Make one with ``tracebridge.numpy``, never by this class.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.arange(3.0)
+    >>> x.shape, x.dtype
+    ((3,), dtype('float32'))
+    """
+
+    __slots__ = ("__weakref__", "_donated_to", "_host", "buf", "sig")
+    trace = None
+    sig: Signature
+    buf: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        msg = "Array cannot be made directly; use tracebridge.numpy.asarray"
+        raise TypeError(msg)
+
+    @property
+    def aval(self) -> ShapedArray:
+        """Shape, dtype and weak type."""
+        return self.sig.aval
+
+    # places --------------------------------------------------------------------------------------
+
+    @property
+    def sharding(self) -> Any:
+        """Where the elements live."""
+        return self.sig.sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether the user chose the device; computations follow committed arrays."""
+        return self.sig.committed
+
+    @property
+    def device(self) -> Any:
+        """The device of an array that lives on one, else its sharding."""
+        return getattr(self.sig.sharding, "device", self.sig.sharding)
+
+    def devices(self) -> set[Any]:
+        """The devices that hold parts of the array."""
+        return self.sig.sharding.device_set
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can read all elements."""
+        return self.sig.sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each device holds all elements."""
+        return self.sig.sharding.is_fully_replicated
+
+    # life ----------------------------------------------------------------------------------------
+
+    def is_deleted(self) -> bool:
+        """Whether the memory is gone (after ``delete()`` or donation)."""
+        return self.buf.is_deleted()
+
+    def delete(self) -> None:
+        """Free the memory now. Borrowed memory stays with its owner; the array ends all the same."""
+        self._host = None
+        self.buf.delete()
+
+    def is_ready(self) -> bool:
+        """Whether the computation that makes the array has finished."""
+        self.check_alive()
+        return self.buf.is_ready()
+
+    def block_until_ready(self) -> Array:
+        """Wait for the computation that makes the array; gives the array."""
+        self.check_alive()
+        batched_block_until_ready([self.buf])
+        return self
+
+    def copy_to_host_async(self) -> None:
+        """Start copying to the host, so that a later read finds the elements there."""
+        self.check_alive()
+        self.buf.copy_to_host_async()
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the device memory. Valid only while the array lives."""
+        self.check_alive()
+        return self.buf.unsafe_buffer_pointer()
+
+    def on_device_size_in_bytes(self) -> int:
+        """Bytes of device memory."""
+        return self.buf.on_device_size_in_bytes()
+
+    def check_alive(self) -> None:
+        """Raise DeletedArrayError if the memory is gone."""
+        if self.buf.is_deleted():
+            raise DeletedArrayError(
+                self.aval.str_short(), donated_to=getattr(self, "_donated_to", "")
+            )
+
+    # host ----------------------------------------------------------------------------------------
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a read-only ndarray, on the CPU without a copy where possible."""
+        host = getattr(self, "_host", None)
+        if host is None:
+            self.check_alive()
+            try:
+                host, _ = buffer_to_numpy(self.buf)
+            except XlaRuntimeError as error:
+                if self.buf.is_deleted():
+                    raise DeletedArrayError(self.aval.str_short()) from error
+                raise
+            self._host = host
+        return host
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        host = self.to_numpy()
+        if dtype is not None and np.dtype(dtype) != host.dtype:
+            if copy is False:
+                msg = f"cannot view {host.dtype} elements as {np.dtype(dtype)} without a copy"
+                raise ValueError(msg)
+            return host.astype(dtype)
+        return host.copy() if copy else host
+
+    def item(self, *index: Any) -> Any:
+        """One element as a Python scalar."""
+        return self.to_numpy().item(*index)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python scalars."""
+        return self.to_numpy().tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The elements as bytes."""
+        return self.to_numpy().tobytes(order)
+
+    def __bool__(self) -> bool:
+        return bool(self.to_numpy())
+
+    def __int__(self) -> int:
+        return int(self.to_numpy())
+
+    def __float__(self) -> float:
+        return float(self.to_numpy())
+
+    def __complex__(self) -> complex:
+        return complex(self.to_numpy())
+
+    def __index__(self) -> int:
+        return self.to_numpy().__index__()
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.ndim == 0:
+            msg = "iteration over an array without axes"
+            raise TypeError(msg)
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self.to_numpy()
+
+    def __format__(self, spec: str) -> str:
+        if self.ndim == 0:
+            return format(self.to_numpy()[()], spec)
+        return format(str(self), spec)
+
+    def __repr__(self) -> str:
+        if self.buf.is_deleted():
+            return f"<deleted Array {self.aval.str_short()}>"
+        host = self.to_numpy()
+        weak = ", weak_type=True" if self.aval.weak_type else ""
+        prefix = "Array("
+        if host.size == 0 and host.ndim != 1:
+            text = f"[], shape={host.shape}"
+        else:
+            text = np.array2string(host, separator=", ", prefix=prefix)
+        return f"{prefix}{text}, dtype={host.dtype.name}{weak})"
+
+    def __str__(self) -> str:
+        return str(self.to_numpy()) if not self.buf.is_deleted() else repr(self)
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        del memo
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (np.asarray(self.to_numpy()), self.aval.weak_type)
+
+
+def new_array(buf: Any, sig: Signature) -> Array:
+    """Wrap a buffer."""
+    array = object.__new__(Array)
+    array.sig = sig
+    array.buf = buf
+    return array
+
+
+def with_weak_type(array: Array, weak_type: bool) -> Array:
+    """The same buffer with another weak type."""
+    sig = array.sig
+    if sig.aval.weak_type is weak_type:
+        return array
+    aval = sig.aval.update(weak_type=weak_type)
+    return new_array(array.buf, signature(aval, sig.sharding, sig.committed, sig.borrowed))
+
+
+# Filled by runtime/transfer.py, which imports this module: makes an Array of an ndarray.
+_FROM_NUMPY: list[Any] = []
+
+
+def _unpickle(host: np.ndarray[Any, Any], weak_type: bool) -> Array:
+    return _FROM_NUMPY[0](host, weak_type=weak_type)
+
+
+register_value_type(Array, identity)

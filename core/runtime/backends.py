@@ -1,0 +1,150 @@
+"""Clients of XLA, made at first use: the CPU's and those of installed plugins."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, final
+
+from tracebridge.core._jaxlib import plugins
+from tracebridge.core._jaxlib.xla import make_cpu_client
+from tracebridge.core.config.scopes import on_global_change, option
+from tracebridge.core.errors.runtime_errors import BackendNotFoundError, ForkedProcessError
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+_LOCK = threading.RLock()
+_BACKENDS: dict[str, Backend] = {}
+_DEFAULT: list[Backend] = []
+# Set in a child process that was forked after a client had been made: its threads are gone.
+_forked = False
+_ALIASES = {"gpu": ("cuda", "rocm"), "cuda": ("cuda",), "rocm": ("rocm",), "tpu": ("tpu",)}
+
+
+@final
+class Backend:
+    """One client with its devices."""
+
+    __slots__ = ("client", "devices", "platform", "placement")
+
+    def __init__(self, platform: str, client: Any) -> None:
+        self.platform = platform
+        self.client = client
+        self.devices: list[Any] = client.devices()
+        # Where uncommitted arrays go.
+        self.placement = SingleDeviceSharding(client.local_devices()[0])
+
+    def __repr__(self) -> str:
+        return f"Backend({self.platform}, {len(self.devices)} devices)"
+
+
+def check_not_forked() -> None:
+    """Raise in a child that was forked after XLA had started threads in the parent."""
+    if _forked:
+        msg = "this process was forked after tracebridge had started XLA, whose threads are gone"
+        raise ForkedProcessError(msg, hint="start workers by spawn or forkserver")
+
+
+def _after_fork() -> None:
+    global _forked  # noqa: PLW0603 (the one fact about this process that a fork changes)
+    if _BACKENDS:
+        _forked = True
+        for listener in _FORK_LISTENERS:
+            listener()
+
+
+_FORK_LISTENERS: list[Any] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def on_fork(listener: Any) -> None:
+    """Call ``listener()`` in forked children that may not use XLA, to empty fast paths."""
+    _FORK_LISTENERS.append(listener)
+
+
+def _make_cpu() -> Backend:
+    client = make_cpu_client(
+        num_devices=option("num_cpu_devices"), asynchronous=option("cpu_async_dispatch")
+    )
+    return Backend("cpu", client)
+
+
+def _make_plugin(platform: str) -> Backend | None:
+    for name in _ALIASES.get(platform, (platform,)):
+        if name in plugins.discover_plugins():
+            return Backend(name, plugins.make_plugin_client(name))
+    return None
+
+
+def get_backend(platform: str | None = None) -> Backend:
+    """The backend of a platform ("cpu", "gpu", "cuda", "tpu"), or the default one.
+
+    Raises:
+        BackendNotFoundError: no such platform is installed or it could not be started.
+        ForkedProcessError: this process was forked after the parent used XLA.
+    """
+    check_not_forked()
+    if platform is None:
+        return _DEFAULT[0] if _DEFAULT else _choose_default()
+    found = _BACKENDS.get(platform)
+    if found is not None:
+        return found
+    with _LOCK:
+        found = _BACKENDS.get(platform)
+        if found is None:
+            made = _make_cpu() if platform == "cpu" else _make_plugin(platform)
+            if made is None:
+                known = ", ".join(["cpu", *sorted(plugins.discover_plugins())])
+                msg = f"there is no backend {platform!r}"
+                raise BackendNotFoundError(msg, expected=known)
+            found = _BACKENDS.setdefault(made.platform, made)
+            _BACKENDS[platform] = found
+    return found
+
+
+def _choose_default() -> Backend:
+    wanted = [p for p in option("platforms").split(",") if p]
+    if not wanted:
+        wanted = [p for p in ("tpu", "cuda", "rocm") if p in plugins.discover_plugins()] + ["cpu"]
+    failures: list[Exception] = []
+    for platform in wanted:
+        try:
+            backend = get_backend(platform)
+        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way; try the next)
+            failures.append(error)
+            continue
+        _DEFAULT[:] = [backend]
+        return backend
+    raise failures[0]
+
+
+def backend_of(device: Any) -> Backend:
+    """The backend that owns a device."""
+    for backend in _BACKENDS.values():
+        if backend.client is device.client:
+            return backend
+    return get_backend(device.platform)
+
+
+def default_placement() -> SingleDeviceSharding:
+    """Where uncommitted computations run: option default_device, or the first device."""
+    device = option("default_device")
+    if device is None:
+        return get_backend().placement
+    if isinstance(device, str):
+        return get_backend(device).placement
+    return SingleDeviceSharding(device)
+
+
+def clear_backends() -> None:
+    """Forget all clients; arrays that exist keep theirs alive."""
+    with _LOCK:
+        _BACKENDS.clear()
+        _DEFAULT.clear()
+
+
+@on_global_change
+def _options_changed(name: str, value: Any) -> None:
+    del value
+    if name == "platforms":
+        _DEFAULT.clear()

@@ -1,0 +1,145 @@
+"""Compilation: a Jaxpr becomes a program for one device."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib.mlir import module_to_bytecode
+from tracebridge.core._jaxlib.xla import (
+    DeviceList,
+    XlaRuntimeError,
+    array_result_handler,
+    compile_and_load,
+    make_compile_options,
+)
+from tracebridge.core.config.scopes import option
+from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.lowering.module import LoweredModule, lower_module
+from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.backends import backend_of, check_not_forked
+from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.runtime.transfer import move
+from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+logger = logging.getLogger("tracebridge.compile")
+# Loaded executables by (bytecode, device): functions that lower to the same program share one.
+_EXECUTABLES: BoundedCache[Any] = BoundedCache("executables", 1024)
+
+
+@final
+class Program:
+    """A loaded executable for one device, with what a call needs.
+
+    ``kept``: the inputs it takes. ``constants``: buffers that it takes before them.
+    """
+
+    __slots__ = (
+        "constants",
+        "donated",
+        "executable",
+        "kept",
+        "lowered",
+        "name",
+        "out_avals",
+        "placement",
+    )
+
+    def __init__(
+        self,
+        executable: Any,
+        lowered: LoweredModule,
+        placement: SingleDeviceSharding,
+        out_avals: Sequence[Any],
+        constants: list[Any],
+        donated: tuple[int, ...],
+    ) -> None:
+        self.executable = executable
+        self.lowered = lowered
+        self.kept = lowered.kept
+        self.name = lowered.name
+        self.placement = placement
+        self.out_avals = tuple(out_avals)
+        self.constants = constants
+        self.donated = donated
+
+    def handlers(self, committed: bool) -> list[Any]:
+        """jaxlib's result handlers of the results."""
+        sharding = self.placement.backend_sharding
+        return [array_result_handler(a, sharding, committed) for a in self.out_avals]
+
+    def signatures(self, committed: bool) -> list[Signature]:
+        """The signatures of the results."""
+        return [signature(a, self.placement, committed) for a in self.out_avals]
+
+
+def compile_jaxpr(
+    jaxpr: Jaxpr,
+    name: str,
+    placement: SingleDeviceSharding,
+    *,
+    keep_unused: bool = False,
+    donated: tuple[int, ...] = (),
+) -> Program:
+    """Lower and compile ``jaxpr`` for the device of ``placement``."""
+    check_not_forked()
+    lowered = lower_module(
+        jaxpr, name, placement.device.platform, keep_unused=keep_unused, donated=donated
+    )
+    return compile_lowered(lowered, placement, jaxpr.out_avals, donated)
+
+
+def compile_lowered(
+    lowered: LoweredModule,
+    placement: SingleDeviceSharding,
+    out_avals: Sequence[Any],
+    donated: tuple[int, ...] = (),
+    compiler_options: tuple[tuple[str, Any], ...] = (),
+) -> Program:
+    """Compile a lowered module, or find the executable of an equal one."""
+    check_not_forked()
+    with building():
+        bytecode = module_to_bytecode(lowered.module)
+    key = (bytecode, placement, compiler_options)
+    executable = None if lowered.callbacks else _EXECUTABLES.get(key)
+    if executable is None:
+        executable = _compile(lowered, placement, compiler_options)
+        if not lowered.callbacks:
+            _EXECUTABLES.set(key, executable)
+    from_device = [_constant_on(c, placement) for c in lowered.hoisted]
+    return Program(executable, lowered, placement, out_avals, from_device, donated)
+
+
+def _constant_on(array: Any, placement: SingleDeviceSharding) -> Any:
+    return move(array, placement, committed=False).buf
+
+
+def _compile(
+    lowered: LoweredModule, placement: SingleDeviceSharding, options: tuple[tuple[str, Any], ...]
+) -> Any:
+    device = placement.device
+    start = time.perf_counter()
+    settings = make_compile_options(device_assignment=[[device.id]], env_overrides=options)
+    try:
+        with building():
+            executable = compile_and_load(
+                backend_of(device).client,
+                lowered.module,
+                DeviceList((device,)),
+                settings,
+                lowered.callbacks,
+            )
+    except XlaRuntimeError as error:
+        msg = f"XLA could not compile {lowered.name}: {error}"
+        raise CompileError(msg) from error
+    if option("log_compiles"):
+        logger.warning(
+            "compiled %s in %.1f ms", lowered.name, 1e3 * (time.perf_counter() - start)
+        )
+    return executable

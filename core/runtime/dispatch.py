@@ -1,0 +1,159 @@
+"""Eager evaluation: each application is compiled once per signature and then dispatched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.config.scopes import on_global_change, option
+from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.primitive import all_primitives
+from tracebridge.core.ir.trace import Trace
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.backends import check_not_forked, on_fork
+from tracebridge.core.runtime.compile import compile_jaxpr
+from tracebridge.core.runtime.debug import check_finite, wants_checks
+from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.placement import all_at, choose_placement
+from tracebridge.core.runtime.transfer import move, put_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.values import Value
+
+
+def single_step_jaxpr(app: Application) -> Jaxpr:
+    """The program that is just ``app``."""
+    n = len(app.avals)
+    outs = range(n, n + len(app.outs))
+    return Jaxpr(app.avals, (), ((app, tuple(range(n))),), outs, app.outs)
+
+
+def call_name(app: Application) -> str:
+    """What the program of an eager application is called."""
+    return str(app.params.get("name") or app.primitive.name)
+
+
+@final
+class EagerTrace(Trace):
+    """Executes at once. ``debug`` (thread-scoped options are on) checks options at each call."""
+
+    __slots__ = ("debug",)
+
+    def __init__(self, *, debug: bool = False) -> None:
+        super().__init__()
+        self.debug = debug
+
+    def process(self, app: Application, args: Sequence[Value]) -> Any:
+        if self.debug:
+            return self.miss(app, args)
+        try:
+            run = app.eager[tuple([a.sig for a in args])]
+        except (KeyError, AttributeError):
+            return self.miss(app, args)
+        try:
+            return run(*args)
+        except XlaRuntimeError as error:
+            raise_for(args, call_name(app), error)
+            raise
+
+    def miss(self, app: Application, args: Sequence[Value]) -> Any:
+        """The slow path: literals, new signatures, options that need checks."""
+        arrays = [to_array(a, app) for a in args]
+        rule = getattr(app.primitive, "evaluate", None)
+        if rule is not None:
+            out = rule(arrays, **app.params)
+            if out is not NotImplemented:
+                return out
+        key: Any = tuple([a.sig for a in arrays])
+        if self.debug:
+            key = (key, option("default_device"))
+        run = app.eager.get(key)
+        if run is None:
+            check_not_forked()
+            run = self.prepare(app, arrays)
+            app.eager[key] = run
+        try:
+            out = run(*arrays)
+        except XlaRuntimeError as error:
+            raise_for(arrays, call_name(app), error)
+            raise
+        if wants_checks():
+            check_finite(out if app.multiple else [out], call_name(app))
+        return out
+
+    def prepare(self, app: Application, arrays: Sequence[Array]) -> Callable[..., Any]:
+        """Compile ``app`` for the signatures of ``arrays``."""
+        sigs = [a.sig for a in arrays]
+        name = call_name(app)
+        placement, committed = choose_placement(sigs, name)
+        jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
+        program = compile_jaxpr(jaxpr, name, placement)
+        form = LIST if app.multiple else SINGLE
+        run = make_run(program, len(arrays), form, committed=committed)
+        if all_at(sigs, placement):
+            return run
+
+        def run_moved(*values: Array) -> Any:
+            return run(*[move(v, placement, committed=v.sig.committed) for v in values])
+
+        return run_moved
+
+    def to_numpy(self, value: Any) -> np.ndarray[Any, Any]:
+        """The elements of an array constant, for lowering."""
+        return value.to_numpy()
+
+
+def is_call(app: Application) -> bool:
+    """Whether the application does nothing but call its Jaxpr."""
+    return getattr(app.primitive, "inlinable", False)
+
+
+def to_array(value: Any, app: Application | None = None) -> Array:
+    """An operand as an Array; literals get their buffer, tracers are leaks here."""
+    if type(value) is Array:
+        return value
+    if type(value) is Literal:
+        array = put_literal(value)
+        value.sig = array.sig
+        value.buf = array.buf
+        return array
+    if getattr(value, "trace", None) is not None:
+        during = "" if app is None else f"the eager operation {app.primitive.name}"
+        raise UnexpectedTracerError(tracer=value, function=during)
+    return to_array(as_value(value))
+
+
+def raise_for(args: Sequence[Any], name: str, error: BaseException) -> None:
+    """Raise DeletedArrayError if an argument is gone; else return."""
+    for i, a in enumerate(args):
+        if type(a) is Array and a.is_deleted():
+            raise DeletedArrayError(
+                f"{a.aval.str_short()} (argument {i} of {name})",
+                donated_to=getattr(a, "_donated_to", ""),
+            ) from error
+
+
+def forget_executables() -> None:
+    """Drop the eager executables of all applications."""
+    for primitive in all_primitives():
+        primitive.applications.clear()
+
+
+on_fork(forget_executables)
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    del value
+    if name in ("default_device", "debug_nans", "debug_infs", "platforms"):
+        forget_executables()

@@ -1,0 +1,35 @@
+"""Donation: which arguments a call may consume, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.errors.runtime_errors import DonationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.runtime.array import Array
+
+
+def check_donation(arrays: Sequence[Array], donated: Sequence[int], name: str) -> None:
+    """Raise if a donated array is passed twice."""
+    for i in donated:
+        for k, other in enumerate(arrays):
+            if k != i and other.buf is arrays[i].buf:
+                msg = f"{name}: argument {i} is donated and is also argument {k}"
+                raise DonationError(msg, hint="pass a copy: x.copy()")
+
+
+def owned(arrays: Sequence[Array], donated: Sequence[int]) -> tuple[int, ...]:
+    """The donated arguments whose memory is ours; borrowed memory is never given away."""
+    return tuple([i for i in donated if not arrays[i].sig.borrowed])
+
+
+def mark_donated(arrays: Sequence[Any], donated: Sequence[int], name: str) -> None:
+    """After the call: donated arrays are gone, also those that XLA could not reuse."""
+    for i in donated:
+        array = arrays[i]
+        array._donated_to = name  # noqa: SLF001 (a note for the error message of a later use)
+        if not array.buf.is_deleted():
+            array.buf.delete()

@@ -1,0 +1,99 @@
+"""The cached call: one flat function from Python arguments to results.
+
+Written for its number of bytecodes: a hit does one ContextVar read, one dict lookup on interned
+signatures and the execution. Everything else is in ``miss``. The measurements behind each line
+are in docs/decisions/0003-dispatch-in-python.md; benchmarks guard it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.config.scopes import on_global_change, state
+from tracebridge.core.runtime.backends import on_fork
+from tracebridge.core.runtime.dispatch import raise_for
+from tracebridge.core.tree.tree import flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@final
+class CallCache:
+    """Executables of one jitted function by signature.
+
+    ``one``: by the signature of the only argument. ``many``: by the tuple of signatures of
+    positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments. ``flat`` says
+    which of the first two or the third applies (learnt at the first miss).
+    """
+
+    __slots__ = ("__weakref__", "many", "one", "trees")
+
+    def __init__(self) -> None:
+        self.one: dict[Any, Any] = {}
+        self.many: dict[Any, Any] = {}
+        self.trees: dict[Any, Any] = {}
+        _ALL.add(self)
+
+    def clear(self) -> None:
+        """Forget all executables of the fast path."""
+        self.one.clear()
+        self.many.clear()
+        self.trees.clear()
+
+    def __len__(self) -> int:
+        return len(self.one) + len(self.many) + len(self.trees)
+
+
+_ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
+MAX_ENTRIES = 4096  # of one function; a function that sees more signatures starts over
+
+
+def make_cached_call(
+    miss: Callable[[tuple[Any, ...], dict[str, Any]], Any], cache: CallCache, name: str
+) -> Callable[..., Any]:
+    """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``."""
+    one, many, trees = cache.one, cache.many, cache.trees
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or state() is not None:
+            return miss(args, kwargs)
+        if trees:
+            try:
+                flat, treedef = flatten(args)
+                run = trees[treedef, *[leaf.sig for leaf in flat]]
+            except (KeyError, AttributeError, TypeError):
+                return miss(args, kwargs)
+            try:
+                return run(flat)
+            except XlaRuntimeError as error:
+                raise_for(flat, name, error)
+                raise
+        try:
+            run = one[args[0].sig] if len(args) == 1 else many[tuple([a.sig for a in args])]
+        except (KeyError, AttributeError, TypeError):
+            return miss(args, kwargs)
+        try:
+            return run(*args)
+        except XlaRuntimeError as error:
+            raise_for(args, name, error)
+            raise
+
+    return call
+
+
+def clear_fast_paths() -> None:
+    """Empty the fast path of every jitted function."""
+    for cache in list(_ALL):
+        cache.clear()
+
+
+on_fork(clear_fast_paths)
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    del name, value
+    clear_fast_paths()
