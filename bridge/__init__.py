@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
+from tracebridge import _install as _install
+
 __version__ = "0.1.0"
