@@ -37,7 +37,7 @@ check: env-dev tree
 	.ci/check $(BIN)
 
 bench: env tree
-	$(RUN) -m pytest --import-mode=importlib -p no:xdist tests/benchmarks $(ARGS)
+	$(RUN) -m pytest -p no:xdist -o python_files='bench_*.py' tests/benchmarks $(ARGS)
 
 docs: env-dev tree
 	$(RUN) .ci/reference build/docs/reference
