@@ -1,0 +1,364 @@
+"""Planned functions: array functions whose work in Python is done once per kind of argument.
+
+A planned function is a Python function of values, made of engine operations. For each combination
+of argument avals and static arguments it is staged once into a plan. Under a trace the plan's
+equations are replayed into the trace; eagerly the whole plan runs as one executable. So deciding
+dtypes, axes and broadcasts costs nothing on later calls, and an eager ``mean`` is one dispatch.
+
+Python scalars are keyed by their type: ``x + 1.0`` and ``x + 2.0`` share a plan. Where the plan
+would only convert the scalar, it takes it in the right dtype from the start.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key
+from tracebridge.core.interpreters.plans import Plan, stage_plan
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.backends import on_fork
+from tracebridge.core.runtime.compile import compile_jaxpr
+from tracebridge.core.runtime.debug import check_finite, wants_checks
+from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.placement import all_at, choose_placement
+from tracebridge.core.runtime.transfer import move, put_literal
+from tracebridge.core.util.caching import BoundedCache, register_cache
+
+SCALAR_TYPES = frozenset({float, int, bool, complex})
+MAX_ENTRIES = 8192
+_SCALARS: BoundedCache[Any] = BoundedCache("scalar operands", 8192)
+_ALL: weakref.WeakSet[Planned] = weakref.WeakSet()
+
+
+@final
+class ArrayPlan:
+    """A plan with the avals that its scalar arguments are converted to (None for arrays)."""
+
+    __slots__ = ("plan", "scalars", "single")
+
+    def __init__(self, plan: Plan, scalars: tuple[ShapedArray | None, ...], single: bool) -> None:
+        self.plan = plan
+        self.scalars = scalars
+        self.single = single
+
+
+@final
+class Planned:
+    """Function ``fun(*values, *statics)`` with its plans. Results: one value, or a list.
+
+    ``cache_key_types``: statics whose types matter (1, 1.0 and True give different results).
+    """
+
+    __slots__ = ("__weakref__", "exact", "fun", "name", "plans", "runs")
+
+    def __init__(self, fun: Callable[..., Any], name: str = "", *, exact: bool = False) -> None:
+        self.fun = fun
+        self.name = name or fun.__name__.strip("_")
+        self.exact = exact
+        # (keys of the arguments..., statics) -> ArrayPlan; a key is an aval or a scalar's type.
+        self.plans: dict[Any, ArrayPlan] = {}
+        # (keys of the arguments..., statics) -> function of the arguments; a key is a signature
+        # or a scalar's type. Only for the default state.
+        self.runs: dict[Any, Any] = {}
+        _ALL.add(self)
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Forget all plans and executables."""
+        self.plans.clear()
+        self.runs.clear()
+
+    def __len__(self) -> int:
+        return len(self.plans) + len(self.runs)
+
+    def __call__(self, arrays: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
+        """Apply to array arguments and hashable static arguments."""
+        current = state()
+        if current is None:
+            try:
+                run = self.runs[(*[a.sig for a in arrays], statics)]
+            except (KeyError, AttributeError, TypeError):
+                return self.eager(arrays, statics)
+            return run(*arrays)
+        if current.trace is None:
+            return self.eager(arrays, statics)
+        return self.staged(arrays, statics, current)
+
+    # under a trace -------------------------------------------------------------------------------
+
+    def staged(self, arrays: Sequence[Any], statics: tuple[Any, ...], current: Any) -> Any:
+        """Replay the plan into the current trace."""
+        keys: list[Any] = []
+        values: list[Any] = []
+        for a in arrays:
+            kind = type(a)
+            if kind in SCALAR_TYPES:
+                keys.append(kind)
+                values.append(a)
+            else:
+                value = a if hasattr(a, "aval") else as_value(a)
+                keys.append(value.aval)
+                values.append(value)
+        key = (*keys, statics) if not current.key else (*keys, statics, current.key)
+        found = None if self.exact else self.plans.get(key)
+        if found is None:
+            found = self.make_plan(keys, statics, key)
+        for i, aval in enumerate(found.scalars):
+            if aval is not None:
+                values[i] = coerce(values[i], aval)
+        results = found.plan.replay(current.trace.process, values)
+        return results[0] if found.single else results
+
+    def make_plan(self, keys: list[Any], statics: tuple[Any, ...], key: Any) -> ArrayPlan:
+        """Stage the function for these kinds of arguments."""
+        if self.exact:
+            key = (key, tuple([(type(s), repr(s)) for s in statics]))
+            found = self.plans.get(key)
+            if found is not None:
+                return found
+        scalars = [k in SCALAR_TYPES if isinstance(k, type) else False for k in keys]
+        avals = [
+            scalar_value(k()).aval if s else k for k, s in zip(keys, scalars, strict=True)
+        ]
+        is_list: list[bool] = []
+
+        def flat(*values: Any) -> tuple[list[Any], None]:
+            out = self.fun(*values, *statics)
+            is_list.append(isinstance(out, list | tuple))
+            return (list(out) if is_list[-1] else [out]), None
+
+        plan = stage_plan(lambda *vs: flat(*vs), avals)
+        plan, targets = fold_scalars(plan, scalars)
+        found = ArrayPlan(plan, targets, not is_list[-1])
+        if len(self.plans) >= MAX_ENTRIES:
+            self.plans.clear()
+        self.plans[key] = found
+        return found
+
+    # eager ---------------------------------------------------------------------------------------
+
+    def eager(self, arrays: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+        """Any kinds of arguments, any options."""
+        current = state()
+        values: list[Any] = []
+        for a in arrays:
+            if type(a) is Array or type(a) in SCALAR_TYPES:
+                values.append(a)
+                continue
+            value = as_value(a)
+            if isinstance(value, Tracer):
+                # A tracer of a finished trace: the eager trace words the error.
+                return to_array(value)
+            values.append(to_array(value))
+        keys = [v.sig if type(v) is Array else type(v) for v in values]
+        key: Any = (*keys, statics)
+        if current is not None or self.exact:
+            key = (key, tracing_key(), option("default_device"))
+            if self.exact:
+                key = (key, tuple([(type(s), repr(s)) for s in statics]))
+        run = self.runs.get(key)
+        if run is None:
+            run = self.make_run(values, keys, statics)
+            if len(self.runs) >= MAX_ENTRIES:
+                self.runs.clear()
+            self.runs[key] = run
+        out = run(*values)
+        if wants_checks():
+            check_finite(out if isinstance(out, list) else [out], self.name)
+        return out
+
+    def make_run(
+        self, values: Sequence[Any], keys: list[Any], statics: tuple[Any, ...]
+    ) -> Callable[..., Any]:
+        """Compile the plan for these signatures."""
+        avals = [k if isinstance(k, type) else k.aval for k in keys]
+        current = state()
+        plan_key = (*avals, statics)
+        if current is not None and current.key:
+            plan_key = (*plan_key, current.key)
+        found = None if self.exact else self.plans.get(plan_key)
+        if found is None:
+            found = self.make_plan(avals, statics, plan_key)
+        jaxpr = found.plan.jaxpr
+        if found.single and jaxpr.outs[0] < jaxpr.n_in and found.scalars[jaxpr.outs[0]] is None:
+            return _pick(jaxpr.outs[0])
+        arrays = [
+            v if aval is None else scalar_array(v, aval)
+            for v, aval in zip(values, found.scalars, strict=True)
+        ]
+        sigs = [a.sig for a in arrays]
+        placement, committed = choose_placement(sigs, self.name)
+        program = compile_jaxpr(jaxpr, self.name, placement)
+        form = SINGLE if found.single else LIST
+        run = make_run(program, len(arrays), form, committed=committed)
+        if not all_at(sigs, placement):
+            run = _moving(run, placement)
+        if any([aval is not None for aval in found.scalars]):
+            return _with_scalars(run, found.scalars)
+        return run
+
+
+def _pick(index: int) -> Callable[..., Any]:
+    """A plan that gives one of its arguments back."""
+
+    def run(*values: Any) -> Any:
+        return values[index]
+
+    return run
+
+
+def _moving(run: Callable[..., Any], placement: Any) -> Callable[..., Any]:
+    def run_moved(*arrays: Array) -> Any:
+        return run(*[move(a, placement, committed=a.sig.committed) for a in arrays])
+
+    return run_moved
+
+
+def _with_scalars(
+    run: Callable[..., Any], scalars: tuple[ShapedArray | None, ...]
+) -> Callable[..., Any]:
+    """``run`` with Python scalars turned into arrays."""
+    if len(scalars) == 2 and scalars[0] is None:  # noqa: PLR2004 (x op scalar, the common case)
+        aval = scalars[1]
+
+        def run_binary(x: Any, y: Any) -> Any:
+            return run(x, scalar_array(y, aval))
+
+        return run_binary
+
+    def run_general(*values: Any) -> Any:
+        arrays = [
+            v if aval is None else scalar_array(v, aval)
+            for v, aval in zip(values, scalars, strict=True)
+        ]
+        return run(*arrays)
+
+    return run_general
+
+
+def scalar_array(value: Any, aval: ShapedArray | None) -> Array:
+    """The device scalar of a Python number in the dtype of ``aval`` (bounded cache)."""
+    # Zero is keyed by its text: 0.0 == -0.0. The dtype keeps True, 1 and 1.0 apart.
+    key = (aval, value) if value else (aval, repr(value))
+    found = _SCALARS.get(key)
+    if found is None or state() is not None:
+        found = put_literal(coerce(value, aval))
+        if state() is None:
+            _SCALARS.set(key, found)
+    return found
+
+
+def coerce(value: Any, aval: Any) -> Literal:
+    """A Python number as a Literal of ``aval``."""
+    if type(value) is int and aval.dtype.kind in "iu":
+        check_int_range(value, aval.dtype)
+        return Literal(value, aval)
+    return Literal(python_scalar(value, aval.dtype), aval)
+
+
+def fold_scalars(
+    plan: Plan, scalars: Sequence[bool]
+) -> tuple[Plan, tuple[ShapedArray | None, ...]]:
+    """Take scalar inputs that are only converted to one dtype in that dtype."""
+    jaxpr = plan.jaxpr
+    targets: list[ShapedArray | None] = [
+        a if s else None for a, s in zip(jaxpr.in_avals, scalars, strict=True)
+    ]
+    folded: dict[int, ShapedArray] = {}
+    for i, is_scalar in enumerate(scalars):
+        uses = [app for app, idx in jaxpr.steps if i in idx] if is_scalar else []
+        if (
+            uses
+            and i not in jaxpr.outs
+            and all(
+                [u.primitive.name == "convert_element_type" and u.out is uses[0].out for u in uses]
+            )
+        ):
+            folded[i] = uses[0].out
+            targets[i] = uses[0].out
+    if not folded:
+        return plan, tuple(targets)
+    avals = [folded.get(i, a) for i, a in enumerate(jaxpr.in_avals)]
+    return Plan(stage(_skipping(jaxpr, folded), avals, locate=False), plan.extra), tuple(targets)
+
+
+def _skipping(jaxpr: Jaxpr, folded: dict[int, ShapedArray]) -> Callable[..., list[Any]]:
+    """Evaluates ``jaxpr`` without the conversions of the inputs ``folded``."""
+
+    def run(*args: Any) -> list[Any]:
+        process = current_trace().process
+        env: list[Any] = [*args, *jaxpr.consts]
+        for app, idx in jaxpr.steps:
+            if len(idx) == 1 and idx[0] in folded:
+                env.append(env[idx[0]])
+                continue
+            result = process(app, [env[i] for i in idx])
+            if app.multiple:
+                env.extend(result)
+            else:
+                env.append(result)
+        return [env[i] for i in jaxpr.outs]
+
+    return run
+
+
+# fast entries ------------------------------------------------------------------------------------
+
+
+def unary(planned: Planned) -> Callable[[Any], Any]:
+    """``f(x)`` of a planned function of one array, with the shortest path to its executable."""
+    runs = planned.runs
+
+    def call(x: Any) -> Any:
+        if state() is None:
+            try:
+                run = runs[x.sig, ()]
+            except (KeyError, AttributeError, TypeError):
+                return planned.eager((x,), ())
+            return run(x)
+        return planned((x,))
+
+    return call
+
+
+def binary(planned: Planned) -> Callable[[Any, Any], Any]:
+    """``f(x, y)`` of a planned function of two arrays or scalars, likewise."""
+    runs = planned.runs
+
+    def call(x: Any, y: Any) -> Any:
+        if state() is None:
+            try:
+                kind = type(y)
+                run = runs[x.sig, kind if kind in SCALAR_TYPES else y.sig, ()]
+            except (KeyError, AttributeError, TypeError):
+                return planned.eager((x, y), ())
+            return run(x, y)
+        return planned((x, y))
+
+    return call
+
+
+def clear_planned() -> None:
+    """Forget the plans and executables of all planned functions."""
+    for planned in list(_ALL):
+        planned.clear()
+
+
+on_fork(clear_planned)
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    del name, value
+    clear_planned()
+    _SCALARS.clear()
