@@ -66,6 +66,7 @@ __all__ = [
     "batched_block_until_ready",
     "batched_device_put",
     "buffer_to_numpy",
+    "collect_garbage",
     "compile_and_load",
     "copy_to_devices",
     "deserialize_executable",
@@ -86,6 +87,12 @@ CompiledMemoryStats = _jax.CompiledMemoryStats
 ExecuteResults = _jax.ExecuteResults
 ResultHandler = _jax.ResultHandler
 hlo_module_cost_analysis = _jax.hlo_module_cost_analysis
+
+collect_garbage: Callable[[], None] = _jax.collect_garbage
+"""Release host objects that freed buffers had borrowed memory from (0.04 us when there are none).
+
+jaxlib defers it to the next transfer; call it where memory of others must be released in time.
+"""
 
 get_traceback: Callable[[], Traceback | None] = Traceback.get_traceback
 """Capture the Python stack of this thread (0.1 to 0.4 us): code objects, no frames or locals."""
