@@ -1,0 +1,96 @@
+"""What the operators of arrays and tracers do: the functions that fill the array namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.ir.typeof import is_array_like
+from tracebridge.core.runtime.planned import Planned, unary
+from tracebridge.numpy import elementwise_logic as logic
+from tracebridge.numpy import elementwise_math as m
+from tracebridge.numpy import elementwise_round as rounding
+from tracebridge.numpy import linear_products
+
+
+def _operator(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A binary operator: NotImplemented for operands that are no arrays."""
+
+    def run(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except TypeError:
+            if is_array_like(y):
+                raise
+            return NotImplemented
+
+    return run
+
+
+def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``other op x`` for a planned ``function(other, x)``."""
+
+    def run(x: Any, y: Any) -> Any:
+        try:
+            return function(y, x)
+        except TypeError:
+            if is_array_like(y):
+                raise
+            return NotImplemented
+
+    return run
+
+
+def _invert(x: Any) -> Any:
+    return lax.bitwise_not(x)
+
+
+_invert_fast = unary(Planned(_invert, "invert"))
+
+
+def _round(x: Any, ndigits: int | None = None) -> Any:
+    return rounding.round(x, 0 if ndigits is None else ndigits)
+
+
+OPERATORS: dict[str, Any] = {
+    "add": _operator(m.add),
+    "radd": _reflected(m.add),
+    "sub": _operator(m.subtract),
+    "rsub": _reflected(m.subtract),
+    "mul": _operator(m.multiply),
+    "rmul": _reflected(m.multiply),
+    "truediv": _operator(m.true_divide),
+    "rtruediv": _reflected(m.true_divide),
+    "floordiv": _operator(m.floor_divide),
+    "rfloordiv": _reflected(m.floor_divide),
+    "mod": _operator(m.remainder),
+    "rmod": _reflected(m.remainder),
+    "divmod": _operator(m.divmod),
+    "rdivmod": _reflected(m.divmod),
+    "pow": _operator(m.power),
+    "rpow": _reflected(m.power),
+    "matmul": _operator(linear_products.matmul),
+    "rmatmul": _reflected(linear_products.matmul),
+    "and_": _operator(logic.bitwise_and),
+    "rand": _reflected(logic.bitwise_and),
+    "or_": _operator(logic.bitwise_or),
+    "ror": _reflected(logic.bitwise_or),
+    "xor": _operator(logic.bitwise_xor),
+    "rxor": _reflected(logic.bitwise_xor),
+    "lshift": _operator(logic.left_shift),
+    "rlshift": _reflected(logic.left_shift),
+    "rshift": _operator(logic.right_shift),
+    "rrshift": _reflected(logic.right_shift),
+    "eq": _operator(logic.equal),
+    "ne": _operator(logic.not_equal),
+    "lt": _operator(logic.less),
+    "le": _operator(logic.less_equal),
+    "gt": _operator(logic.greater),
+    "ge": _operator(logic.greater_equal),
+    "neg": m.negative,
+    "pos": m.positive,
+    "abs": m.absolute,
+    "invert": _invert_fast,
+    "round_": _round,
+}

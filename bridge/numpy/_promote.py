@@ -1,0 +1,151 @@
+"""Promotion of operands: dtypes by the lattice, shapes by broadcasting.
+
+These run while a function is planned, once per kind of argument, so they may be plain.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import option
+from tracebridge.core.dtypes.canonicalize import to_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.dtypes.promotion import promote
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
+
+
+def promote_dtypes(*xs: Any) -> list[Any]:
+    """Operands of one dtype, that of the lattice."""
+    dtype, weak = promote(tuple([(x.aval.dtype, x.aval.weak_type) for x in xs]))
+    return [as_dtype(x, dtype, weak) for x in xs]
+
+
+def promote_inexact(*xs: Any) -> list[Any]:
+    """Operands of one float or complex dtype."""
+    dtype, weak = promote(tuple([(x.aval.dtype, x.aval.weak_type) for x in xs]))
+    if not is_inexact(dtype):
+        dtype = to_inexact(dtype)
+    return [as_dtype(x, dtype, weak) for x in xs]
+
+
+def promote_numeric(*xs: Any) -> list[Any]:
+    """Operands of one dtype other than bool (bools become the default integer)."""
+    xs = tuple(promote_dtypes(*xs))
+    if is_bool(xs[0].aval.dtype):
+        return [lax.convert_element_type(x, np.dtype(np.int32)) for x in xs]
+    return list(xs)
+
+
+def as_dtype(x: Any, dtype: Any, weak: bool = False) -> Any:
+    """``x`` converted; ``x`` itself where nothing changes that matters for the result."""
+    if x.aval.dtype == dtype and (x.aval.weak_type or not weak) and (
+        x.aval.weak_type == weak or x.aval.ndim == 0
+    ):
+        return x
+    return lax.convert_element_type(x, dtype, weak)
+
+
+def broadcast_operands(name: str, *xs: Any) -> list[Any]:
+    """Operands of one shape; those without axes stay as they are."""
+    shapes = [x.aval.shape for x in xs if x.aval.ndim]
+    if len(shapes) <= 1 or all([s == shapes[0] for s in shapes]):
+        return list(xs)
+    shape = broadcast_shape(name, [x.aval.shape for x in xs])
+    _check_rank_promotion(name, shapes)
+    return [x if not x.aval.ndim else broadcast_to(x, shape) for x in xs]
+
+
+def broadcast_shape(name: str, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """The common shape by NumPy's rules.
+
+    Raises:
+        BroadcastError: two sizes differ and neither is 1.
+    """
+    ndim = max([len(s) for s in shapes], default=0)
+    result: list[Any] = []
+    for i in range(-ndim, 0):
+        size: Any = 1
+        for s in shapes:
+            if -i <= len(s) and not _is_one(s[i]):
+                if not _is_one(size) and size != s[i]:
+                    got = ", ".join([str(tuple(t)) for t in shapes])
+                    msg = f"{name}: shapes {got} cannot be broadcast together (axis {i})"
+                    raise BroadcastError(
+                        msg, hint="sizes must be equal or 1, counted from the last axis"
+                    )
+                size = s[i]
+        result.append(size)
+    return tuple(result)
+
+
+def _is_one(d: Any) -> bool:
+    return type(d) is int and d == 1
+
+
+def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
+    """``x`` repeated to ``shape`` by NumPy's rules."""
+    n = x.aval.ndim
+    if x.aval.shape == shape:
+        return x
+    if n > len(shape):
+        msg = f"broadcast_to: an array of shape {x.aval.shape} has more axes than shape {shape}"
+        raise BroadcastError(msg)
+    return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - n, len(shape))))
+
+
+def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
+    mode = option("numpy_rank_promotion")
+    if mode == "allow" or len({len(s) for s in shapes}) == 1:
+        return
+    got = ", ".join([str(tuple(s)) for s in shapes])
+    msg = f"{name}: shapes {got} differ in rank, and option numpy_rank_promotion is {mode!r}"
+    if mode == "raise":
+        raise BroadcastError(msg, hint="add axes with x[None] or reshape")
+    warnings.warn(msg, stacklevel=2)
+
+
+def normalize_axis(axis: Any, ndim: int, name: str = "") -> int:
+    """A non-negative axis.
+
+    Raises:
+        AxisError: ``axis`` is not in ``[-ndim, ndim)``.
+    """
+    index = operator.index(axis)
+    if not -ndim <= index < ndim:
+        raise AxisError(index, ndim, call=name)
+    return index + ndim if index < 0 else index
+
+
+def normalize_axes(axis: Any, ndim: int, name: str = "") -> tuple[int, ...]:
+    """Non-negative, sorted, distinct axes; ``None`` means all."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [normalize_axis(a, ndim, name) for a in given]
+    if len(set(axes)) != len(axes):
+        msg = f"{name}: repeated axis in {axis}"
+        raise ValueError(msg)
+    return tuple(sorted(axes))
+
+
+def hashable_axis(axis: Any) -> Any:
+    """An axis argument as a static: None, int or tuple of ints."""
+    if axis is None or type(axis) is int:
+        return axis
+    if isinstance(axis, tuple | list):
+        return tuple([operator.index(a) for a in axis])
+    return operator.index(axis)
+
+
+def check_no_out(name: str, out: Any) -> None:
+    """Raise where ``out=`` is given: arrays are immutable."""
+    if out is not None:
+        msg = f"{name}: out= is not supported, arrays are immutable; use the result instead"
+        raise UnsupportedDtypeError(msg)

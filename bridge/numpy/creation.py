@@ -1,0 +1,534 @@
+"""Making arrays: from Python and foreign objects, and by formula."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import (
+    canonicalize,
+    canonicalize_explicit,
+    default_float,
+    default_int,
+    to_inexact,
+)
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.promotion import promote
+from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.tree.tree import leaves as tree_leaves
+from tracebridge.interop.registry import import_tensor
+
+
+def _placement(device: Any) -> Any:
+    if device is None or hasattr(device, "backend_sharding"):
+        return device
+    return SingleDeviceSharding(device)
+
+
+def on_device(x: Any, device: Any) -> Any:
+    """``x`` committed to ``device`` (a device or a sharding); ``x`` itself for None."""
+    if device is None or type(x) is not Array:
+        return x
+    return move(x, _placement(device), committed=True)
+
+
+def array(
+    object: Any,  # noqa: A002 (NumPy's name)
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """An array of any array-like object: numbers, nested sequences, arrays of any framework.
+
+    Args:
+        object: what to convert. Python scalars give weakly typed arrays; NumPy arrays are
+            canonicalised to 32 bits unless enable_x64; tensors of other frameworks keep their
+            dtype.
+        dtype: dtype of the result (default: by the elements).
+        copy: whether the result must have memory of its own.
+        order: accepted for NumPy's sake; arrays are row-major.
+        ndmin: least number of axes; axes of size 1 are added in front.
+        device: where to put the array (default: the default device, uncommitted).
+
+    Raises:
+        UnsupportedDtypeError: the object has elements that no device has (strings, objects).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.array([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
+    if order not in (None, "K", "C", "A"):
+        msg = f"array: order={order!r}; arrays are row-major, use order='K' or 'C'"
+        raise ValueError(msg)
+    wanted = None if dtype is None else canonicalize_explicit(dtype, "array")
+    result = _convert(object, wanted, copy=copy)
+    if dtype is not None and result.aval.weak_type:
+        result = lax.convert_element_type(result, result.aval.dtype, False)
+    if result.aval.ndim < ndmin:
+        result = lax.reshape(result, (*(1,) * (ndmin - result.aval.ndim), *result.aval.shape))
+    return on_device(result, device)
+
+
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+) -> Any:
+    """An array of any array-like object, without a copy where that is safe.
+
+    See ``array``; memory of tensors of other frameworks is shared where alignment and layout
+    allow, NumPy arrays are copied (they could change later) unless ``copy=False``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.asarray(2.0).weak_type
+    True
+    """
+    return array(a, dtype, copy=bool(copy), order=order, device=device)
+
+
+def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
+    """A value with the elements of ``x``, in ``dtype`` unless that is None."""
+    if isinstance(x, Array):
+        result = _copied(x) if copy and type(x) is Array else x
+        return _in_dtype(result, dtype)
+    if is_python_scalar(x):
+        return _of_scalar(x, dtype)
+    if isinstance(x, np.ndarray | np.generic):
+        return _of_numpy(np.asarray(x), dtype)
+    if isinstance(x, Literal):
+        return _in_dtype(to_array(x), dtype)
+    imported = import_tensor(x)
+    if imported is not None:
+        return _in_dtype(_copied(imported) if copy else imported, dtype)
+    if isinstance(x, list | tuple | range):
+        return _of_sequence(x, dtype)
+    if hasattr(x, "__tracebridge_array__"):
+        return _in_dtype(as_value(x), dtype)
+    if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return _of_numpy(np.asarray(x), dtype)
+    if isinstance(x, memoryview | bytearray | bytes) or hasattr(x, "__buffer__"):
+        return _of_numpy(np.asarray(memoryview(x)), dtype)
+    msg = f"array: cannot convert {x!r} of type {type(x).__name__} to an array"
+    raise UnsupportedDtypeError(msg)
+
+
+_copy = Planned(lambda x: lax.copy(x), "copy")
+
+
+def _copied(x: Any) -> Any:
+    return _copy((x,))
+
+
+def _in_dtype(x: Any, dtype: Any) -> Any:
+    return x if dtype is None or x.aval.dtype == dtype else lax.convert_element_type(x, dtype)
+
+
+def _of_scalar(x: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return _of_numpy(np.asarray(x).astype(dtype), dtype)
+    kind, weak = scalar_dtype(type(x))
+    host = np.asarray(x)
+    if host.dtype.kind == "i" and not np.iinfo(kind).min <= x <= np.iinfo(kind).max:
+        msg = f"array: Python integer {x} does not fit {kind}; enable 64-bit types or pass dtype"
+        raise OverflowError(msg)
+    return put_numpy(host.astype(kind), weak_type=weak)
+
+
+def _of_numpy(host: np.ndarray[Any, Any], dtype: Any) -> Any:
+    target = canonicalize(host.dtype) if dtype is None else np.dtype(dtype)
+    if target != host.dtype:
+        if host.dtype.kind == "c" and target.kind != "c":
+            host = host.real
+        host = host.astype(target)
+    return put_numpy(host)
+
+
+def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
+    """Nested sequences; those that hold arrays or tracers are stacked by the engine."""
+    if isinstance(x, range):
+        return _of_numpy(np.asarray(x, dtype=np.int64), dtype or default_int())
+    leaves = tree_leaves(x)
+    if not leaves:
+        return put_numpy(np.asarray(x, dtype=dtype or default_float()))
+    if any([leaf is None for leaf in leaves]) or not any([_is_foreign(leaf) for leaf in leaves]):
+        host = _nested_numpy(x)
+        if dtype is None and all([is_python_scalar(leaf) for leaf in leaves]):
+            kinds = {type(leaf): scalar_dtype(type(leaf)) for leaf in leaves}
+            dtype = promote(tuple(kinds.values()))[0]
+            _check_fits(host, dtype)
+        return _of_numpy(host, dtype)
+    parts = [_convert(e, None, copy=False) for e in x]
+    shapes = {p.aval.shape for p in parts}
+    if len(shapes) > 1:
+        msg = f"array: elements have different shapes: {sorted(map(str, shapes))}"
+        raise ShapeMismatchError(msg)
+    common, weak = promote(tuple([(p.aval.dtype, p.aval.weak_type) for p in parts]))
+    target = dtype or common
+    rows = [
+        lax.reshape(lax.convert_element_type(p, target, weak), (1, *p.aval.shape)) for p in parts
+    ]
+    return lax.concatenate(rows, 0) if len(rows) > 1 else rows[0]
+
+
+def _check_fits(host: np.ndarray[Any, Any], dtype: Any) -> None:
+    if host.dtype.kind in "iu" and host.size and np.dtype(dtype).kind in "iu":
+        info = np.iinfo(dtype)
+        if host.max() > info.max or host.min() < info.min:
+            msg = f"array: Python integers between {host.min()} and {host.max()} do not fit {dtype}"
+            raise OverflowError(msg)
+
+
+def _nested_numpy(x: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        msg = f"array: the nested sequence is ragged: {error}"
+        raise ShapeMismatchError(msg) from error
+
+
+def _is_foreign(leaf: Any) -> bool:
+    """Whether NumPy should not be asked to convert a leaf."""
+    return isinstance(leaf, Array | Tracer | Literal) or hasattr(leaf, "__dlpack__") and not (
+        isinstance(leaf, np.ndarray)
+    )
+
+
+# by formula --------------------------------------------------------------------------------------
+
+
+def canonical_shape(shape: Any) -> tuple[Any, ...]:
+    """A shape argument as a tuple of dimensions."""
+    if isinstance(shape, tuple | list | np.ndarray):
+        return tuple([_dim(d) for d in shape])
+    return (_dim(shape),)
+
+
+def _dim(d: Any) -> Any:
+    if getattr(d, "is_symbolic_dim", False):
+        return d
+    size = operator.index(d)
+    if size < 0:
+        msg = f"shapes have no negative sizes, got {size}"
+        raise ValueError(msg)
+    return size
+
+
+def _full(value: Any, shape: Any, dtype: Any) -> Any:
+    value = lax.convert_element_type(value, dtype, False)
+    return value if not shape else lax.broadcast_in_dim(value, shape, ())
+
+
+_full_planned = Planned(_full, "full")
+
+
+def _constant(name: str, shape: Any, dtype: Any, value: Any, device: Any) -> Any:
+    kind = default_float() if dtype is None else canonicalize_explicit(dtype, name)
+    return on_device(_full_planned((value,), (canonical_shape(shape), kind)), device)
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of zeros; the default dtype is float32 (float64 with enable_x64).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.zeros((2, 3)).shape
+    (2, 3)
+    """
+    return _constant("zeros", shape, dtype, 0, device)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of ones; the default dtype is float32 (float64 with enable_x64).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.ones(2).tolist()
+    [1.0, 1.0]
+    """
+    return _constant("ones", shape, dtype, 1, device)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of zeros: uninitialised memory does not exist here.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.empty(2).tolist()
+    [0.0, 0.0]
+    """
+    return _constant("empty", shape, dtype, 0, device)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of copies of ``fill_value``, which is broadcast to ``shape``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.full((2,), 7).tolist()
+    [7, 7]
+    """
+    value = fill_value if is_python_scalar(fill_value) else asarray(fill_value)
+    if dtype is None:
+        kind = scalar_dtype(type(value))[0] if is_python_scalar(value) else value.aval.dtype
+    else:
+        kind = canonicalize_explicit(dtype, "full")
+    sizes = canonical_shape(shape)
+    if getattr(value, "ndim", 0):
+        return on_device(_broadcast_full((value,), (sizes, kind)), device)
+    return on_device(_full_planned((value,), (sizes, kind)), device)
+
+
+def _broadcast_fill(value: Any, shape: Any, dtype: Any) -> Any:
+    n = value.aval.ndim
+    value = lax.convert_element_type(value, dtype, False)
+    return lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - n, len(shape))))
+
+
+_broadcast_full = Planned(_broadcast_fill, "full")
+
+
+def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any]:
+    value = a if hasattr(a, "shape") and hasattr(a, "dtype") else as_value(a)
+    kind = value.dtype if dtype is None else canonicalize_explicit(dtype, name)
+    if dtype is None and isinstance(value, np.ndarray):
+        kind = canonicalize(value.dtype)
+    return tuple(value.shape) if shape is None else canonical_shape(shape), np.dtype(kind)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Zeros of the shape and dtype of ``a``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.zeros_like(tnp.array([1, 2])).tolist()
+    [0, 0]
+    """
+    return on_device(_full_planned((0,), _like("zeros_like", a, dtype, shape)), device)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Ones of the shape and dtype of ``a``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.ones_like(tnp.array([1.5, 2.5])).tolist()
+    [1.0, 1.0]
+    """
+    return on_device(_full_planned((1,), _like("ones_like", a, dtype, shape)), device)
+
+
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Zeros of the shape and dtype of ``prototype``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.empty_like(tnp.array([1, 2])).shape
+    (2,)
+    """
+    return zeros_like(prototype, dtype, shape, device=device)
+
+
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Any:
+    """Copies of ``fill_value`` in the shape and dtype of ``a``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.full_like(tnp.array([1, 2]), 7).tolist()
+    [7, 7]
+    """
+    sizes, kind = _like("full_like", a, dtype, shape)
+    return full(sizes, fill_value, kind, device=device)
+
+
+def _arange(start: Any, step: Any, size: Any, dtype: Any) -> Any:
+    count = lax.iota(dtype, size)
+    return lax.add(
+        lax.mul(count, lax.convert_element_type(step, dtype)),
+        lax.convert_element_type(start, dtype),
+    )
+
+
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
+) -> Any:
+    """Numbers from ``start`` (default 0) up to ``stop`` (not included) by ``step`` (default 1).
+
+    The arguments must be concrete: they decide the shape.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.arange(1, 7, 2).tolist()
+    [1, 3, 5]
+    """
+    if stop is None:
+        start, stop = 0, start
+    if getattr(stop, "is_symbolic_dim", False) or getattr(start, "is_symbolic_dim", False):
+        return _symbolic_arange(start, stop, step, dtype)
+    given = [v if is_python_scalar(v) else np.asarray(v) for v in (start, stop, step or 1)]
+    if step == 0:
+        msg = "arange: step is zero"
+        raise ZeroDivisionError(msg)
+    kind = canonicalize_explicit(dtype, "arange") if dtype is not None else _arange_dtype(given)
+    host = np.arange(*[np.asarray(g)[()] for g in given])
+    return on_device(put_numpy(host.astype(kind)), device)
+
+
+def _arange_dtype(given: list[Any]) -> Any:
+    pairs = [
+        scalar_dtype(type(g)) if is_python_scalar(g) else (canonicalize(g.dtype), False)
+        for g in given
+    ]
+    return promote(tuple(pairs))[0]
+
+
+def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    if step not in (None, 1):
+        msg = f"arange: a symbolic range has step 1, got {step}"
+        raise ValueError(msg)
+    kind = default_int() if dtype is None else canonicalize_explicit(dtype, "arange")
+    numbers = lax.iota(kind, stop - start)
+    return numbers if isinstance(start, int) and start == 0 else lax.add(numbers, start)
+
+
+def _linspace(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> Any:
+    start, stop = (lax.convert_element_type(v, to_inexact(v.aval.dtype)) for v in (start, stop))
+    dtype, _ = promote(((start.aval.dtype, start.aval.weak_type), (stop.aval.dtype, stop.aval.weak_type)))
+    start, stop = (lax.convert_element_type(v, dtype, False) for v in (start, stop))
+    shape = start.aval.shape if start.aval.ndim >= stop.aval.ndim else stop.aval.shape
+    steps = max(num - 1 if endpoint else num, 1)
+    fraction = np.arange(num, dtype=np.float64) / steps
+    weights = as_value(fraction.astype(dtype if dtype.kind != "V" else np.float32))
+    weights = lax.convert_element_type(weights, dtype)
+    full_shape = (num, *shape)
+    w = lax.broadcast_in_dim(weights, full_shape, (0,))
+    first = lax.broadcast_in_dim(start, full_shape, tuple(range(1, 1 + start.aval.ndim)))
+    last = lax.broadcast_in_dim(stop, full_shape, tuple(range(1, 1 + stop.aval.ndim)))
+    one = lax.full_of(w.aval.update(shape=()), 1)
+    values = lax.add(lax.mul(first, lax.sub(one, w)), lax.mul(last, w))
+    step = lax.div(lax.sub(stop, start), lax.full_of(stop.aval.update(shape=()), steps))
+    if axis:
+        order = [*range(1, len(full_shape))]
+        order.insert(axis if axis >= 0 else len(full_shape) + axis, 0)
+        values = lax.transpose(values, tuple(order))
+    return [values, step]
+
+
+_linspace_planned = Planned(_linspace, "linspace")
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """``num`` evenly spaced numbers from ``start`` to ``stop``.
+
+    Args:
+        start: first number, or an array of them.
+        stop: last number, left out unless ``endpoint``.
+        num: how many.
+        endpoint: whether ``stop`` is one of them.
+        retstep: also give the step.
+        dtype: dtype of the result; integers are rounded down.
+        axis: where the new axis goes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.linspace(0.0, 1.0, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    count = operator.index(num)
+    if count < 0:
+        msg = f"linspace: num={count} is negative"
+        raise ValueError(msg)
+    values, step = _linspace_planned((start, stop), (count, bool(endpoint), operator.index(axis)))
+    if dtype is not None:
+        kind = canonicalize_explicit(dtype, "linspace")
+        values = lax.floor(values) if not is_inexact(kind) and is_inexact(values.dtype) else values
+        values = lax.convert_element_type(values, kind)
+    values = on_device(values, device)
+    return (values, step) if retstep else values
+
+
+def _eye(n: Any, m: Any, k: int, dtype: Any) -> Any:
+    rows = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 0)
+    columns = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 1)
+    return lax.convert_element_type(lax.eq(lax.add(rows, k), columns), dtype)
+
+
+_eye_planned = Planned(_eye, "eye")
+
+
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:  # noqa: N803 (NumPy's names)
+    """A matrix of zeros with ones on diagonal ``k``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    kind = default_float() if dtype is None else canonicalize_explicit(dtype, "eye")
+    rows = _dim(N)
+    columns = rows if M is None else _dim(M)
+    return on_device(_eye_planned((), (rows, columns, operator.index(k), kind)), device)
+
+
+def identity(n: Any, dtype: Any = None) -> Any:
+    """The identity matrix of size ``n``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.identity(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return eye(n, dtype=dtype)
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """A copy with memory of its own.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.copy(tnp.array([1, 2])).tolist()
+    [1, 2]
+    """
+    return array(a, copy=True, order=order or "K")
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """``x`` with elements converted to ``dtype``; complex numbers lose their imaginary part.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.astype(tnp.array([1.7, 2.2]), int).tolist()
+    [1, 2]
+    """
+    kind = default_float() if dtype is None else canonicalize_explicit(dtype, "astype")
+    return on_device(_astype_planned((x,), (kind, bool(copy))), device)
+
+
+def _astype(x: Any, dtype: Any, copy: bool) -> Any:
+    source = x.aval.dtype
+    if source.kind == "c" and dtype.kind != "c":
+        x = lax.real(x) if dtype.kind != "b" else x
+    if dtype.kind == "b" and source.kind != "b":
+        return lax.ne(x, lax.zeros_of(x.aval.update(shape=())))
+    result = lax.convert_element_type(x, dtype, False)
+    return lax.copy(result) if copy and result is x else result
+
+
+_astype_planned = Planned(_astype, "astype")

@@ -1,0 +1,105 @@
+"""Rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._promote import check_no_out, promote_inexact
+from tracebridge.numpy.elementwise_math import _unary
+
+
+def _floor(x: Any) -> Any:
+    return lax.floor(x) if is_inexact(x.aval.dtype) else x
+
+
+def _ceil(x: Any) -> Any:
+    return lax.ceil(x) if is_inexact(x.aval.dtype) else x
+
+
+def _trunc(x: Any) -> Any:
+    if not is_inexact(x.aval.dtype):
+        return x
+    return lax.select_n(lax.lt(x, 0.0), lax.floor(x), lax.ceil(x))
+
+
+def _rint(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    if is_complex(x.aval.dtype):
+        return lax.complex(_rint(lax.real(x)), _rint(lax.imag(x)))
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def _round(x: Any, decimals: int) -> Any:
+    if not is_inexact(x.aval.dtype):
+        if decimals >= 0:
+            return x
+        scale = 10**-decimals
+        (y,) = promote_inexact(x)
+        return lax.convert_element_type(
+            lax.mul(_rint(lax.div(y, float(scale))), float(scale)), x.aval.dtype
+        )
+    if decimals == 0:
+        return _rint(x)
+    factor = 10.0**decimals
+    return lax.div(_rint(lax.mul(x, factor)), factor)
+
+
+floor = _unary(
+    _floor,
+    "floor",
+    """The largest integer not above, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.floor(-1.5))
+    -2.0
+    """,
+)
+ceil = _unary(
+    _ceil,
+    "ceil",
+    """The smallest integer not below, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.ceil(1.2))
+    2.0
+    """,
+)
+trunc = _unary(
+    _trunc,
+    "trunc",
+    """The integer part, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.trunc(-1.5))
+    -1.0
+    """,
+)
+fix = trunc
+rint = _unary(
+    _rint,
+    "rint",
+    """The nearest integer, halves to even, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.rint(2.5))
+    2.0
+    """,
+)
+_round_planned = Planned(_round, "round")
+
+
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:  # noqa: A001 (NumPy's name)
+    """Round to ``decimals`` digits after the point, halves to even.
+
+    >>> import tracebridge.numpy as tnp
+    >>> round(float(tnp.round(2.345, 1)), 3)
+    2.3
+    """
+    check_no_out("round", out)
+    return _round_planned((a,), (int(decimals),))
+
+
+around = round

@@ -1,0 +1,261 @@
+"""Products of vectors and matrices: matmul, dot, vdot, inner, outer, tensordot, ..."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.numpy._promote import (
+    broadcast_shape,
+    broadcast_to,
+    normalize_axis,
+    promote_dtypes,
+)
+
+
+def _check_inner(name: str, a: Any, b: Any, size_a: Any, size_b: Any) -> None:
+    if size_a != size_b:
+        msg = (
+            f"{name}: the inner sizes differ: {size_a} and {size_b}\n"
+            f"    left  {a.aval.str_short()}\n    right {b.aval.str_short()}"
+        )
+        hint = ""
+        if a.aval.ndim == b.aval.ndim == 2:  # noqa: PLR2004 (matrices)
+            if a.aval.shape[1] == b.aval.shape[1]:
+                hint = f"did you mean {name}(a, b.T)?"
+            elif a.aval.shape[0] == b.aval.shape[0]:
+                hint = f"did you mean {name}(a.T, b)?"
+        raise ShapeMismatchError(msg, hint=hint)
+
+
+def _matmul(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    a, b = promote_dtypes(a, b)
+    if a.aval.ndim == 0 or b.aval.ndim == 0:
+        msg = (
+            f"matmul: operands need at least one axis, got {a.aval.str_short()} and "
+            f"{b.aval.str_short()}"
+        )
+        raise RankError(msg, hint="use * for products with scalars")
+    vector_a, vector_b = a.aval.ndim == 1, b.aval.ndim == 1
+    inner_b = b.aval.shape[0] if vector_b else b.aval.shape[-2]
+    _check_inner("matmul", a, b, a.aval.shape[-1], inner_b)
+    n_a, n_b = max(a.aval.ndim - 2, 0), max(b.aval.ndim - 2, 0)
+    if n_a and n_b:
+        batch = broadcast_shape("matmul", [a.aval.shape[:n_a], b.aval.shape[:n_b]])
+        a, b = _expand_batch(a, batch, n_a), _expand_batch(b, batch, n_b)
+        n = len(batch)
+        dims = (
+            ((a.aval.ndim - 1,), (n if b.aval.ndim == n + 1 else b.aval.ndim - 2,)),
+            (tuple(range(n)), tuple(range(n))),
+        )
+        return lax.dot_general(
+            a, b, dims, precision=precision, preferred_element_type=preferred_element_type
+        )
+    contract = ((a.aval.ndim - 1,), (0 if vector_b else b.aval.ndim - 2,))
+    out = lax.dot_general(
+        a,
+        b,
+        (contract, ((), ())),
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+    if n_b and not vector_a:
+        # dot_general puts the free axes of the left operand first: (i, batch..., j).
+        order = (*range(1, n_b + 1), 0, *range(n_b + 1, out.aval.ndim))
+        out = lax.transpose(out, order)
+    return out
+
+
+def _expand_batch(x: Any, batch: tuple[Any, ...], n: int) -> Any:
+    shape = (*batch, *x.aval.shape[n:])
+    return broadcast_to(x, shape)
+
+
+_matmul_planned = Planned(_matmul, "matmul")
+_matmul_fast = binary(_matmul_planned)
+
+
+def matmul(
+    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """Matrix product; leading axes are batches and broadcast.
+
+    Args:
+        a: array of shape ``(..., n, k)`` or ``(k,)``.
+        b: array of shape ``(..., k, m)`` or ``(k,)``.
+        precision: precision of the products, see ``tracebridge.lax.Precision``.
+        preferred_element_type: dtype of the sums and of the result.
+
+    Raises:
+        ShapeMismatchError: the inner sizes differ.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.matmul(tnp.ones((2, 3)), tnp.ones((3, 4))).shape
+    (2, 4)
+    """
+    if precision is None and preferred_element_type is None:
+        return _matmul_fast(a, b)
+    return _matmul_planned((a, b), (precision, preferred_element_type))
+
+
+def _dot(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    a, b = promote_dtypes(a, b)
+    if a.aval.ndim == 0 or b.aval.ndim == 0:
+        return lax.mul(a, b)
+    axis = b.aval.ndim - 2 if b.aval.ndim > 1 else 0
+    _check_inner("dot", a, b, a.aval.shape[-1], b.aval.shape[axis])
+    return lax.dot_general(
+        a,
+        b,
+        (((a.aval.ndim - 1,), (axis,)), ((), ())),
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+_dot_planned = Planned(_dot, "dot")
+
+
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum over the last axis of ``a`` and the second-to-last of ``b``; scalars multiply.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.dot(tnp.array([1.0, 2.0]), tnp.array([3.0, 4.0])))
+    11.0
+    """
+    return _dot_planned((a, b), (precision, preferred_element_type))
+
+
+def _tensordot(
+    a: Any, b: Any, axes: Any, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    a, b = promote_dtypes(a, b)
+    n_a, n_b = a.aval.ndim, b.aval.ndim
+    if isinstance(axes, int):
+        if axes > min(n_a, n_b):
+            msg = (
+                f"tensordot: cannot contract {axes} axes of {a.aval.str_short()} and "
+                f"{b.aval.str_short()}"
+            )
+            raise RankError(msg)
+        left, right = tuple(range(n_a - axes, n_a)), tuple(range(axes))
+    else:
+        left = tuple([normalize_axis(i, n_a, "tensordot") for i in axes[0]])
+        right = tuple([normalize_axis(i, n_b, "tensordot") for i in axes[1]])
+    if len(left) != len(right):
+        msg = f"tensordot: {len(left)} axes of the left and {len(right)} of the right operand"
+        raise RankError(msg)
+    for i, j in zip(left, right, strict=True):
+        _check_inner("tensordot", a, b, a.aval.shape[i], b.aval.shape[j])
+    return lax.dot_general(
+        a,
+        b,
+        ((left, right), ((), ())),
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+_tensordot_planned = Planned(_tensordot, "tensordot")
+
+
+def _axes_static(axes: Any) -> Any:
+    if isinstance(axes, Sequence):
+        pair = [(x,) if not isinstance(x, Sequence) else tuple(x) for x in axes]
+        return tuple([tuple([operator.index(i) for i in p]) for p in pair])
+    return operator.index(axes)
+
+
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Sum over axes of both operands.
+
+    Args:
+        a: array.
+        b: array.
+        axes: number of last axes of ``a`` and first axes of ``b``, or a pair of axes or of
+            sequences of axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.tensordot(tnp.ones((2, 3, 4)), tnp.ones((3, 4, 5))).shape
+    (2, 5)
+    """
+    return _tensordot_planned((a, b), (_axes_static(axes), precision, preferred_element_type))
+
+
+def _vdot(a: Any, b: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    a, b = lax.reshape(a, (a.aval.size,)), lax.reshape(b, (b.aval.size,))
+    return _dot(lax.conj(a) if a.aval.dtype.kind == "c" else a, b)
+
+
+_vdot_planned = Planned(_vdot, "vdot")
+
+
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of ``conj(a) * b`` over all elements.
+
+    >>> import tracebridge.numpy as tnp
+    >>> complex(tnp.vdot(1j, 1j))
+    (1+0j)
+    """
+    del precision, preferred_element_type  # a vector product has one form
+    return _vdot_planned((a, b))
+
+
+def _inner(a: Any, b: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    if a.aval.ndim == 0 or b.aval.ndim == 0:
+        return lax.mul(a, b)
+    _check_inner("inner", a, b, a.aval.shape[-1], b.aval.shape[-1])
+    return lax.dot_general(a, b, (((a.aval.ndim - 1,), (b.aval.ndim - 1,)), ((), ())))
+
+
+_inner_planned = Planned(_inner, "inner")
+
+
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Sum of products over the last axis of both operands.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.inner(tnp.ones((2, 3)), tnp.ones((4, 3))).shape
+    (2, 4)
+    """
+    if precision is None and preferred_element_type is None:
+        return _inner_planned((a, b))
+    if getattr(a, "ndim", 0) == 0 or getattr(b, "ndim", 0) == 0:
+        return _inner_planned((a, b))
+    return tensordot(
+        a, b, ((-1,), (-1,)), precision=precision, preferred_element_type=preferred_element_type
+    )
+
+
+def _outer(a: Any, b: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    shape = (a.aval.size, b.aval.size)
+    left = lax.broadcast_in_dim(lax.reshape(a, shape[:1]), shape, (0,))
+    return lax.mul(left, lax.broadcast_in_dim(lax.reshape(b, shape[1:]), shape, (1,)))
+
+
+_outer_planned = Planned(_outer, "outer")
+
+
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """All products of elements of ``a`` and ``b``, flattened.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.outer(tnp.array([1, 2]), tnp.array([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
+    del out
+    return _outer_planned((a, b))
