@@ -12,7 +12,11 @@ class GradientTypeError(TracebridgeError, TypeError):
     """A function or argument cannot be differentiated as asked (dtype, or not a scalar)."""
 
 
-class AxisSpecError(TracebridgeError, ValueError):
+class ArgumentSpecError(TracebridgeError, ValueError, TypeError):
+    """An option names arguments that the function or the call does not have (argnums, ...)."""
+
+
+class AxisSpecError(TracebridgeError, ValueError, TypeError):
     """An axis specification (in_axes, out_axes, in_specs, ...) does not fit the arguments."""
 
 

@@ -146,26 +146,34 @@ def test_every_exported_name_exists(module: ModuleType) -> None:
     [
         (
             xla.Client,
-            "platform platform_version process_index devices local_devices live_executables "
-            "compile_and_load serialize_executable deserialize_executable heap_profile "
-            "get_default_layout",
+            (
+                "platform platform_version process_index devices local_devices live_executables "
+                "compile_and_load serialize_executable deserialize_executable heap_profile "
+                "get_default_layout"
+            ),
         ),
         (
             xla.Device,
-            "id platform device_kind process_index local_hardware_id client memory_stats "
-            "default_memory addressable_memories get_stream_for_external_ready_events",
+            (
+                "id platform device_kind process_index local_hardware_id client memory_stats "
+                "default_memory addressable_memories get_stream_for_external_ready_events"
+            ),
         ),
         (
             xla.ArrayImpl,
-            "aval _sharding _committed delete is_deleted is_ready block_until_ready "
-            "unsafe_buffer_pointer on_device_size_in_bytes _arrays "
-            "_copy_single_device_array_to_host_async __cuda_array_interface__",
+            (
+                "aval _sharding _committed delete is_deleted is_ready block_until_ready "
+                "unsafe_buffer_pointer on_device_size_in_bytes _arrays "
+                "_copy_single_device_array_to_host_async __cuda_array_interface__"
+            ),
         ),
         (
             xla.LoadedExecutable,
-            "execute_sharded cost_analysis get_compiled_memory_stats hlo_modules "
-            "get_output_shardings get_parameter_shardings get_output_layouts "
-            "get_parameter_layouts local_devices fingerprint serialize keep_alive",
+            (
+                "execute_sharded cost_analysis get_compiled_memory_stats hlo_modules "
+                "get_output_shardings get_parameter_shardings get_output_layouts "
+                "get_parameter_layouts local_devices fingerprint serialize keep_alive"
+            ),
         ),
         (xla.ExecuteResults, "consume_with_handlers consume_token"),
         (xla.GSPMDSharding, "_devices _hlo_sharding _memory_kind"),
@@ -175,13 +183,17 @@ def test_every_exported_name_exists(module: ModuleType) -> None:
         (xla.Traceback, "raw_frames code_addr2line as_python_traceback"),
         (
             pytree.PyTreeRegistry,
-            "flatten flatten_one_level flatten_with_path register_node register_dataclass_node "
-            "is_node",
+            (
+                "flatten flatten_one_level flatten_with_path register_node register_dataclass_node "
+                "is_node"
+            ),
         ),
         (
             pytree.PyTreeDef,
-            "unflatten num_leaves num_nodes children node_data flatten_up_to compose walk "
-            "from_node_data_and_children from_iterable_tree",
+            (
+                "unflatten num_leaves num_nodes children node_data flatten_up_to compose walk "
+                "from_node_data_and_children from_iterable_tree"
+            ),
         ),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
@@ -607,7 +619,7 @@ def test_callbacks_need_a_module_object(client: xla.Client) -> None:
     """jaxlib would drop the callbacks silently; we refuse."""
     devices = xla.DeviceList((client.devices()[0],))
 
-    with pytest.raises(TypeError, match="ir.Module"):
+    with pytest.raises(TypeError, match=r"ir\.Module"):
         xla.compile_and_load(client, CALLBACK, devices, xla.make_compile_options(), (print,))
 
 

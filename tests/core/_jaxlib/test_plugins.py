@@ -99,7 +99,7 @@ def test_missing_kernels_are_a_warning_and_a_missing_library_an_error() -> None:
 
     with (
         pytest.warns(RuntimeWarning, match="linear algebra"),
-        pytest.raises(PluginLoadError, match="/none/plugin.so"),
+        pytest.raises(PluginLoadError, match=r"/none/plugin\.so"),
     ):
         plugins.load_plugin(spec)
 

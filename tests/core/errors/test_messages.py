@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
+from tracebridge.core.errors.dtype_errors import (
+    DtypeMismatchError,
+    TypePromotionError,
+    UnsupportedDtypeError,
+)
 from tracebridge.core.errors.exchange_errors import (
     ExchangeError,
     LayoutError,
     OwnershipError,
     UnsupportedExchangeDtypeError,
-)
-from tracebridge.core.errors.dtype_errors import (
-    DtypeMismatchError,
-    TypePromotionError,
-    UnsupportedDtypeError,
 )
 from tracebridge.core.errors.runtime_errors import (
     ArgumentMismatchError,
