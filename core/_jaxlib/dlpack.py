@@ -17,7 +17,7 @@ from jaxlib import _jax
 SUPPORTS_VERSIONED: bool = hasattr(_jax, "dlpack_version")
 """Whether this jaxlib reads and writes versioned DLPack capsules."""
 
-DLPACK_VERSION: tuple[int, int] = tuple(getattr(_jax, "dlpack_version", (0, 8)))  # type: ignore[assignment]
+DLPACK_VERSION: tuple[int, int] = getattr(_jax, "dlpack_version", (0, 8))
 """The newest DLPack version of the installed jaxlib; (0, 8) is the last unversioned one."""
 
 

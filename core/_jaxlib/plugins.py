@@ -202,8 +202,10 @@ def preload_nvidia_libraries(cuda_version: str) -> list[str]:
     done: list[str] = []
     for package, libraries in _NVIDIA_LIBRARIES.get(cuda_version, ()):
         folder = _package_folder(f"nvidia.{package}")
-        for library in libraries if folder is not None else ():
-            path = str(folder / "lib" / library)  # type: ignore[operator]
+        if folder is None:
+            continue
+        for library in libraries:
+            path = str(folder / "lib" / library)
             try:
                 ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
             except OSError:
