@@ -1,0 +1,472 @@
+"""Shapes and axes: reshape, transpose, moving, flipping, repeating, rolling."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned, unary
+from tracebridge.numpy._promote import (
+    broadcast_shape,
+    hashable_axis,
+    normalize_axes,
+    normalize_axis,
+)
+from tracebridge.numpy._promote import broadcast_to as _broadcast_value
+from tracebridge.numpy.creation import asarray, canonical_shape
+
+
+def _resolve_shape(x: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``shape`` with one -1 replaced by what is left."""
+    unknown = [i for i, d in enumerate(shape) if type(d) is int and d == -1]
+    if not unknown:
+        return shape
+    if len(unknown) > 1:
+        msg = f"reshape: only one size may be -1, got {shape}"
+        raise ShapeMismatchError(msg)
+    known: Any = 1
+    for i, d in enumerate(shape):
+        if i != unknown[0]:
+            known = known * d
+    size = x.aval.size
+    if type(known) is int and known == 0:
+        msg = f"reshape: cannot find the size -1 in {shape} for {x.aval.str_short()}"
+        raise ShapeMismatchError(msg)
+    rest = size // known
+    if rest * known != size:
+        msg = f"reshape: {x.aval.str_short()} has {size} elements, not a multiple of {known}"
+        raise ShapeMismatchError(msg)
+    return (*shape[: unknown[0]], rest, *shape[unknown[0] + 1 :])
+
+
+def _reshape(x: Any, shape: tuple[Any, ...], order: str) -> Any:
+    shape = _resolve_shape(x, shape)
+    if order == "F":
+        axes = tuple(range(x.aval.ndim))[::-1]
+        x = lax.reshape(lax.transpose(x, axes), shape[::-1])
+        return lax.transpose(x, tuple(range(len(shape)))[::-1])
+    return lax.reshape(x, shape)
+
+
+_reshape_planned = Planned(_reshape, "reshape")
+
+
+def _shape_argument(shape: Any) -> tuple[Any, ...]:
+    if isinstance(shape, tuple | list):
+        return tuple([d if getattr(d, "is_symbolic_dim", False) else operator.index(d) for d in shape])
+    return (shape if getattr(shape, "is_symbolic_dim", False) else operator.index(shape),)
+
+
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """The same elements in another shape; one size may be -1.
+
+    Raises:
+        ShapeMismatchError: the number of elements does not fit.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.reshape(tnp.arange(6), (2, -1)).shape
+    (2, 3)
+    """
+    if order not in ("C", "F"):
+        msg = f"reshape: order must be 'C' or 'F', got {order!r}"
+        raise ValueError(msg)
+    del copy
+    return _reshape_planned((a,), (_shape_argument(shape), order))
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    """All elements in one axis.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.ravel(tnp.ones((2, 3))).shape
+    (6,)
+    """
+    return reshape(a, (-1,), "C" if order in ("K", "A") else order)
+
+
+def _transpose(x: Any, axes: Any) -> Any:
+    n = x.aval.ndim
+    order = range(n)[::-1] if axes is None else [normalize_axis(a, n, "transpose") for a in axes]
+    return lax.transpose(x, tuple(order))
+
+
+_transpose_planned = Planned(_transpose, "transpose")
+
+
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+    """``a`` with its axes in another order (default: reversed).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.transpose(tnp.ones((2, 3, 4))).shape
+    (4, 3, 2)
+    """
+    return _transpose_planned((a,), (None if axes is None else hashable_axis(tuple(axes)),))
+
+
+def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
+    """``a`` with its axes in the order ``axes``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.permute_dims(tnp.ones((2, 3, 4)), (1, 2, 0)).shape
+    (3, 4, 2)
+    """
+    return transpose(a, axes)
+
+
+def _matrix_transpose(x: Any) -> Any:
+    n = x.aval.ndim
+    if n < 2:  # noqa: PLR2004 (a matrix has two axes)
+        msg = f"matrix_transpose: needs at least two axes, got {x.aval.str_short()}"
+        raise ShapeMismatchError(msg)
+    return lax.transpose(x, (*range(n - 2), n - 1, n - 2))
+
+
+_matrix_transpose_fast = unary(Planned(_matrix_transpose, "matrix_transpose"))
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """``x`` with its last two axes exchanged.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.matrix_transpose(tnp.ones((2, 3, 4))).shape
+    (2, 4, 3)
+    """
+    return _matrix_transpose_fast(x)
+
+
+def _swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    n = x.aval.ndim
+    i, j = normalize_axis(axis1, n, "swapaxes"), normalize_axis(axis2, n, "swapaxes")
+    order = list(range(n))
+    order[i], order[j] = order[j], order[i]
+    return lax.transpose(x, tuple(order))
+
+
+_swapaxes_planned = Planned(_swapaxes, "swapaxes")
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """``a`` with two axes exchanged.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.swapaxes(tnp.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    return _swapaxes_planned((a,), (operator.index(axis1), operator.index(axis2)))
+
+
+def _moveaxis(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
+    n = x.aval.ndim
+    sources = [normalize_axis(a, n, "moveaxis") for a in source]
+    targets = [normalize_axis(a, n, "moveaxis") for a in target]
+    if len(sources) != len(targets) or len(set(sources)) != len(sources):
+        msg = f"moveaxis: source {source} and destination {target} must be equally many, distinct"
+        raise ValueError(msg)
+    order = [i for i in range(n) if i not in sources]
+    for where, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(where, axis)
+    return lax.transpose(x, tuple(order))
+
+
+_moveaxis_planned = Planned(_moveaxis, "moveaxis")
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """``a`` with axes ``source`` moved to ``destination``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.moveaxis(tnp.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    return _moveaxis_planned((a,), (_axes_tuple(source), _axes_tuple(destination)))
+
+
+def _axes_tuple(axes: Any) -> tuple[int, ...]:
+    return tuple(hashable_axis(axes)) if isinstance(axes, tuple | list) else (operator.index(axes),)
+
+
+def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
+    n = x.aval.ndim + len(axis)
+    new = sorted([normalize_axis(a, n, "expand_dims") for a in axis])
+    if len(set(new)) != len(new):
+        msg = f"expand_dims: repeated axis in {axis}"
+        raise ValueError(msg)
+    sizes = iter(x.aval.shape)
+    shape = tuple([1 if i in new else next(sizes) for i in range(n)])
+    return lax.reshape(x, shape)
+
+
+_expand_dims_planned = Planned(_expand_dims, "expand_dims")
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    """``a`` with new axes of size 1 at ``axis``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.expand_dims(tnp.ones(3), 0).shape
+    (1, 3)
+    """
+    return _expand_dims_planned((a,), (_axes_tuple(axis),))
+
+
+def _squeeze(x: Any, axis: Any) -> Any:
+    shape = x.aval.shape
+    if axis is None:
+        axes = tuple([i for i, d in enumerate(shape) if type(d) is int and d == 1])
+    else:
+        axes = normalize_axes(axis, x.aval.ndim, "squeeze")
+    bad = [i for i in axes if shape[i] != 1]
+    if bad:
+        msg = f"squeeze: axis {bad[0]} of {x.aval.str_short()} has size {shape[bad[0]]}, not 1"
+        raise ValueError(msg)
+    return lax.reshape(x, tuple([d for i, d in enumerate(shape) if i not in axes]))
+
+
+_squeeze_planned = Planned(_squeeze, "squeeze")
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    """``a`` without axes of size 1 (all of them, or those of ``axis``).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.squeeze(tnp.ones((1, 3, 1))).shape
+    (3,)
+    """
+    return _squeeze_planned((a,), (hashable_axis(axis),))
+
+
+def _broadcast(x: Any, shape: tuple[Any, ...]) -> Any:
+    return _broadcast_value(x, shape)
+
+
+_broadcast_planned = Planned(_broadcast, "broadcast_to")
+
+
+def broadcast_to(array: Any, shape: Any) -> Any:
+    """``array`` repeated to ``shape`` by NumPy's rules.
+
+    Raises:
+        BroadcastError: the shape does not fit.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.broadcast_to(tnp.array([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    return _broadcast_planned((array,), (canonical_shape(shape),))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """The common shape of arrays of these shapes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    return broadcast_shape("broadcast_shapes", [canonical_shape(s) for s in shapes])
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, repeated to their common shape.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [x.shape for x in tnp.broadcast_arrays(tnp.ones((3, 1)), tnp.ones(4))]
+    [(3, 4), (3, 4)]
+    """
+    arrays = [asarray(a) for a in args]
+    shape = broadcast_shape("broadcast_arrays", [a.shape for a in arrays])
+    return [broadcast_to(a, shape) for a in arrays]
+
+
+def _flip(x: Any, axis: Any) -> Any:
+    return lax.rev(x, normalize_axes(axis, x.aval.ndim, "flip"))
+
+
+_flip_planned = Planned(_flip, "flip")
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """``m`` with the order of elements reversed along axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.flip(tnp.array([1, 2, 3])).tolist()
+    [3, 2, 1]
+    """
+    return _flip_planned((m,), (hashable_axis(axis),))
+
+
+def fliplr(m: Any) -> Any:
+    """``m`` reversed along axis 1.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.fliplr(tnp.array([[1, 2]])).tolist()
+    [[2, 1]]
+    """
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """``m`` reversed along axis 0.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.flipud(tnp.array([[1], [2]])).tolist()
+    [[2], [1]]
+    """
+    return flip(m, 0)
+
+
+def _roll(x: Any, shift: Any, axis: Any) -> Any:
+    if axis is None:
+        flat = lax.reshape(x, (x.aval.size,))
+        return lax.reshape(_roll(flat, shift, 0), x.aval.shape)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    shifts = shift if isinstance(shift, tuple) else (shift,)
+    n = len(axes) if len(axes) >= len(shifts) else len(shifts)
+    axes = axes * n if len(axes) == 1 else axes
+    shifts = shifts * n if len(shifts) == 1 else shifts
+    for a, s in zip(axes, shifts, strict=True):
+        i = normalize_axis(a, x.aval.ndim, "roll")
+        size = x.aval.shape[i]
+        if type(size) is int and size == 0:
+            continue
+        k = size - s % size
+        head = lax.slice_in_dim(x, 0, k, axis=i)
+        x = lax.concatenate([lax.slice_in_dim(x, k, size, axis=i), head], i)
+    return x
+
+
+_roll_planned = Planned(_roll, "roll")
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Elements moved along axes; those that leave at the end come back at the start.
+
+    ``shift`` is an int or a tuple of ints, or a traced integer for one axis.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.roll(tnp.arange(4), 1).tolist()
+    [3, 0, 1, 2]
+    """
+    if isinstance(shift, int | tuple | list):
+        return _roll_planned((a,), (hashable_axis(shift), hashable_axis(axis)))
+    return _roll_dynamic_planned((a, shift), (hashable_axis(axis),))
+
+
+def _roll_dynamic(x: Any, shift: Any, axis: Any) -> Any:
+    if axis is None:
+        flat = lax.reshape(x, (x.aval.size,))
+        return lax.reshape(_roll_dynamic(flat, shift, 0), x.aval.shape)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    shifts = [shift] * len(axes)
+    if shift.aval.ndim:
+        shifts = [lax.index_in_dim(shift, i, 0, keepdims=False) for i in range(len(axes))]
+    for a, s in zip(axes, shifts, strict=True):
+        i = normalize_axis(a, x.aval.ndim, "roll")
+        size = x.aval.shape[i]
+        s = lax.convert_element_type(s, "int32")  # noqa: PLW2901 (the same shift)
+        start = lax.rem(lax.add(lax.rem(lax.neg(s), size), size), size)
+        x = lax.dynamic_slice_in_dim(lax.concatenate([x, x], i), start, size, i)
+    return x
+
+
+_roll_dynamic_planned = Planned(_roll_dynamic, "roll")
+
+
+def _tile(x: Any, reps: tuple[int, ...]) -> Any:
+    n = x.aval.ndim if x.aval.ndim >= len(reps) else len(reps)
+    shape = (*(1,) * (n - x.aval.ndim), *x.aval.shape)
+    counts = (*(1,) * (n - len(reps)), *reps)
+    spread = tuple([v for r, d in zip(counts, shape, strict=True) for v in (r, d)])
+    dims = tuple(range(1, 2 * n, 2))
+    repeated = lax.broadcast_in_dim(lax.reshape(x, shape), spread, dims)
+    return lax.reshape(repeated, tuple([r * d for r, d in zip(counts, shape, strict=True)]))
+
+
+_tile_planned = Planned(_tile, "tile")
+
+
+def tile(A: Any, reps: Any) -> Any:  # noqa: N803 (NumPy's name)
+    """``A`` repeated ``reps`` times along each axis.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.tile(tnp.array([1, 2]), 2).tolist()
+    [1, 2, 1, 2]
+    """
+    return _tile_planned((A,), (_shape_argument(reps),))
+
+
+def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
+    n = x.aval.ndim
+    i, j = normalize_axis(axes[0], n, "rot90"), normalize_axis(axes[1], n, "rot90")
+    if i == j:
+        msg = f"rot90: axes must differ, got {axes}"
+        raise ValueError(msg)
+    if k == 0:
+        return x
+    if k == 2:  # noqa: PLR2004 (half a turn)
+        return lax.rev(x, (i, j))
+    order = list(range(n))
+    order[i], order[j] = order[j], order[i]
+    if k == 1:
+        return lax.transpose(lax.rev(x, (j,)), tuple(order))
+    return lax.rev(lax.transpose(x, tuple(order)), (j,))
+
+
+_rot90_planned = Planned(_rot90, "rot90")
+
+
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """``m`` turned by ``k`` quarter turns, from the first axis towards the second.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.rot90(tnp.array([[1, 2], [3, 4]])).tolist()
+    [[2, 4], [1, 3]]
+    """
+    return _rot90_planned((m,), (operator.index(k) % 4, hashable_axis(tuple(axes))))
+
+
+def _atleast(name: str, n: int) -> Any:
+    def run(x: Any) -> Any:
+        ndim, shape = x.aval.ndim, x.aval.shape
+        if ndim >= n:
+            return x
+        if n == 3 and ndim:  # noqa: PLR2004 (NumPy's rule for atleast_3d)
+            return lax.reshape(x, (1, *shape, 1) if ndim == 1 else (*shape, 1))
+        return lax.reshape(x, (*(1,) * (n - ndim), *shape))
+
+    return unary(Planned(run, name))
+
+
+_atleast_1d, _atleast_2d, _atleast_3d = (_atleast(f"atleast_{n}d", n) for n in (1, 2, 3))
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """Arrays with at least one axis.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.atleast_1d(5).shape
+    (1,)
+    """
+    return _atleast_1d(arys[0]) if len(arys) == 1 else [_atleast_1d(a) for a in arys]
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """Arrays with at least two axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.atleast_2d(tnp.ones(3)).shape
+    (1, 3)
+    """
+    return _atleast_2d(arys[0]) if len(arys) == 1 else [_atleast_2d(a) for a in arys]
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """Arrays with at least three axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.atleast_3d(tnp.ones(3)).shape
+    (1, 3, 1)
+    """
+    return _atleast_3d(arys[0]) if len(arys) == 1 else [_atleast_3d(a) for a in arys]

@@ -1,0 +1,459 @@
+"""Reductions over axes: sum, prod, max, min, any, all, mean, count_nonzero, ptp, ..."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import (
+    canonicalize_explicit,
+    default_int,
+    default_uint,
+    to_inexact,
+)
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+)
+from tracebridge.core.dtypes.finfo import iinfo
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    check_no_out,
+    hashable_axis,
+    normalize_axes,
+)
+from tracebridge.numpy.elementwise_logic import _truth
+
+_BOOL = np.dtype(np.bool_)
+
+
+def keep_axes(result: Any, like: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """``result`` with the reduced axes put back as axes of size 1."""
+    if not keepdims:
+        return result
+    shape = tuple([1 if i in axes else d for i, d in enumerate(like.aval.shape)])
+    return lax.reshape(result, shape)
+
+
+def masked(x: Any, where: Any, fill: Any) -> Any:
+    """``x`` where ``where`` is true, else the scalar ``fill``."""
+    if where is None:
+        return x
+    where, x = broadcast_operands("reduction", _truth(where), x)
+    if not x.aval.ndim and where.aval.ndim:
+        x = lax.broadcast_in_dim(x, where.aval.shape, ())
+    filler = lax.full_of(x.aval.strong, fill)
+    return lax.select_n(where, filler, x)
+
+
+def sum_dtype(dtype: Any) -> Any:
+    """The dtype in which NumPy sums: narrow integers and bools become the default integer."""
+    if is_bool(dtype):
+        return default_int()
+    wide = default_uint() if is_unsigned(dtype) else default_int()
+    if is_integer(dtype) and dtype.itemsize < wide.itemsize:
+        return wide
+    return dtype
+
+
+def lowest(dtype: Any) -> Any:
+    """The identity of max."""
+    if is_bool(dtype):
+        return False
+    return iinfo(dtype).min if is_integer(dtype) else -np.inf
+
+
+def highest(dtype: Any) -> Any:
+    """The identity of min."""
+    if is_bool(dtype):
+        return True
+    return iinfo(dtype).max if is_integer(dtype) else np.inf
+
+
+def _static_dtype(name: str, dtype: Any) -> Any:
+    return None if dtype is None else canonicalize_explicit(dtype, name)
+
+
+def _sum(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    axes = normalize_axes(axis, x.aval.ndim, "sum")
+    x = masked(lax.convert_element_type(x, dtype or sum_dtype(x.aval.dtype)), where, 0)
+    result = keep_axes(lax.reduce_sum(x, axes), x, axes, keepdims)
+    return result if initial is None else lax.add(result, lax.convert_element_type(initial, x.aval.dtype))
+
+
+def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    axes = normalize_axes(axis, x.aval.ndim, "prod")
+    x = masked(lax.convert_element_type(x, dtype or sum_dtype(x.aval.dtype)), where, 1)
+    result = keep_axes(lax.reduce_prod(x, axes), x, axes, keepdims)
+    return result if initial is None else lax.mul(result, lax.convert_element_type(initial, x.aval.dtype))
+
+
+def _extreme(
+    name: str, reduce: Callable[..., Any], combine: Callable[..., Any], fill: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+        del dtype
+        axes = normalize_axes(axis, x.aval.ndim, name)
+        if initial is None and builtins.any([type(x.aval.shape[a]) is int and x.aval.shape[a] == 0 for a in axes]):
+            msg = f"{name}: zero-size reduction has no identity; got {x.aval.str_short()}"
+            raise ValueError(msg)
+        if where is not None and initial is None:
+            msg = f"{name}: where= needs initial=, the value of an empty selection"
+            raise ValueError(msg)
+        x = masked(x, where, fill(x.aval.dtype))
+        result = keep_axes(reduce(x, axes), x, axes, keepdims)
+        return result if initial is None else combine(
+            result, lax.convert_element_type(initial, x.aval.dtype)
+        )
+
+    return run
+
+
+def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Callable[..., Any]:
+    def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+        del dtype, initial
+        axes = normalize_axes(axis, x.aval.ndim, name)
+        x = masked(_truth(x), where, fill)
+        return keep_axes(reduce(x, axes), x, axes, keepdims)
+
+    return run
+
+
+def _mean(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    del initial
+    axes = normalize_axes(axis, x.aval.ndim, "mean")
+    kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
+    # Half precision is summed in single precision: the sum overflows long before the mean.
+    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind  # noqa: PLR2004
+    total = _sum(x, axes, wide, keepdims, None, where)
+    if where is None:
+        count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
+    else:
+        count = count_where(x, where, axes, keepdims, wide)
+    return lax.convert_element_type(lax.div(total, count), kind)
+
+
+def count_of(x: Any, axes: tuple[int, ...]) -> Any:
+    """The number of elements that a reduction over ``axes`` combines."""
+    n: Any = 1
+    for a in axes:
+        n = n * x.aval.shape[a]
+    return n
+
+
+def count_where(x: Any, where: Any, axes: tuple[int, ...], keepdims: bool, dtype: Any) -> Any:
+    """How many elements ``where`` selects along ``axes``."""
+    mask = _truth(where)
+    mask = lax.broadcast_in_dim(
+        mask, x.aval.shape, tuple(range(x.aval.ndim - mask.aval.ndim, x.aval.ndim))
+    )
+    return _sum(mask, axes, dtype, keepdims, None, None)
+
+
+class _Reduction:
+    """A planned reduction; optional array arguments are part of the key by their presence."""
+
+    __slots__ = ("_name", "_plans")
+
+    def __init__(self, name: str, fun: Callable[..., Any]) -> None:
+        self._name = name
+
+        def plain(x: Any, *statics: Any) -> Any:
+            return fun(x, *statics, None, None)
+
+        def with_initial(x: Any, initial: Any, *statics: Any) -> Any:
+            return fun(x, *statics, initial, None)
+
+        def with_where(x: Any, where: Any, *statics: Any) -> Any:
+            return fun(x, *statics, None, where)
+
+        def with_both(x: Any, initial: Any, where: Any, *statics: Any) -> Any:
+            return fun(x, *statics, initial, where)
+
+        forms = (plain, with_initial, with_where, with_both)
+        self._plans = tuple([Planned(f, name) for f in forms])
+
+    def __call__(
+        self, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
+    ) -> Any:
+        if out is not None:
+            check_no_out(self._name, out)
+        if not (axis is None or type(axis) is int):
+            axis = hashable_axis(axis)
+        if dtype is not None:
+            dtype = _static_dtype(self._name, dtype)
+        statics = (axis, dtype, bool(keepdims))
+        if initial is None and where is None:
+            return self._plans[0]((a,), statics)
+        if where is None:
+            return self._plans[1]((a, initial), statics)
+        if initial is None:
+            return self._plans[2]((a, where), statics)
+        return self._plans[3]((a, initial, where), statics)
+
+
+_sum_planned = _Reduction("sum", _sum)
+_prod_planned = _Reduction("prod", _prod)
+_max_planned = _Reduction(
+    "max", _extreme("max", lambda x, a: lax.reduce_max(x, a), lambda x, y: lax.max(x, y), lowest)
+)
+_min_planned = _Reduction(
+    "min", _extreme("min", lambda x, a: lax.reduce_min(x, a), lambda x, y: lax.min(x, y), highest)
+)
+_all_planned = _Reduction(
+    "all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True)
+)
+_any_planned = _Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
+_mean_planned = _Reduction("mean", _mean)
+
+
+def sum(  # noqa: A001 (NumPy's name)
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    promote_integers: bool = True,
+) -> Any:
+    """Sum over axes.
+
+    Args:
+        a: array.
+        axis: axis or axes in ``[-ndim, ndim)``; ``None`` for all.
+        dtype: dtype of the sum (default: that of ``a``; narrow integers become int32).
+        out: not supported.
+        keepdims: keep reduced axes with size 1.
+        initial: value to start from.
+        where: boolean mask, broadcast against ``a``.
+        promote_integers: whether narrow integers are summed in the default integer.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.sum(tnp.ones((2, 3)), axis=0).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    if dtype is None and not promote_integers:
+        dtype = a.dtype
+    return _sum_planned(a, axis, dtype, out, keepdims, initial, where)
+
+
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+    promote_integers: bool = True,
+) -> Any:
+    """Product over axes; arguments as of ``sum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.prod(tnp.array([2, 3, 4])))
+    24
+    """
+    if dtype is None and not promote_integers:
+        dtype = a.dtype
+    return _prod_planned(a, axis, dtype, out, keepdims, initial, where)
+
+
+def max(  # noqa: A001 (NumPy's name)
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Largest element over axes; NaN if there is one. Arguments as of ``sum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.max(tnp.array([2, 7, 4])))
+    7
+    """
+    return _max_planned(a, axis, None, out, keepdims, initial, where)
+
+
+def min(  # noqa: A001 (NumPy's name)
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Smallest element over axes; NaN if there is one. Arguments as of ``sum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.min(tnp.array([2, 7, 4])))
+    2
+    """
+    return _min_planned(a, axis, None, out, keepdims, initial, where)
+
+
+amax = max
+amin = min
+
+
+def all(  # noqa: A001 (NumPy's name)
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Whether all elements over axes are true.
+
+    >>> import tracebridge.numpy as tnp
+    >>> bool(tnp.all(tnp.array([True, False])))
+    False
+    """
+    return _all_planned(a, axis, None, out, keepdims, None, where)
+
+
+def any(  # noqa: A001 (NumPy's name)
+    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Whether any element over axes is true.
+
+    >>> import tracebridge.numpy as tnp
+    >>> bool(tnp.any(tnp.array([True, False])))
+    True
+    """
+    return _any_planned(a, axis, None, out, keepdims, None, where)
+
+
+def mean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+) -> Any:
+    """Arithmetic mean over axes; integers become floats. Arguments as of ``sum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.mean(tnp.array([1.0, 2.0, 6.0])))
+    3.0
+    """
+    return _mean_planned(a, axis, dtype, out, keepdims, None, where)
+
+
+def _var(
+    x: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any
+) -> Any:
+    axes = normalize_axes(axis, x.aval.ndim, "var")
+    source = x.aval.dtype
+    kind = dtype or (source if is_inexact(source) else to_inexact(source))
+    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind  # noqa: PLR2004
+    x = lax.convert_element_type(x, wide)
+    center = lax.sub(x, _fit(_mean(x, axes, None, True, None, where), x))
+    if is_complex(wide):
+        squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
+        kind = kind if not is_complex(kind) else squares.aval.dtype
+    else:
+        squares = lax.square(center)
+    total = _sum(squares, axes, None, keepdims, None, where)
+    if where is None:
+        count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
+    else:
+        count = lax.sub(count_where(x, where, axes, keepdims, total.aval.dtype), float(ddof))
+    result = lax.div(total, count)
+    return lax.convert_element_type(lax.sqrt(result) if root else result, kind)
+
+
+def _fit(small: Any, x: Any) -> Any:
+    """``small`` (axes of size 1) repeated to the shape of ``x``."""
+    return lax.broadcast_in_dim(small, x.aval.shape, tuple(range(x.aval.ndim)))
+
+
+_var_planned = Planned(lambda x, *s: _var(x, *s, None), "var", exact=True)
+_var_where = Planned(lambda x, w, *s: _var(x, *s, w), "var", exact=True)
+
+
+def _variance(
+    name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any
+) -> Any:
+    statics = (hashable_axis(axis), _static_dtype(name, dtype), bool(keepdims), ddof, root)
+    return _var_planned((a,), statics) if where is None else _var_where((a, where), statics)
+
+
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    correction: int | float | None = None,
+) -> Any:
+    """Variance over axes; divides by ``n - ddof`` (``correction`` is another name of ``ddof``).
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.var(tnp.array([1.0, 3.0])))
+    1.0
+    """
+    check_no_out("var", out)
+    ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
+    return _variance("var", a, axis, dtype, keepdims, ddof, False, where)
+
+
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    correction: int | float | None = None,
+) -> Any:
+    """Standard deviation over axes: the square root of ``var``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.std(tnp.array([1.0, 3.0])))
+    1.0
+    """
+    check_no_out("std", out)
+    ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
+    return _variance("std", a, axis, dtype, keepdims, ddof, True, where)
+
+
+def _count_nonzero(x: Any, axis: Any, keepdims: bool) -> Any:
+    return _sum(_truth(x), axis, default_int(), keepdims, None, None)
+
+
+_count_planned = Planned(_count_nonzero, "count_nonzero")
+
+
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Number of elements that are not zero, over axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.count_nonzero(tnp.array([0, 3, 4])))
+    2
+    """
+    return _count_planned((a,), (hashable_axis(axis), bool(keepdims)))
+
+
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    """Largest minus smallest element over axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.ptp(tnp.array([2, 7, 4])))
+    5
+    """
+    check_no_out("ptp", out)
+    return max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
