@@ -13,7 +13,6 @@ import numpy as np
 
 from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes import dtypes
-from tracebridge.core.dtypes.extended import ExtendedDType
 from tracebridge.core.errors.dtype_errors import ExplicitX64Warning, UnsupportedDtypeError
 
 _NARROWED: Final = {
@@ -52,9 +51,7 @@ def canonicalize(dtype: Any) -> Any:
 
 
 def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
-    wide = dtypes.as_dtype(dtype)
-    if isinstance(wide, np.dtype):
-        wide = wide.newbyteorder("=")
+    wide = dtypes.native(dtypes.as_dtype(dtype))
     if not dtypes.is_supported(wide):
         raise UnsupportedDtypeError(
             f"dtype {wide} does not exist on devices",
@@ -94,7 +91,7 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
     canonical = canonicalize(dtype)
     if dtype in dtypes.PYTHON_SCALARS or option("enable_x64"):
         return canonical
-    requested = _known_wide(dtype)
+    requested = dtypes.native(dtypes.as_dtype(dtype))
     if requested == canonical:
         return canonical
     policy = option("explicit_x64_dtypes")
@@ -110,13 +107,6 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
     message = f"{where}: {requested} becomes {canonical}, because 64-bit dtypes are off; "
     warnings.warn(ExplicitX64Warning(message + _WAYS_TO_64_BITS), stacklevel=3)
     return canonical
-
-
-def _known_wide(dtype: Any) -> dtypes.DType:
-    if isinstance(dtype, ExtendedDType):
-        return dtype
-    found = dtypes.as_dtype(dtype)
-    return found.newbyteorder("=") if isinstance(found, np.dtype) else found
 
 
 def default_int() -> np.dtype[Any]:

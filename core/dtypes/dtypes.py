@@ -159,6 +159,11 @@ def as_dtype(dtype: DTypeLike) -> DType:
     return np.dtype(dtype)
 
 
+def native(dtype: DType) -> DType:
+    """The dtype in this machine's byte order."""
+    return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
+
+
 def is_supported(dtype: Any) -> bool:
     """Whether arrays of ``dtype`` exist in the engine."""
     return dtype in _SHORT or isinstance(dtype, ExtendedDType)

@@ -46,6 +46,6 @@ def iinfo(dtype: Any) -> Any:
     return ml_dtypes.iinfo(found) if _is_ml_dtype(found) else np.iinfo(found)
 
 
-def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
+def _is_ml_dtype(dtype: Any) -> bool:
     # The kind does not tell: float8_e5m2 says "f", bfloat16 and int4 say "V".
     return dtype.type.__module__ == ml_dtypes.__name__

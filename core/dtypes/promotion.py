@@ -251,5 +251,5 @@ def _pair_of_type(dtype: Any) -> Pair:
     found = dtypes.as_dtype(dtype)
     if not dtypes.is_supported(found):
         canonicalize(found)  # raises for what is no dtype of the engine, keeps foreign byte orders
-        found = found.newbyteorder("=")
+        return dtypes.native(found), False
     return found, False

@@ -336,17 +336,18 @@ def flatten_with_path(
     >>> tree.flatten_with_path({'a': [5]})
     ([((DictKey(key='a'), SequenceKey(idx=0)), 5)], PyTreeDef({'a': [*]}))
     """
-    predicate = is_leaf
+    takes_path = is_leaf
     if is_leaf is not None and not is_leaf_takes_path:
-
-        def predicate(_: KeyPath, subtree: Any) -> bool:
-            return is_leaf(subtree)
-
+        takes_path = _ignoring_path(is_leaf)
     try:
-        return flatten_with_path_raw(tree, predicate)
+        return flatten_with_path_raw(tree, takes_path)
     except ValueError as error:
         _explain_keys(tree, None if is_leaf_takes_path else is_leaf, error)
         raise
+
+
+def _ignoring_path(is_leaf: Callable[[Any], bool]) -> Callable[[KeyPath, Any], bool]:
+    return lambda _, subtree: is_leaf(subtree)
 
 
 def leaves_with_path(

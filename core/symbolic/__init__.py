@@ -1,0 +1,1 @@
+"""Symbolic dimensions: sizes that are integer expressions over named variables."""

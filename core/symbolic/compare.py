@@ -1,0 +1,78 @@
+"""Questions about dimensions that must hold for all values of their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
+from tracebridge.core.symbolic.dims import (
+    Dim,
+    DimExpr,
+    constraint_hint,
+    floordiv,
+)
+
+
+def definitely_equal(a: Any, b: Any) -> bool:
+    """Whether two dimensions are equal for all values of their variables."""
+    if not isinstance(a, DimExpr) and not isinstance(b, DimExpr):
+        return a == b
+    if a == b:
+        return True
+    if isinstance(a, DimExpr) and isinstance(b, DimExpr) and a.scope is not b.scope:
+        return False
+    difference = a - b
+    if isinstance(difference, int):
+        return difference == 0
+    return difference.scope.bounds(difference) == (0, 0)
+
+
+def definitely_equal_shapes(a: Iterable[Any], b: Iterable[Any]) -> bool:
+    """Whether two shapes are equal for all values of their variables."""
+    one, two = tuple(a), tuple(b)
+    return len(one) == len(two) and all(map(definitely_equal, one, two))
+
+
+def dim_equal(a: Any, b: Any) -> bool:
+    """Whether two dimensions are equal, where that is the same for all values.
+
+    Raises:
+        InconclusiveDimensionError: equal for some values and different for others.
+    """
+    if definitely_equal(a, b):
+        return True
+    difference = a - b
+    if isinstance(difference, int):
+        return False
+    low, high = difference.scope.bounds(difference)
+    if low > 0 or high < 0:
+        return False
+    raise InconclusiveDimensionError(
+        f"{a} == {b}: the answer depends on the values of "
+        f"{', '.join(sorted(difference.variables()))}",
+        hint=constraint_hint(f"{a} == {b}"),
+    )
+
+
+def dim_size_product(shape: Iterable[Any]) -> Dim:
+    """The number of elements of a shape."""
+    result: Dim = 1
+    for d in shape:
+        result = result * d
+    return result
+
+
+def divide_exactly(a: Any, b: Any) -> Dim:
+    """The quotient of sizes where the divisor divides for all values, as in ``reshape(-1)``.
+
+    Raises:
+        InconclusiveDimensionError: that cannot be shown.
+    """
+    quotient = floordiv(a, b)
+    if definitely_equal(quotient * b, a):
+        return quotient
+    raise InconclusiveDimensionError(
+        f"{a} / {b}: the size cannot be shown to be divisible",
+        hint=constraint_hint(f"mod({a}, {b}) == 0"),
+    )
