@@ -1,0 +1,1 @@
+"""The NumPy API on engine arrays."""

@@ -1,0 +1,597 @@
+"""Indexing: what ``x[index]`` means, as slices and gathers.
+
+An index is first taken apart into *static* parts (integers, slices, None, Ellipsis), which are
+hashable and key a plan, and *array* parts, which are operands of the plan. Plans are staged once
+per pattern. Eagerly, integers and slices with step 1 are not part of the pattern: their starts are
+passed in one small array, so that ``x[0]``, ``x[1]``, ... share an executable.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import state
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import IndexingError
+from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.util.caching import BoundedCache
+from tracebridge.numpy._promote import broadcast_shape, broadcast_to
+
+_ELLIPSIS = "..."
+_NEW = None
+_INT32 = np.dtype(np.int32)
+
+
+@final
+class ArrayPart:
+    """Stands for an array in the static form of an index: ``position`` among the operands."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def __hash__(self) -> int:
+        return hash(("array part", self.position))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArrayPart) and other.position == self.position
+
+
+def split_index(index: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """The hashable form of an index, and its arrays.
+
+    Slices become ``("slice", start, stop, step)``; boolean arrays become the integer arrays of
+    their true positions.
+
+    Raises:
+        UnsupportedDtypeError, IndexingError: an entry is no index.
+        NonConcreteBooleanIndexError: a mask is traced, so that the size of the result is unknown.
+    """
+    entries = index if isinstance(index, tuple) else (index,)
+    static: list[Any] = []
+    arrays: list[Any] = []
+    for entry in entries:
+        kind = type(entry)
+        if kind is int or entry is None:
+            static.append(entry)
+        elif kind is slice:
+            static.append(_split_slice(entry))
+        elif entry is Ellipsis:
+            static.append(_ELLIPSIS)
+        else:
+            _split_array(entry, static, arrays)
+    return tuple(static), arrays
+
+
+def _split_slice(entry: slice) -> tuple[Any, ...]:
+    return ("slice", *[_bound(b) for b in (entry.start, entry.stop, entry.step)])
+
+
+def _bound(bound: Any) -> Any:
+    if bound is None or type(bound) is int or getattr(bound, "is_symbolic_dim", False):
+        return bound
+    if isinstance(bound, Tracer):
+        msg = (
+            f"a slice bound is traced ({bound!r}); slices need bounds that are known while "
+            "tracing, since they decide the shape"
+        )
+        raise IndexingError(msg, hint="use tracebridge.lax.dynamic_slice, or a mask with where")
+    return operator.index(bound)
+
+
+def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
+    if isinstance(entry, str):
+        msg = f"arrays are not indexed by strings, got {entry!r}"
+        raise UnsupportedDtypeError(msg)
+    if isinstance(entry, list | tuple):
+        msg = f"a sequence inside an index must be an array, got {entry!r}"
+        raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
+    value = entry if hasattr(entry, "aval") else as_value(entry)
+    dtype = value.aval.dtype
+    if is_bool(dtype):
+        for positions in _mask_positions(entry, value):
+            static.append(ArrayPart(len(arrays)))
+            arrays.append(positions)
+        return
+    if not is_integer(dtype):
+        msg = f"index arrays have integer or boolean dtype, got {value.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    if isinstance(entry, np.integer):
+        static.append(int(entry))
+        return
+    static.append(ArrayPart(len(arrays)))
+    arrays.append(value)
+
+
+def _mask_positions(entry: Any, value: Any) -> Sequence[Any]:
+    if isinstance(value, Tracer):
+        msg = "x[mask] with a traced mask has a result of unknown size"
+        raise NonConcreteBooleanIndexError(value, hint=msg + "; use tracebridge.numpy.where")
+    host = np.asarray(entry) if not hasattr(value, "to_numpy") else value.to_numpy()
+    if host.ndim == 0:
+        return [MaskScalar(bool(host))]
+    return [MaskPositions(p.astype(np.int32), host.shape, i) for i, p in enumerate(host.nonzero())]
+
+
+@final
+class MaskScalar:
+    """A 0-d boolean in an index: a new axis of size 1 or 0."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+
+@final
+class MaskPositions:
+    """Positions of the true elements of a mask along its axis ``axis``; checks sizes later."""
+
+    __slots__ = ("axis", "positions", "shape")
+
+    def __init__(self, positions: Any, shape: tuple[int, ...], axis: int) -> None:
+        self.positions = positions
+        self.shape = shape
+        self.axis = axis
+
+
+@final
+class Axis:
+    """What happens to one axis of the operand: ``kind`` is "int", "slice", "array" or "full"."""
+
+    __slots__ = ("axis", "kind", "part")
+
+    def __init__(self, axis: int, kind: str, part: Any) -> None:
+        self.axis = axis
+        self.kind = kind
+        self.part = part
+
+
+@final
+class Geometry:
+    """An index resolved for a shape: one ``Axis`` per operand axis, new axes by position.
+
+    ``entries``: Axis objects and None (new axes) in the order of the index.
+    """
+
+    __slots__ = ("entries", "has_arrays")
+
+    def __init__(self, entries: list[Axis | None]) -> None:
+        self.entries = entries
+        self.has_arrays = any([e is not None and e.kind == "array" for e in entries])
+
+
+def resolve(static: tuple[Any, ...], shape: tuple[Any, ...], text: str = "x") -> Geometry:
+    """Match a static index with the axes of ``shape``.
+
+    Raises:
+        IndexingError: too many indices, or more than one Ellipsis.
+    """
+    used = len([e for e in static if e is not None and e != _ELLIPSIS])
+    if used > len(shape):
+        msg = f"too many indices: {text} has {len(shape)} axes, the index has {used}"
+        raise IndexingError(msg)
+    if len([e for e in static if e == _ELLIPSIS]) > 1:
+        msg = "an index has at most one Ellipsis (...)"
+        raise IndexingError(msg)
+    if _ELLIPSIS not in static:
+        static = (*static, _ELLIPSIS)
+    entries: list[Axis | None] = []
+    axis = 0
+    for e in static:
+        if e is None:
+            entries.append(None)
+        elif isinstance(e, ArrayPart):
+            entries.append(Axis(axis, "array", e.position))
+            axis += 1
+        elif e == _ELLIPSIS:
+            for _ in range(len(shape) - used):
+                entries.append(Axis(axis, "full", None))
+                axis += 1
+        elif isinstance(e, tuple):
+            entries.append(_slice_axis(axis, e, shape[axis]))
+            axis += 1
+        else:
+            entries.append(Axis(axis, "int", _wrap_int(e, shape[axis])))
+            axis += 1
+    return Geometry(entries)
+
+
+def _wrap_int(i: int, size: Any) -> Any:
+    """A position inside the axis: negative ones count from the end, others are clamped."""
+    if type(size) is not int:
+        return i if i >= 0 else size + i
+    if size == 0:
+        msg = f"index {i} into an axis of size 0"
+        raise IndexingError(msg)
+    position = i + size if i < 0 else i
+    return min(max(position, 0), size - 1)
+
+
+def _slice_axis(axis: int, part: tuple[Any, ...], size: Any) -> Axis:
+    _, start, stop, step = part
+    if step is not None and step == 0:
+        msg = "slice step cannot be zero"
+        raise ValueError(msg)
+    if type(size) is int and not any([getattr(b, "is_symbolic_dim", False) for b in (start, stop)]):
+        first, last, stride = slice(start, stop, step).indices(size)
+        count = len(range(first, last, stride))
+        if count == size and stride == 1:
+            return Axis(axis, "full", None)
+        return Axis(axis, "slice", (first, count, stride))
+    return _symbolic_slice(axis, start, stop, 1 if step is None else step, size)
+
+
+def _symbolic_slice(axis: int, start: Any, stop: Any, step: int, size: Any) -> Axis:
+    if start is None and stop is None and step in (1, -1):
+        return Axis(axis, "full", None) if step == 1 else Axis(axis, "slice", (size - 1, size, -1))
+    if step != 1:
+        msg = f"slices of a symbolic axis (size {size}) have step 1, got {step}"
+        raise IndexingError(msg)
+    first = 0 if start is None else start
+    last = size if stop is None else stop
+    if type(first) is int and first < 0:
+        first = size + first
+    if type(last) is int and last < 0:
+        last = size + last
+    return Axis(axis, "slice", (first, last - first, 1))
+
+
+# static indices ----------------------------------------------------------------------------------
+
+
+def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
+    """Slices, reversals and reshapes; no arrays in the index."""
+    geometry = resolve(static, x.aval.shape, x.aval.str_short())
+    starts, limits, strides, reversed_axes = [], [], [], []
+    for e in geometry.entries:
+        if e is None:
+            continue
+        first, count, stride = _extent(e, x.aval.shape)
+        if stride < 0:
+            reversed_axes.append(e.axis)
+            first, stride = first + (count - 1) * stride, -stride
+        starts.append(first)
+        limits.append(first + (count - 1) * stride + 1 if stride != 1 else first + count)
+        strides.append(stride)
+    if any([type(n) is int and n == 0 for _, n, _ in _extents(geometry, x.aval.shape)]):
+        limits = [
+            s if type(n) is int and n == 0 else limit
+            for s, limit, (_, n, _) in zip(
+                starts, limits, _extents(geometry, x.aval.shape), strict=True
+            )
+        ]
+    y = x
+    if any([e is not None and e.kind != "full" for e in geometry.entries]):
+        y = lax.slice(x, tuple(starts), tuple(limits), tuple(strides))
+    if reversed_axes:
+        y = lax.rev(y, tuple(reversed_axes))
+    return lax.reshape(y, _static_shape(geometry, x.aval.shape))
+
+
+def _extent(e: Axis, shape: tuple[Any, ...]) -> tuple[Any, Any, int]:
+    if e.kind == "int":
+        return e.part, 1, 1
+    return (0, shape[e.axis], 1) if e.kind == "full" else e.part
+
+
+def _extents(geometry: Geometry, shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
+    return [_extent(e, shape) for e in geometry.entries if e is not None]
+
+
+def _static_shape(geometry: Geometry, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    sizes: list[Any] = []
+    for e in geometry.entries:
+        if e is None:
+            sizes.append(1)
+        elif e.kind != "int":
+            sizes.append(_extent(e, shape)[1])
+    return tuple(sizes)
+
+
+_static_planned = Planned(_static_getitem, "getitem")
+
+
+def _window_getitem(x: Any, starts: Any, sizes: tuple[int, ...], out: tuple[int, ...]) -> Any:
+    """The window of ``sizes`` at ``starts`` (one i32 vector), reshaped to ``out``."""
+    n = len(sizes)
+    scalars = [lax.reshape(lax.slice(starts, (i,), (i + 1,)), ()) for i in range(n)]
+    return lax.reshape(lax.dynamic_slice(x, scalars, sizes), out)
+
+
+_window_planned = Planned(_window_getitem, "getitem")
+# (signature of x, static index) -> function of x, for eager static indices
+_EAGER: BoundedCache[Any] = BoundedCache("eager indices", 8192)
+
+
+def _eager_static(x: Array, static: tuple[Any, ...]) -> Any:
+    geometry = resolve(static, x.shape, x.aval.str_short())
+    extents = _extents(geometry, x.shape)
+    out = _static_shape(geometry, x.shape)
+    partial = any([n != d for (_, n, _), d in zip(extents, x.shape, strict=True)])
+    if not partial or not x.size or any([s != 1 or n == 0 for _, n, s in extents]):
+
+        def run_static(y: Array) -> Any:
+            return _static_planned((y,), (static,))
+
+        return run_static
+    starts = put_numpy(np.array([first for first, _, _ in extents], np.int32))
+    sizes = tuple([n for _, n, _ in extents])
+
+    def run_window(y: Array) -> Any:
+        return _window_planned((y, starts), (sizes, out))
+
+    return run_window
+
+
+# indices with arrays -----------------------------------------------------------------------------
+
+
+@final
+class Layout:
+    """How the result of an index with arrays is laid out.
+
+    ``result``: per result axis ``("window", operand axis)``, ``("slice", operand axis)`` or
+    ``("array", k)`` for axis k of the broadcast index arrays, or None for a new axis.
+    """
+
+    __slots__ = ("batch_shape", "broadcast", "result", "shape")
+
+    def __init__(
+        self, result: list[Any], broadcast: tuple[Any, ...], shape: tuple[Any, ...]
+    ) -> None:
+        self.result = result
+        self.broadcast = broadcast
+        self.shape = shape
+
+
+def layout_of(geometry: Geometry, shape: tuple[Any, ...], array_shapes: list[Any]) -> Layout:
+    """NumPy's rule: axes of the arrays stand at the first of them if they are adjacent, else
+    in front."""
+    broadcast = broadcast_shape("index arrays", array_shapes)
+    advanced = [
+        i
+        for i, e in enumerate(geometry.entries)
+        if e is not None and e.kind in ("array", "int")
+    ]
+    adjacent = advanced == list(range(advanced[0], advanced[0] + len(advanced)))
+    axes = [("array", k) for k in range(len(broadcast))]
+    result: list[Any] = [] if adjacent else list(axes)
+    for i, e in enumerate(geometry.entries):
+        if adjacent and i == advanced[0]:
+            result.extend(axes)
+        if e is None:
+            result.append(None)
+        elif e.kind == "full":
+            result.append(("window", e.axis))
+        elif e.kind == "slice":
+            result.append(("slice", e.axis))
+    sizes: list[Any] = []
+    for r in result:
+        if r is None:
+            sizes.append(1)
+        elif r[0] == "array":
+            sizes.append(broadcast[r[1]])
+        else:
+            e = next(g for g in geometry.entries if g is not None and g.axis == r[1])
+            sizes.append(_extent(e, shape)[1])
+    return Layout(result, broadcast, tuple(sizes))
+
+
+@final
+class GatherPlan:
+    """Index vectors and dimension numbers shared by gather and scatter."""
+
+    __slots__ = ("collapsed", "indices", "layout", "offset", "sizes", "start_map")
+
+    def __init__(self, x: Any, arrays: Sequence[Any], geometry: Geometry, layout: Layout) -> None:
+        self.layout = layout
+        shape = x.aval.shape
+        kept = [r for r in layout.result if r is not None]
+        batch = [r for r in kept if r[0] != "window"]
+        sizes_of = dict(
+            zip([r for r in layout.result if r is not None], _kept_sizes(layout), strict=True)
+        )
+        batch_shape = tuple([sizes_of[r] for r in batch])
+        columns: list[Any] = []
+        start_map: list[int] = []
+        for e in geometry.entries:
+            if e is None or e.kind == "full":
+                continue
+            columns.append(_column(e, arrays, batch, batch_shape, shape))
+            start_map.append(e.axis)
+        wide = (*batch_shape, 1)
+        dims = tuple(range(len(batch_shape)))
+        columns = [lax.broadcast_in_dim(c, wide, dims) for c in columns]
+        self.indices = (
+            lax.concatenate(columns, len(batch_shape)) if len(columns) > 1 else columns[0]
+        )
+        self.start_map = tuple(start_map)
+        self.collapsed = tuple(sorted(start_map))
+        self.offset = tuple([i for i, r in enumerate(kept) if r[0] == "window"])
+        self.sizes = tuple([1 if i in start_map else d for i, d in enumerate(shape)])
+
+    def kept_shape(self) -> tuple[Any, ...]:
+        """The shape of the result without new axes."""
+        return tuple(_kept_sizes(self.layout))
+
+
+def _kept_sizes(layout: Layout) -> list[Any]:
+    return [d for d, r in zip(layout.shape, layout.result, strict=True) if r is not None]
+
+
+def _column(
+    e: Axis, arrays: Sequence[Any], batch: list[Any], batch_shape: tuple[Any, ...], shape: Any
+) -> Any:
+    """The positions along one operand axis, for every element of the batch."""
+    if e.kind == "int":
+        scalar = lax.full_of(as_value(np.int32(0)).aval, e.part)
+        return lax.broadcast_in_dim(scalar, batch_shape, ())
+    if e.kind == "slice":
+        first, count, stride = e.part
+        steps = lax.add(lax.mul(lax.iota(_INT32, count), stride), first)
+        return lax.broadcast_in_dim(steps, batch_shape, (batch.index(("slice", e.axis)),))
+    value = arrays[e.part]
+    value = _wrap_negative(value, shape[e.axis])
+    ks = [i for i, r in enumerate(batch) if r[0] == "array"]
+    n = value.aval.ndim
+    sizes = tuple([batch_shape[i] for i in ks])
+    value = broadcast_to(value, sizes) if n else value
+    return lax.broadcast_in_dim(value, batch_shape, tuple(ks) if n else ())
+
+
+def _wrap_negative(value: Any, size: Any) -> Any:
+    dtype = value.aval.dtype
+    if dtype.kind == "u":
+        return lax.convert_element_type(value, _INT32) if dtype.itemsize < 4 else value  # noqa: PLR2004
+    if dtype.itemsize < 4:  # noqa: PLR2004 (narrow integers cannot hold large sizes)
+        value = lax.convert_element_type(value, _INT32)
+    zero = lax.zeros_of(value.aval.strong.update(shape=()))
+    length = lax.full_of(zero.aval, size) if type(size) is int else lax.dimension_size(size, zero)
+    return lax.select_n(lax.lt(value, zero), value, lax.add(value, length))
+
+
+def _array_getitem(x: Any, *rest: Any) -> Any:
+    *arrays, static, mode, fill_value, sorted_, unique = rest
+    geometry = resolve(static, x.aval.shape, x.aval.str_short())
+    shapes = [arrays[e.part].aval.shape for e in geometry.entries if e and e.kind == "array"]
+    layout = layout_of(geometry, x.aval.shape, shapes)
+    plan = GatherPlan(x, arrays, geometry, layout)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=plan.offset,
+        collapsed_slice_dims=plan.collapsed,
+        start_index_map=plan.start_map,
+    )
+    y = lax.gather(
+        x,
+        plan.indices,
+        numbers,
+        plan.sizes,
+        indices_are_sorted=sorted_,
+        unique_indices=unique,
+        mode=mode or lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+        fill_value=fill_value,
+    )
+    return lax.reshape(y, layout.shape)
+
+
+_array_planned = Planned(_array_getitem, "getitem")
+
+
+def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple[Any, list[Any]]:
+    """Array operands ready for a plan: masks checked against ``shape`` and made arrays."""
+    if not any([isinstance(a, MaskScalar | MaskPositions) for a in arrays]):
+        return static, arrays
+    entries: list[Any] = []
+    values: list[Any] = []
+    axis = 0
+    consumed = len([e for e in static if e is not None and e != _ELLIPSIS])
+    for e in static:
+        a = arrays[e.position] if isinstance(e, ArrayPart) else None
+        if isinstance(a, MaskScalar):
+            entries.append(None)
+            consumed -= 1
+            if not a.value:
+                msg = "a False scalar in an index selects nothing; use an empty slice instead"
+                raise IndexingError(msg)
+            continue
+        if isinstance(a, MaskPositions):
+            if axis < len(shape) and a.shape[a.axis] != shape[axis]:
+                msg = (
+                    f"a mask of shape {a.shape} does not fit: axis {axis} of the array has size "
+                    f"{shape[axis]}, axis {a.axis} of the mask {a.shape[a.axis]}"
+                )
+                raise IndexingError(msg)
+            a = as_value(a.positions)
+        if a is None:
+            entries.append(e)
+        else:
+            entries.append(ArrayPart(len(values)))
+            values.append(a)
+        if e == _ELLIPSIS:
+            axis += len(shape) - consumed
+        elif e is not None:
+            axis += 1
+    return tuple(entries), values
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """``x[index]`` for arrays and tracers."""
+    static, arrays = split_index(index)
+    if not arrays:
+        if type(x) is Array and state() is None:
+            key = (x.sig, static)
+            run = _EAGER.get(key)
+            if run is None:
+                run = _eager_static(x, static)
+                _EAGER.set(key, run)
+            return run(x)
+        return _static_planned((x,), (static,))
+    return take_index(x, static, arrays)
+
+
+def take_index(
+    x: Any,
+    static: tuple[Any, ...],
+    arrays: list[Any],
+    *,
+    mode: Any = None,
+    fill_value: Any = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+) -> Any:
+    """``x[index]`` with arrays in the index, with all options of a gather."""
+    static, values = operands_of(static, arrays, x.aval.shape)
+    if not values:
+        return _static_planned((x,), (static,))
+    scalars = _dynamic_scalars(static, values)
+    if scalars and mode is None:
+        return _dynamic_planned((x, *values), (static,))
+    statics = (static, mode, fill_value, bool(indices_are_sorted), bool(unique_indices))
+    return _array_planned((x, *values), statics)
+
+
+def _dynamic_scalars(static: tuple[Any, ...], values: Sequence[Any]) -> bool:
+    """Whether all arrays are integer scalars and slices have step 1: then one dynamic_slice."""
+    return all([v.aval.ndim == 0 for v in values]) and all(
+        [not (isinstance(e, tuple) and e[3] not in (None, 1)) for e in static]
+    )
+
+
+def _dynamic_getitem(x: Any, *rest: Any) -> Any:
+    """Integer scalars that are not known while tracing: dynamic_slice and reshape."""
+    *arrays, static = rest
+    geometry = resolve(static, x.aval.shape, x.aval.str_short())
+    starts: list[Any] = []
+    sizes: list[Any] = []
+    out: list[Any] = []
+    for e in geometry.entries:
+        if e is None:
+            out.append(1)
+            continue
+        if e.kind == "array":
+            wrapped = _wrap_negative(arrays[e.part], x.aval.shape[e.axis])
+            starts.append(lax.convert_element_type(wrapped, _INT32))
+            sizes.append(1)
+            continue
+        first, count, _ = _extent(e, x.aval.shape)
+        starts.append(lax.full_of(as_value(np.int32(0)).aval, first))
+        sizes.append(count)
+        if e.kind != "int":
+            out.append(count)
+    return lax.reshape(lax.dynamic_slice(x, starts, tuple(sizes)), tuple(out))
+
+
+_dynamic_planned = Planned(_dynamic_getitem, "getitem")
