@@ -14,25 +14,42 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.values import Value
 
 _BOOL = np.dtype(np.bool_)
 Accepts = Callable[[Any], bool]
+CONVERT_HINT = "convert with convert_element_type, or use tracebridge.numpy, which promotes dtypes"
 
 
 def any_dtype(dtype: Any) -> bool:
     """Accepts every dtype."""
     del dtype
     return True
+
+
+def is_numeric(dtype: Any) -> bool:
+    """Accepts integers, floats and complex numbers: every dtype but bool."""
+    return not is_bool(dtype)
+
+
+def is_bits(dtype: Any) -> bool:
+    """Accepts integers and booleans."""
+    return is_integer(dtype) or is_bool(dtype)
+
+
+def scalar_like(x: Value, value: Any) -> Literal:
+    """A constant of the dtype of ``x``."""
+    aval = x.aval
+    return Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
 
 
 def operands(name: str, *xs: Any) -> list[Value]:
@@ -57,7 +74,10 @@ def _as_dtype(name: str, v: Literal, dtype: np.dtype[Any]) -> Literal:
     if kind == "c" and dtype.kind != "c" or kind == "f" and not is_inexact(dtype):
         msg = f"{name}: a Python {type(v.value).__name__} cannot be an operand beside {dtype.name}"
         raise DtypeMismatchError(msg, hint="convert the array with convert_element_type first")
-    return Literal(python_scalar(v.value, dtype), ShapedArray((), dtype))
+    if is_integer(dtype):
+        check_int_range(int(v.value), dtype)
+    # Still weakly typed, so that the result is weak if the arrays are.
+    return Literal(python_scalar(v.value, dtype), ShapedArray((), dtype, True))
 
 
 class Elementwise(Primitive):
@@ -66,6 +86,8 @@ class Elementwise(Primitive):
     # Which dtypes the operands may have; the text is for messages.
     accepts: ClassVar[Accepts] = staticmethod(any_dtype)
     accepts_text: ClassVar[str] = "any dtype"
+    # What messages call the operation, where it is not called like the primitive.
+    public: ClassVar[str | None] = None
     # StableHLO or CHLO operation, if one does it all.
     hlo: ClassVar[str | None] = None
 
@@ -80,17 +102,15 @@ class Elementwise(Primitive):
         for a in avals:
             if a.dtype != dtype:
                 got = ", ".join([b.str_short() for b in avals])
-                msg = f"{self.name}: operands need the same dtype, got {got}"
-                raise DtypeMismatchError(
-                    msg, hint="convert one with convert_element_type, or use tracebridge.numpy"
-                )
+                msg = f"{self.public or self.name}: operands need the same dtype, got {got}"
+                raise DtypeMismatchError(msg, hint=CONVERT_HINT)
         if not type(self).accepts(dtype):
-            msg = f"{self.name} works on {self.accepts_text}, got {dtype.name}"
-            raise UnsupportedDtypeError(msg)
+            msg = f"{self.public or self.name} works on {self.accepts_text}, got {dtype.name}"
+            raise UnsupportedDtypeError(msg, hint=CONVERT_HINT)
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         self.check_dtypes(*avals)
-        shape = common_shape(self.name, avals)
+        shape = common_shape(self.public or self.name, avals)
         weak = all([a.weak_type for a in avals])
         return ShapedArray(shape, self.result_dtype(*avals, **params), weak)
 
@@ -202,7 +222,10 @@ def unbroadcast(ct: Value, aval: ShapedArray) -> Value:
 
 
 class UnaryElementwise(Elementwise):
-    """One operand. Give ``derivative``, or set ``differentiable = False`` for step functions."""
+    """One operand. Give ``derivative`` or ``tangent``.
+
+    Step functions set ``differentiable = False``.
+    """
 
     differentiable: ClassVar[bool] = True
 
@@ -211,13 +234,39 @@ class UnaryElementwise(Elementwise):
         ans = self.bind(x, **params)
         if not self.differentiable:
             return ans, None
-        return ans, lax.mul(t, self.derivative(x, ans, **params))
+        return ans, self.tangent(t, x, ans, **params)
+
+    def tangent(self, t: Value, x: Value, ans: Value, **params: Any) -> Value | None:
+        """The tangent of the result; ``t`` times the derivative by default."""
+        return lax.mul(t, self.derivative(x, ans, **params))
 
     def derivative(self, x: Value, ans: Value, **params: Any) -> Value:
         """The derivative at ``x``; ``ans`` is the result there."""
         del x, ans, params
-        msg = f"{self.name} defines neither derivative nor jvp"
+        msg = f"{self.name} defines neither derivative nor tangent nor jvp"
         raise TypeError(msg)
+
+
+class FloatUnary(UnaryElementwise):
+    """One operand of a real floating dtype."""
+
+    accepts = staticmethod(is_float)
+    accepts_text = "floats"
+
+
+class InexactUnary(UnaryElementwise):
+    """One operand of a floating or complex dtype.
+
+    Parameter ``accuracy``, present only where the caller asked for one, becomes the attribute
+    ``result_accuracy`` of the operation.
+    """
+
+    accepts = staticmethod(is_inexact)
+    accepts_text = "floats and complex numbers"
+
+    def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
+        del avals
+        return lax.accuracy_attributes(params["accuracy"]) if params else None
 
 
 class BinaryElementwise(Elementwise):

@@ -1,4 +1,4 @@
-"""Arithmetic: neg, add, sub, mul, div."""
+"""Arithmetic: neg, sign, abs, square, add, sub, mul, mulhi, div, rem, max, min."""
 
 from __future__ import annotations
 
@@ -6,38 +6,124 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import (
+    is_complex,
+    is_integer,
+    is_unsigned,
+    real_of,
+)
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import (
     BinaryElementwise,
     UnaryElementwise,
+    is_numeric,
     operands,
+    scalar_like,
     unbroadcast,
 )
 
+_NUMBERS = "integers, floats and complex numbers"
 
-def is_numeric(dtype: Any) -> bool:
-    """Every dtype but bool."""
-    return not is_bool(dtype)
+
+class NumericUnary(UnaryElementwise):
+    """One operand of any dtype but bool."""
+
+    accepts = staticmethod(is_numeric)
+    accepts_text = _NUMBERS
+
+
+class NumericBinary(BinaryElementwise):
+    """Two operands of any dtype but bool."""
+
+    accepts = staticmethod(is_numeric)
+    accepts_text = _NUMBERS
+
+
+# One operand -------------------------------------------------------------------------------------
 
 
 @final
-class Neg(UnaryElementwise):
+class Neg(NumericUnary):
     name = "neg"
     hlo = "stablehlo.negate"
-    accepts = staticmethod(is_numeric)
-    accepts_text = "numbers"
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        return self.bind(primals[0]), self.bind(tangents[0])
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return self.bind(t)
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return [self.bind(ct)]
 
 
 @final
-class Add(BinaryElementwise):
+class Sign(NumericUnary):
+    """-1, 0 or 1; ``x / abs(x)`` of complex numbers. Keeps -0.0 and NaN."""
+
+    name = "sign"
+    hlo = "stablehlo.sign"
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation, but StableHLO has no sign of unsigned integers."""
+        return None if is_unsigned(avals[0].dtype) else super().recipe(*avals, **params)
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        aval = ctx.aval_out
+        if not is_unsigned(aval.dtype):
+            return super().lower_full(ctx, *xs, **params)
+        return ctx.op1("stablehlo.minimum", [xs[0], ctx.splat(1, aval)], aval)
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        """Zero, but on the complex unit circle the direction turns with ``x``."""
+        if not is_complex(x.aval.dtype):
+            return None
+        size = lax.abs(x)
+        size = lax.select_n(lax.eq(size, 0.0), size, scalar_like(size, 1))
+        # d(x/|x|) = i ans Im(conj(ans) t) / |x|
+        turn = lax.div(lax.imag(lax.mul(t, lax.conj(ans))), size)
+        return lax.mul(lax.complex(scalar_like(turn, 0), turn), ans)
+
+
+@final
+class Abs(NumericUnary):
+    name = "abs"
+    hlo = "stablehlo.abs"
+    accepts_text = "signed integers, floats and complex numbers"
+
+    @staticmethod
+    def accepts(dtype: Any) -> bool:
+        """Signed integers, floats and complex numbers."""
+        return is_numeric(dtype) and not is_unsigned(dtype)
+
+    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+        return real_of(avals[0].dtype)
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        if not is_complex(x.aval.dtype):
+            minus, plus = scalar_like(x, -1), scalar_like(x, 1)
+            return lax.mul(t, lax.select_n(lax.ge(x, 0.0), minus, plus))
+        size = lax.select_n(lax.eq(ans, 0.0), ans, scalar_like(ans, 1))
+        size = lax.convert_dtype(size, x.aval.dtype)
+        return lax.real(lax.mul(t, lax.div(lax.conj(x), size)))
+
+
+@final
+class Square(NumericUnary):
+    name = "square"
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        return ctx.op1("stablehlo.multiply", [xs[0], xs[0]], ctx.aval_out)
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.mul(x, 2.0)
+
+
+# Two operands ------------------------------------------------------------------------------------
+
+
+@final
+class Add(NumericBinary):
     name = "add"
     hlo = "stablehlo.add"
 
@@ -49,11 +135,9 @@ class Add(BinaryElementwise):
 
 
 @final
-class Sub(BinaryElementwise):
+class Sub(NumericBinary):
     name = "sub"
     hlo = "stablehlo.subtract"
-    accepts = staticmethod(is_numeric)
-    accepts_text = "numbers"
 
     def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
         return t if i == 0 else lax.neg(t)
@@ -67,7 +151,7 @@ class Sub(BinaryElementwise):
 
 
 @final
-class Mul(BinaryElementwise):
+class Mul(NumericBinary):
     name = "mul"
     hlo = "stablehlo.multiply"
 
@@ -82,13 +166,22 @@ class Mul(BinaryElementwise):
 
 
 @final
-class Div(BinaryElementwise):
+class MulHi(BinaryElementwise):
+    """The upper half of the bits of an integer product."""
+
+    name = "mulhi"
+    hlo = "chlo.mulhi"
+    accepts = staticmethod(is_integer)
+    accepts_text = "integers"
+    differentiable = False
+
+
+@final
+class Div(NumericBinary):
     """Integer division rounds towards zero."""
 
     name = "div"
     hlo = "stablehlo.divide"
-    accepts = staticmethod(is_numeric)
-    accepts_text = "numbers"
 
     def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
         if i == 0:
@@ -100,11 +193,87 @@ class Div(BinaryElementwise):
         return [unbroadcast(lax.div(ct, y), x.aval), None]
 
 
+@final
+class Rem(NumericBinary):
+    """The remainder of the division towards zero: it has the sign of the dividend."""
+
+    name = "rem"
+    hlo = "stablehlo.remainder"
+    accepts_text = "integers and floats"
+
+    @staticmethod
+    def accepts(dtype: Any) -> bool:
+        """Integers and floats."""
+        return is_numeric(dtype) and not is_complex(dtype)
+
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+        if i == 0:
+            return t
+        # x - ans is a multiple of y up to rounding; the quotient x / y may round to the next one.
+        quotient = lax.round(lax.div(lax.sub(x, ans), y), lax.RoundingMethod.TO_NEAREST_EVEN)
+        return lax.mul(t, lax.neg(quotient))
+
+
+class Extremum(BinaryElementwise):
+    """max or min; complex numbers are ordered by their real, then by their imaginary parts.
+
+    Where the operands are equal each gets half of the tangent. NaN wins.
+    """
+
+    direction: str
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation, unless the operands are complex."""
+        return None if is_complex(avals[0].dtype) else super().recipe(*avals, **params)
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        x, y = xs
+        aval = ctx.aval_out
+        if not is_complex(aval.dtype):
+            return super().lower_full(ctx, *xs, **params)
+        part = aval.update(dtype=real_of(aval.dtype))
+        flag = aval.update(dtype=bool)
+        (rx, ry), (ix, iy) = (
+            [ctx.op1(f"stablehlo.{name}", [v], part) for v in (x, y)] for name in ("real", "imag")
+        )
+        equal = ctx.compare(rx, ry, flag, "EQ", "FLOAT")
+        by_real = ctx.compare(rx, ry, flag, self.direction, "FLOAT")
+        by_imag = ctx.compare(ix, iy, flag, self.direction, "FLOAT")
+        return ctx.select(ctx.select(equal, by_imag, by_real, flag), x, y, aval)
+
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+        mine, other = (x, y) if i == 0 else (y, x)
+        none, half, whole = (scalar_like(ans, v) for v in (0, 0.5, 1))
+        share = lax.select_n(lax.eq(other, ans), whole, half)
+        return lax.mul(t, lax.select_n(lax.eq(mine, ans), none, share))
+
+
+@final
+class Max(Extremum):
+    name = "max"
+    hlo = "stablehlo.maximum"
+    direction = "GT"
+
+
+@final
+class Min(Extremum):
+    name = "min"
+    hlo = "stablehlo.minimum"
+    direction = "LT"
+
+
 neg_p = Neg()
+sign_p = Sign()
+abs_p = Abs()
+square_p = Square()
 add_p = Add()
 sub_p = Sub()
 mul_p = Mul()
+mulhi_p = MulHi()
 div_p = Div()
+rem_p = Rem()
+max_p = Max()
+min_p = Min()
 
 
 def neg(x: Any) -> Any:
@@ -115,6 +284,46 @@ def neg(x: Any) -> Any:
     -2.0
     """
     return neg_p.bind(as_value(x))
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1 by the sign of ``x``, elementwise; ``x / abs(x)`` of complex numbers.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.sign(-2.5)), int(tb.lax.sign(0))
+    (-1.0, 0)
+    """
+    return sign_p.bind(as_value(x))
+
+
+def abs(x: Any) -> Any:
+    """Absolute value, elementwise; real for complex numbers.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.abs(-3)), float(tb.lax.abs(3 + 4j))
+    (3, 5.0)
+    """
+    return abs_p.bind(as_value(x))
+
+
+def square(x: Any) -> Any:
+    """``x * x``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.square(3.0))
+    9.0
+    """
+    return square_p.bind(as_value(x))
+
+
+def reciprocal(x: Any) -> Any:
+    """``1 / x``, elementwise, of floats or complex numbers.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.reciprocal(4.0))
+    0.25
+    """
+    return lax.integer_pow(x, -1)
 
 
 def add(x: Any, y: Any) -> Any:
@@ -137,14 +346,36 @@ def sub(x: Any, y: Any) -> Any:
     return sub_p.bind(*operands("sub", x, y))
 
 
-def mul(x: Any, y: Any) -> Any:
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """Product, elementwise, of operands of one dtype and shape (or scalars).
+
+    Args:
+        x: first factor.
+        y: second factor.
+        out_dtype: dtype of the result. The operands are converted to it first if it is the wider
+            one, so that the product of two int8 does not overflow int32.
 
     >>> import tracebridge as tb
     >>> float(tb.lax.mul(2.0, 3.0))
     6.0
     """
-    return mul_p.bind(*operands("mul", x, y))
+    x, y = operands("mul", x, y)
+    if out_dtype is None:
+        return mul_p.bind(x, y)
+    dtype = canonicalize_explicit(out_dtype, "mul")
+    if dtype.itemsize > x.aval.dtype.itemsize:
+        x, y = lax.convert_dtype(x, dtype), lax.convert_dtype(y, dtype)
+    return lax.convert_dtype(mul_p.bind(x, y), dtype)
+
+
+def mulhi(x: Any, y: Any, /) -> Any:
+    """The upper half of the bits of the product of integers, elementwise.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.mulhi(2**20, 2**20))
+    256
+    """
+    return mulhi_p.bind(*operands("mulhi", x, y))
 
 
 def div(x: Any, y: Any) -> Any:
@@ -155,3 +386,33 @@ def div(x: Any, y: Any) -> Any:
     (0.25, -3)
     """
     return div_p.bind(*operands("div", x, y))
+
+
+def rem(x: Any, y: Any) -> Any:
+    """Remainder of the division towards zero, elementwise: it has the sign of ``x``.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.rem(-7, 3)), float(tb.lax.rem(7.5, 2.0))
+    (-1, 1.5)
+    """
+    return rem_p.bind(*operands("rem", x, y))
+
+
+def max(x: Any, y: Any) -> Any:
+    """The larger operand, elementwise; NaN if one is NaN.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.max(2.0, 3.0))
+    3.0
+    """
+    return max_p.bind(*operands("max", x, y))
+
+
+def min(x: Any, y: Any) -> Any:
+    """The smaller operand, elementwise; NaN if one is NaN.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.min(2.0, 3.0))
+    2.0
+    """
+    return min_p.bind(*operands("min", x, y))

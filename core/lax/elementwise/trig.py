@@ -1,4 +1,4 @@
-"""Trigonometric functions."""
+"""Trigonometric functions and their inverses."""
 
 from __future__ import annotations
 
@@ -7,50 +7,139 @@ from typing import Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import UnaryElementwise
-
+from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands
 
 @final
-class Sin(UnaryElementwise):
+class Sin(InexactUnary):
     name = "sin"
     hlo = "stablehlo.sine"
-    accepts = staticmethod(is_inexact)
-    accepts_text = "floats and complex numbers"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
-        return lax.cos(x)
-
+        return cos_p.bind(x, **params)
 
 @final
-class Cos(UnaryElementwise):
+class Cos(InexactUnary):
     name = "cos"
     hlo = "stablehlo.cosine"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.neg(sin_p.bind(x, **params))
+
+@final
+class Tan(InexactUnary):
+    name = "tan"
+    hlo = "stablehlo.tan"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.add(lax.square(ans), 1.0)
+
+@final
+class Asin(InexactUnary):
+    name = "asin"
+    hlo = "chlo.asin"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        # (1 - x)(1 + x) keeps more digits near 1 than 1 - x * x.
+        return lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
+
+@final
+class Acos(InexactUnary):
+    name = "acos"
+    hlo = "chlo.acos"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.neg(lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0))))
+
+@final
+class Atan(InexactUnary):
+    name = "atan"
+    hlo = "chlo.atan"
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.div(t, lax.add(lax.square(x), 1.0))
+
+@final
+class Atan2(BinaryElementwise):
+    """The angle of the point with ordinate x (the first operand) and abscissa y."""
+
+    name = "atan2"
+    hlo = "stablehlo.atan2"
+
     accepts = staticmethod(is_inexact)
     accepts_text = "floats and complex numbers"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
-        return lax.neg(lax.sin(x))
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+        size = lax.add(lax.square(x), lax.square(y))
+        return lax.mul(t, lax.div(y if i == 0 else lax.neg(x), size))
 
 
 sin_p = Sin()
 cos_p = Cos()
+tan_p = Tan()
+asin_p = Asin()
+acos_p = Acos()
+atan_p = Atan()
+atan2_p = Atan2()
 
-
-def sin(x: Any) -> Any:
+def sin(x: Any, *, accuracy: Any = None) -> Any:
     """Sine, elementwise, of floats or complex numbers.
 
     >>> import tracebridge as tb
     >>> float(tb.lax.sin(0.0))
     0.0
     """
-    return sin_p.bind(as_value(x))
+    return sin_p.bind(as_value(x), **lax.accuracy_params("sin", accuracy))
 
-
-def cos(x: Any) -> Any:
+def cos(x: Any, *, accuracy: Any = None) -> Any:
     """Cosine, elementwise, of floats or complex numbers.
 
     >>> import tracebridge as tb
     >>> float(tb.lax.cos(0.0))
     1.0
     """
-    return cos_p.bind(as_value(x))
+    return cos_p.bind(as_value(x), **lax.accuracy_params("cos", accuracy))
+
+def tan(x: Any, *, accuracy: Any = None) -> Any:
+    """Tangent, elementwise, of floats or complex numbers.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.tan(1.0))
+    1.557408
+    """
+    return tan_p.bind(as_value(x), **lax.accuracy_params("tan", accuracy))
+
+def asin(x: Any) -> Any:
+    """Inverse sine, elementwise; NaN for floats outside [-1, 1].
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.asin(1.0))
+    1.570796
+    """
+    return asin_p.bind(as_value(x))
+
+def acos(x: Any) -> Any:
+    """Inverse cosine, elementwise; NaN for floats outside [-1, 1].
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.acos(0.0))
+    1.570796
+    """
+    return acos_p.bind(as_value(x))
+
+def atan(x: Any) -> Any:
+    """Inverse tangent, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.atan(1.0))
+    0.7853982
+    """
+    return atan_p.bind(as_value(x))
+
+def atan2(x: Any, y: Any) -> Any:
+    """The angle of the point with ordinate ``x`` and abscissa ``y``, in [-pi, pi], elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.atan2(1.0, -1.0))
+    2.356194
+    """
+    return atan2_p.bind(*operands("atan2", x, y))

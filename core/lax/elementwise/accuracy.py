@@ -1,0 +1,63 @@
+"""How accurate a result has to be: the ``accuracy`` argument of transcendental functions."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+from tracebridge.core._jaxlib import mlir
+
+
+class AccuracyMode(enum.Enum):
+    """Which implementation the compiler takes: the most accurate one, or its usual one.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.AccuracyMode.HIGHEST.name
+    'HIGHEST'
+    """
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+class Tolerance(NamedTuple):
+    """The largest error that is accepted: ``atol + rtol * abs(exact)``, or a number of ulps.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.Tolerance(rtol=1e-3).ulps
+    0
+    """
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+
+def accuracy_params(name: str, accuracy: Any) -> dict[str, Any]:
+    """The parameter of a primitive for an ``accuracy`` argument; nothing for ``None``."""
+    if accuracy is None:
+        return {}
+    if isinstance(accuracy, AccuracyMode):
+        return {"accuracy": accuracy}
+    if isinstance(accuracy, Tolerance) and min(accuracy) >= 0 and any(accuracy):
+        # A float key would confuse 1 and 1.0, so the parts are stored with one type each.
+        return {"accuracy": Tolerance(float(accuracy.atol), float(accuracy.rtol), int(accuracy.ulps))}
+    msg = (
+        f"{name}: accuracy must be None, an AccuracyMode or a Tolerance with a positive part, "
+        f"got {accuracy!r}"
+    )
+    raise ValueError(msg)
+
+
+def accuracy_attributes(accuracy: AccuracyMode | Tolerance) -> dict[str, Any]:
+    """The attribute ``result_accuracy`` of a StableHLO operation."""
+    hlo = mlir.stablehlo
+    atol, rtol, ulps, mode = 0.0, 0.0, 0, "TOLERANCE"
+    if isinstance(accuracy, AccuracyMode):
+        mode = accuracy.name
+    else:
+        atol, rtol, ulps = accuracy
+    attribute = hlo.ResultAccuracyAttr.get(
+        atol, rtol, ulps, hlo.ResultAccuracyModeAttr.get(mode).value
+    )
+    return {"result_accuracy": attribute}

@@ -1,0 +1,197 @@
+"""Comparisons: eq, ne, lt, le, gt, ge, and the total order of floats."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, final
+
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.families import Comparison, operands
+from tracebridge.core.mlir.attrs import comparison
+
+
+class Compare(Comparison):
+    """One ``stablehlo.compare``."""
+
+    hlo = "stablehlo.compare"
+    # Floats by the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN.
+    total: ClassVar[bool] = False
+
+    def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
+        dtype = avals[0].dtype
+        if is_float(dtype):
+            kind = "TOTALORDER" if self.total else "FLOAT"
+        elif is_complex(dtype):
+            kind = "FLOAT"
+        else:
+            kind = "UNSIGNED" if is_unsigned(dtype) or is_bool(dtype) else "SIGNED"
+        return comparison(self.direction, kind)
+
+
+class Order(Compare):
+    """A comparison that needs an order, which complex numbers have not."""
+
+    accepts_text = "booleans, integers and floats"
+
+    @staticmethod
+    def accepts(dtype: Any) -> bool:
+        """Every dtype but the complex ones."""
+        return not is_complex(dtype)
+
+
+@final
+class Eq(Compare):
+    name = "eq"
+    direction = "EQ"
+
+
+@final
+class Ne(Compare):
+    name = "ne"
+    direction = "NE"
+
+
+@final
+class Lt(Order):
+    name = "lt"
+    direction = "LT"
+
+
+@final
+class Le(Order):
+    name = "le"
+    direction = "LE"
+
+
+@final
+class Gt(Order):
+    name = "gt"
+    direction = "GT"
+
+
+@final
+class Ge(Order):
+    name = "ge"
+    direction = "GE"
+
+
+@final
+class EqTotal(Order):
+    name = "eq_to"
+    direction = "EQ"
+    total = True
+
+
+@final
+class LtTotal(Order):
+    name = "lt_to"
+    direction = "LT"
+    total = True
+
+
+@final
+class LeTotal(Order):
+    name = "le_to"
+    direction = "LE"
+    total = True
+
+
+eq_p = Eq()
+ne_p = Ne()
+lt_p = Lt()
+le_p = Le()
+gt_p = Gt()
+ge_p = Ge()
+eq_to_p = EqTotal()
+lt_to_p = LtTotal()
+le_to_p = LeTotal()
+
+
+def eq(x: Any, y: Any) -> Any:
+    """``x == y``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.eq(2, 2))
+    True
+    """
+    return eq_p.bind(*operands("eq", x, y))
+
+
+def ne(x: Any, y: Any) -> Any:
+    """``x != y``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.ne(2, 2))
+    False
+    """
+    return ne_p.bind(*operands("ne", x, y))
+
+
+def lt(x: Any, y: Any) -> Any:
+    """``x < y``, elementwise, of real numbers.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.lt(2, 3))
+    True
+    """
+    return lt_p.bind(*operands("lt", x, y))
+
+
+def le(x: Any, y: Any) -> Any:
+    """``x <= y``, elementwise, of real numbers.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.le(2, 2))
+    True
+    """
+    return le_p.bind(*operands("le", x, y))
+
+
+def gt(x: Any, y: Any) -> Any:
+    """``x > y``, elementwise, of real numbers.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.gt(2, 3))
+    False
+    """
+    return gt_p.bind(*operands("gt", x, y))
+
+
+def ge(x: Any, y: Any) -> Any:
+    """``x >= y``, elementwise, of real numbers.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.ge(2, 3))
+    False
+    """
+    return ge_p.bind(*operands("ge", x, y))
+
+
+def eq_to(x: Any, y: Any) -> Any:
+    """``x == y``, elementwise, in the total order of floats: NaN equals NaN, -0 is not 0.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.eq_to(0.0, -0.0))
+    False
+    """
+    return eq_to_p.bind(*operands("eq_to", x, y))
+
+
+def lt_to(x: Any, y: Any) -> Any:
+    """``x < y``, elementwise, in the total order of floats: -0 < 0, and NaN comes last.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.lt_to(-0.0, 0.0))
+    True
+    """
+    return lt_to_p.bind(*operands("lt_to", x, y))
+
+
+def le_to(x: Any, y: Any) -> Any:
+    """``x <= y``, elementwise, in the total order of floats.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.le_to(0.0, -0.0))
+    False
+    """
+    return le_to_p.bind(*operands("le_to", x, y))

@@ -1,0 +1,255 @@
+"""Changes of dtype: convert_element_type, bitcast_convert_type, reduce_precision; copy."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    itemsize_bits,
+    real_of,
+)
+from tracebridge.core.dtypes.finfo import iinfo
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.lax.families import FloatUnary, UnaryElementwise
+from tracebridge.core.mlir.attrs import i32
+
+
+@final
+class ConvertElementType(UnaryElementwise):
+    """``new_dtype``, ``weak_type``: of the result. Complex to real takes the real part."""
+
+    name = "convert_element_type"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return ShapedArray(avals[0].shape, params["new_dtype"], params["weak_type"])
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation, but for the real part of complex numbers and the test for zero."""
+        old, new = avals[0].dtype, params["new_dtype"]
+        if old == new or is_bool(new) or (is_complex(old) and not is_complex(new)):
+            return None
+        return "stablehlo.convert", None
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        (x,), aval = operands, ctx.avals_in[0]
+        new = ctx.aval_out.dtype
+        if is_complex(aval.dtype) and not is_complex(new):
+            aval = aval.update(dtype=real_of(aval.dtype))
+            x = ctx.op1("stablehlo.real", [x], aval)
+        if aval.dtype == new:
+            return x
+        if is_bool(new):
+            kind = "FLOAT" if is_float(aval.dtype) else None
+            return ctx.compare(x, ctx.splat(0, aval), ctx.aval_out, "NE", kind)
+        return ctx.convert(x, ctx.aval_out)
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return self.bind(t, **params) if is_inexact(params["new_dtype"]) else None
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        aval = args[0].aval
+        return [lax.convert_dtype(ct, aval.dtype, aval.weak_type)]
+
+
+@final
+class BitcastConvertType(Primitive):
+    """The bits of the elements as elements of ``new_dtype``; a last axis takes up the ratio."""
+
+    name = "bitcast_convert_type"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        new = params["new_dtype"]
+        if x.dtype != new and any([is_bool(d) or is_complex(d) for d in (x.dtype, new)]):
+            msg = (
+                f"bitcast_convert_type: bool and complex have no bit patterns of other dtypes, "
+                f"got {x.dtype.name} to {new.name}"
+            )
+            raise UnsupportedDtypeError(msg)
+        old_bits, new_bits = itemsize_bits(x.dtype), itemsize_bits(new)
+        shape = x.shape
+        if old_bits > new_bits:
+            shape = (*shape, old_bits // new_bits)
+        elif old_bits < new_bits:
+            if not shape or shape[-1] != new_bits // old_bits:
+                msg = (
+                    f"bitcast_convert_type: {new.name} takes {new_bits // old_bits} elements of "
+                    f"{x.dtype.name}, so the last axis must have that size, got {shape}"
+                )
+                raise ShapeMismatchError(msg)
+            shape = shape[:-1]
+        return ShapedArray(shape, new)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.op1("stablehlo.bitcast_convert", list(operands), ctx.aval_out)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(*primals, **params), None
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        return self.bind(lax.move_batch_axis(x, d, 0), **params), 0
+
+
+@final
+class ReducePrecision(FloatUnary):
+    """Rounds to a format with ``exponent_bits`` and ``mantissa_bits``; keeps the dtype."""
+
+    name = "reduce_precision"
+    hlo = "stablehlo.reduce_precision"
+
+    def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
+        return {name: i32(params[name]) for name in ("exponent_bits", "mantissa_bits")}
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return self.bind(t, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [self.bind(ct, **params)]
+
+
+@final
+class Copy(UnaryElementwise):
+    """The operand; an eager copy has memory of its own."""
+
+    name = "copy"
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return operands[0]
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return self.bind(t)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [self.bind(ct)]
+
+
+convert_element_type_p = ConvertElementType()
+bitcast_convert_type_p = BitcastConvertType()
+reduce_precision_p = ReducePrecision()
+copy_p = Copy()
+
+
+def convert_dtype(x: Any, dtype: np.dtype[Any], weak_type: bool = False) -> Any:
+    """``x`` with ``dtype`` as it is (no 64-bit rule, no warnings); folds literals.
+
+    For the rules of the engine and for promotion. May give a Literal.
+    """
+    value = as_value(x)
+    aval = value.aval
+    if aval.dtype == dtype and aval.weak_type is weak_type:
+        return value
+    if type(value) is Literal:
+        return _fold(value, ShapedArray((), dtype, weak_type))
+    return convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak_type)
+
+
+def _fold(x: Literal, aval: ShapedArray) -> Literal:
+    """The converted constant, rounded and wrapped as a device would."""
+    value = np.asarray(x.value).astype(x.aval.dtype)
+    dtype = aval.dtype
+    if is_complex(value.dtype) and not is_complex(dtype):
+        value = value.real
+    if is_integer(dtype) and is_float(value.dtype):
+        # NumPy leaves these undefined; XLA gives 0 for NaN and saturates.
+        limits = iinfo(dtype)
+        number = float(value)
+        number = 0.0 if number != number else max(min(number, 2.0**70), -(2.0**70))
+        value = np.asarray(max(min(int(number), int(limits.max)), int(limits.min)))
+    return Literal(python_scalar(value.astype(dtype)[()], dtype), aval)
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """Convert elements to another dtype.
+
+    Args:
+        operand: array or scalar.
+        new_dtype: dtype, its name, or a Python scalar class. Floats are truncated to integers,
+            numbers become booleans by comparison with zero, complex numbers lose their imaginary
+            part (with a warning).
+
+    Returns:
+        Array of the shape of ``operand``; the operand itself if it has the dtype already.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.convert_element_type(2.75, "int32"))
+    2
+    """
+    x = as_value(operand)
+    dtype = canonicalize_explicit(new_dtype, "convert_element_type")
+    if is_complex(x.aval.dtype) and not is_complex(dtype):
+        message = "convert_element_type: complex to real discards the imaginary part"
+        warnings.warn(np.exceptions.ComplexWarning(message), stacklevel=2)
+    if x.aval.dtype == dtype and not x.aval.weak_type:
+        return x
+    return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False)
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The bits of the elements as elements of another dtype.
+
+    Args:
+        operand: array of shape ``(*s)``.
+        new_dtype: dtype of the same width (the shape stays), of a width ``n`` times smaller (the
+            result has shape ``(*s, n)``), or ``n`` times larger (the last axis must have size
+            ``n`` and disappears).
+
+    Raises:
+        UnsupportedDtypeError: bool or complex, unless the dtype stays the same.
+        ShapeMismatchError: the last axis does not fit.
+
+    >>> import tracebridge as tb
+    >>> hex(int(tb.lax.bitcast_convert_type(tb.numpy.float32(1.0), "int32")))
+    '0x3f800000'
+    """
+    dtype = canonicalize_explicit(new_dtype, "bitcast_convert_type")
+    return bitcast_convert_type_p.bind(as_value(operand), new_dtype=dtype)
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Round floats to a format of fewer bits, elementwise; the dtype stays.
+
+    Args:
+        operand: float array.
+        exponent_bits: bits of the exponent, at least 1.
+        mantissa_bits: bits of the mantissa without the leading one, at least 0.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.reduce_precision(1.3, exponent_bits=5, mantissa_bits=2))
+    1.25
+    """
+    exponent, mantissa = operator.index(exponent_bits), operator.index(mantissa_bits)
+    if exponent < 1 or mantissa < 0:
+        msg = (
+            f"reduce_precision: exponent_bits must be at least 1 and mantissa_bits at least 0, "
+            f"got {exponent} and {mantissa}"
+        )
+        raise ValueError(msg)
+    return reduce_precision_p.bind(
+        as_value(operand), exponent_bits=exponent, mantissa_bits=mantissa
+    )
+
+
+def copy(x: Any) -> Any:
+    """``x`` in memory of its own."""
+    return copy_p.bind(as_value(x))

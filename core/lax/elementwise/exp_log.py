@@ -1,0 +1,128 @@
+"""Exponentials and logarithms: exp, exp2, expm1, log, log1p, logistic."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import InexactUnary
+
+_LOG_2 = math.log(2.0)
+
+@final
+class Exp(InexactUnary):
+    name = "exp"
+    hlo = "stablehlo.exponential"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return ans
+
+@final
+class Exp2(InexactUnary):
+    name = "exp2"
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        aval = ctx.aval_out
+        scaled = ctx.op1("stablehlo.multiply", [xs[0], ctx.splat(_LOG_2, aval)], aval)
+        return ctx.op1(
+            "stablehlo.exponential", [scaled], aval, self.attributes(*ctx.avals_in, **params)
+        )
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.mul(ans, _LOG_2)
+
+@final
+class Expm1(InexactUnary):
+    name = "expm1"
+    hlo = "stablehlo.exponential_minus_one"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.add(ans, 1.0)
+
+@final
+class Log(InexactUnary):
+    name = "log"
+    hlo = "stablehlo.log"
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.div(t, x)
+
+@final
+class Log1p(InexactUnary):
+    name = "log1p"
+    hlo = "stablehlo.log_plus_one"
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.div(t, lax.add(x, 1.0))
+
+@final
+class Logistic(InexactUnary):
+    name = "logistic"
+    hlo = "stablehlo.logistic"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.mul(ans, lax.sub(1.0, ans))
+
+
+exp_p = Exp()
+exp2_p = Exp2()
+expm1_p = Expm1()
+log_p = Log()
+log1p_p = Log1p()
+logistic_p = Logistic()
+
+def exp(x: Any, *, accuracy: Any = None) -> Any:
+    """Exponential, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.exp(1.0))
+    2.718282
+    """
+    return exp_p.bind(as_value(x), **lax.accuracy_params("exp", accuracy))
+
+def exp2(x: Any, *, accuracy: Any = None) -> Any:
+    """``2 ** x``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.exp2(3.0))
+    8.0
+    """
+    return exp2_p.bind(as_value(x), **lax.accuracy_params("exp2", accuracy))
+
+def expm1(x: Any, *, accuracy: Any = None) -> Any:
+    """``exp(x) - 1``, elementwise, accurate near 0.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.expm1(1e-5))
+    1.000005e-05
+    """
+    return expm1_p.bind(as_value(x), **lax.accuracy_params("expm1", accuracy))
+
+def log(x: Any, *, accuracy: Any = None) -> Any:
+    """Natural logarithm, elementwise; NaN for negative floats.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.log(2.0))
+    0.6931472
+    """
+    return log_p.bind(as_value(x), **lax.accuracy_params("log", accuracy))
+
+def log1p(x: Any, *, accuracy: Any = None) -> Any:
+    """``log(1 + x)``, elementwise, accurate near 0.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.log1p(1e-5))
+    9.99995e-06
+    """
+    return log1p_p.bind(as_value(x), **lax.accuracy_params("log1p", accuracy))
+
+def logistic(x: Any, *, accuracy: Any = None) -> Any:
+    """``1 / (1 + exp(-x))``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.logistic(0.0))
+    0.5
+    """
+    return logistic_p.bind(as_value(x), **lax.accuracy_params("logistic", accuracy))

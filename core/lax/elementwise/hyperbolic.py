@@ -1,0 +1,125 @@
+"""Hyperbolic functions and their inverses."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import InexactUnary
+
+@final
+class Sinh(InexactUnary):
+    name = "sinh"
+    hlo = "chlo.sinh"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.cosh(x)
+
+@final
+class Cosh(InexactUnary):
+    name = "cosh"
+    hlo = "chlo.cosh"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.sinh(x)
+
+@final
+class Tanh(InexactUnary):
+    name = "tanh"
+    hlo = "stablehlo.tanh"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        # Keeps more digits near 1 than 1 - ans * ans.
+        return lax.mul(lax.add(ans, 1.0), lax.sub(1.0, ans))
+
+@final
+class Asinh(InexactUnary):
+    name = "asinh"
+    hlo = "chlo.asinh"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.rsqrt(lax.add(lax.square(x), 1.0))
+
+@final
+class Acosh(InexactUnary):
+    name = "acosh"
+    hlo = "chlo.acosh"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        below, above = lax.sub(x, 1.0), lax.add(x, 1.0)
+        if is_complex(x.aval.dtype):
+            # One root of the product would be on the wrong branch in the left half plane.
+            return lax.mul(lax.rsqrt(below), lax.rsqrt(above))
+        return lax.rsqrt(lax.mul(below, above))
+
+@final
+class Atanh(InexactUnary):
+    name = "atanh"
+    hlo = "chlo.atanh"
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.div(t, lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
+
+
+sinh_p = Sinh()
+cosh_p = Cosh()
+tanh_p = Tanh()
+asinh_p = Asinh()
+acosh_p = Acosh()
+atanh_p = Atanh()
+
+def sinh(x: Any) -> Any:
+    """Hyperbolic sine, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.sinh(1.0))
+    1.175201
+    """
+    return sinh_p.bind(as_value(x))
+
+def cosh(x: Any) -> Any:
+    """Hyperbolic cosine, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.cosh(1.0))
+    1.543081
+    """
+    return cosh_p.bind(as_value(x))
+
+def tanh(x: Any, *, accuracy: Any = None) -> Any:
+    """Hyperbolic tangent, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.tanh(1.0))
+    0.7615942
+    """
+    return tanh_p.bind(as_value(x), **lax.accuracy_params("tanh", accuracy))
+
+def asinh(x: Any) -> Any:
+    """Inverse hyperbolic sine, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.asinh(1.0))
+    0.8813736
+    """
+    return asinh_p.bind(as_value(x))
+
+def acosh(x: Any) -> Any:
+    """Inverse hyperbolic cosine, elementwise; NaN for floats below 1.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.acosh(2.0))
+    1.316958
+    """
+    return acosh_p.bind(as_value(x))
+
+def atanh(x: Any) -> Any:
+    """Inverse hyperbolic tangent, elementwise; NaN for floats outside [-1, 1].
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.atanh(0.5))
+    0.5493061
+    """
+    return atanh_p.bind(as_value(x))

@@ -1,0 +1,199 @@
+"""Powers and roots: pow, integer_pow, sqrt, rsqrt, cbrt."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_float, is_inexact, is_integer
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.families import (
+    CONVERT_HINT,
+    BinaryElementwise,
+    InexactUnary,
+    UnaryElementwise,
+    is_numeric,
+    operands,
+    scalar_like,
+)
+
+
+@final
+class Pow(BinaryElementwise):
+    """The base is floating or complex; the exponent has its dtype, or is an integer."""
+
+    name = "pow"
+
+    def check_dtypes(self, *avals: ShapedArray) -> None:
+        x, y = avals
+        if not is_inexact(x.dtype):
+            msg = f"pow works on bases that are floats or complex numbers, got {x.dtype.name}"
+            raise UnsupportedDtypeError(msg, hint=f"use integer_pow, or {CONVERT_HINT}")
+        if y.dtype != x.dtype and not is_integer(y.dtype):
+            msg = (
+                f"pow: the exponent must be an integer or have the base's dtype {x.dtype.name}, "
+                f"got {y.dtype.name}"
+            )
+            raise DtypeMismatchError(msg, hint=CONVERT_HINT)
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        out = super().abstract_eval(*avals)
+        return out.update(weak_type=avals[0].weak_type) if is_integer(avals[1].dtype) else out
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        x, y = xs
+        if is_integer(ctx.avals_in[1].dtype):
+            y = ctx.convert(y, ctx.aval_out)
+        return ctx.op1("stablehlo.power", [x, y], ctx.aval_out)
+
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+        if i == 1:
+            # log is finite where x is 0, so that the derivative of 0**y is 0 for positive y.
+            safe = lax.select_n(lax.eq(x, 0.0), x, scalar_like(x, 1))
+            return lax.mul(t, lax.mul(lax.log(safe), ans))
+        if not is_integer(y.aval.dtype):
+            return lax.mul(t, lax.mul(y, lax.pow(x, lax.sub(y, 1.0))))
+        # An integer exponent 0 gives 0, and no 0 * inf at x = 0.
+        is_zero = lax.eq(y, 0)
+        less = lax.sub(lax.select_n(is_zero, y, scalar_like(y, 1)), 1)
+        slope = lax.mul(lax.convert_dtype(y, x.aval.dtype), lax.pow(x, less))
+        return lax.mul(t, lax.select_n(is_zero, slope, scalar_like(slope, 0)))
+
+
+@final
+class IntegerPow(UnaryElementwise):
+    """``x ** y`` for a static int ``y``, by repeated multiplication."""
+
+    name = "integer_pow"
+    accepts = staticmethod(is_numeric)
+    accepts_text = "integers, floats and complex numbers"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        if params["y"] < 0 and not is_inexact(avals[0].dtype):
+            msg = f"integer_pow: {avals[0].dtype.name} has no negative powers, got {params['y']}"
+            raise UnsupportedDtypeError(msg, hint="convert to a float with convert_element_type")
+        return super().abstract_eval(*avals, **params)
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        (x,), aval, y = xs, ctx.aval_out, params["y"]
+        result, n = None, y if y >= 0 else -y
+        while n:
+            if n & 1:
+                result = x if result is None else ctx.op1("stablehlo.multiply", [result, x], aval)
+            n >>= 1
+            if n:
+                x = ctx.op1("stablehlo.multiply", [x, x], aval)
+        one = ctx.splat(1, aval) if y <= 0 else None
+        if result is None:
+            return one
+        return result if y > 0 else ctx.op1("stablehlo.divide", [one, result], aval)
+
+    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+        y = params["y"]
+        if y == 0:
+            return None
+        return lax.mul(t, lax.mul(lax.integer_pow(x, y - 1), float(y)))
+
+
+@final
+class Sqrt(InexactUnary):
+    name = "sqrt"
+    hlo = "stablehlo.sqrt"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.div(0.5, ans)
+
+
+@final
+class Rsqrt(InexactUnary):
+    name = "rsqrt"
+    hlo = "stablehlo.rsqrt"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.mul(lax.div(ans, x), -0.5)
+
+
+@final
+class Cbrt(InexactUnary):
+    name = "cbrt"
+    hlo = "stablehlo.cbrt"
+    accepts = staticmethod(is_float)
+    accepts_text = "floats"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.mul(lax.integer_pow(ans, -2), 1 / 3)
+
+
+pow_p = Pow()
+integer_pow_p = IntegerPow()
+sqrt_p = Sqrt()
+rsqrt_p = Rsqrt()
+cbrt_p = Cbrt()
+
+
+def pow(x: Any, y: Any) -> Any:
+    """``x ** y``, elementwise.
+
+    Args:
+        x: floating or complex base.
+        y: exponent of the same dtype, or an integer.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.pow(2.0, 0.5)), float(tb.lax.pow(-2.0, 3))
+    (1.414214, -8.0)
+    """
+    exponent = as_value(y)
+    if type(exponent) is Literal and is_integer(exponent.aval.dtype):
+        return pow_p.bind(as_value(x), exponent)
+    return pow_p.bind(*operands("pow", x, y))
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """``x ** y`` for a Python int ``y``, elementwise, by repeated multiplication.
+
+    Args:
+        x: array of numbers; integers only with ``y >= 0``.
+        y: exponent.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.integer_pow(3, 4)), float(tb.lax.integer_pow(2.0, -2))
+    (81, 0.25)
+    """
+    base, exponent = as_value(x), int(operator.index(y))
+    if exponent == 1 and is_numeric(base.aval.dtype):
+        return base
+    return integer_pow_p.bind(base, y=exponent)
+
+
+def sqrt(x: Any, *, accuracy: Any = None) -> Any:
+    """Square root, elementwise; NaN for negative floats, the principal root of complex numbers.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.sqrt(2.25))
+    1.5
+    """
+    return sqrt_p.bind(as_value(x), **lax.accuracy_params("sqrt", accuracy))
+
+
+def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
+    """``1 / sqrt(x)``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.rsqrt(4.0))
+    0.5
+    """
+    return rsqrt_p.bind(as_value(x), **lax.accuracy_params("rsqrt", accuracy))
+
+
+def cbrt(x: Any, *, accuracy: Any = None) -> Any:
+    """Cube root, elementwise; real also for negative floats.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.cbrt(-8.0))
+    -2.0
+    """
+    return cbrt_p.bind(as_value(x), **lax.accuracy_params("cbrt", accuracy))

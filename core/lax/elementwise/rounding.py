@@ -1,0 +1,143 @@
+"""Rounding and the grid of floats: floor, ceil, round, nextafter, is_finite."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
+
+
+class RoundingMethod(enum.IntEnum):
+    """Where ``round`` takes numbers that lie halfway between two integers.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.RoundingMethod.TO_NEAREST_EVEN.value
+    1
+    """
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+class Step(FloatUnary):
+    """Piecewise constant: the derivative is zero wherever it exists."""
+
+    differentiable = False
+
+
+@final
+class Floor(Step):
+    name = "floor"
+    hlo = "stablehlo.floor"
+
+
+@final
+class Ceil(Step):
+    name = "ceil"
+    hlo = "stablehlo.ceil"
+
+
+@final
+class Round(Step):
+    """``rounding_method``: a RoundingMethod."""
+
+    name = "round"
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One of two operations."""
+        if params["rounding_method"] is RoundingMethod.TO_NEAREST_EVEN:
+            return "stablehlo.round_nearest_even", None
+        return "stablehlo.round_nearest_afz", None
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        name, _ = self.recipe(*ctx.avals_in, **params)
+        return ctx.op1(name, xs, ctx.aval_out)
+
+
+@final
+class IsFinite(Step):
+    name = "is_finite"
+    hlo = "stablehlo.is_finite"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return super().abstract_eval(*avals, **params).update(dtype=np.bool_, weak_type=False)
+
+
+@final
+class NextAfter(BinaryElementwise):
+    """The float after x in the direction of y: for derivatives it is x."""
+
+    name = "nextafter"
+    hlo = "chlo.next_after"
+    accepts = staticmethod(is_float)
+    accepts_text = "floats"
+
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+        return t if i == 0 else None
+
+
+floor_p = Floor()
+ceil_p = Ceil()
+round_p = Round()
+is_finite_p = IsFinite()
+nextafter_p = NextAfter()
+
+
+def floor(x: Any) -> Any:
+    """The largest integer not above ``x``, elementwise; the dtype stays.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.floor(-1.5))
+    -2.0
+    """
+    return floor_p.bind(as_value(x))
+
+
+def ceil(x: Any) -> Any:
+    """The smallest integer not below ``x``, elementwise; the dtype stays.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.ceil(1.5))
+    2.0
+    """
+    return ceil_p.bind(as_value(x))
+
+
+def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """The nearest integer, elementwise; the dtype stays.
+
+    Args:
+        x: float array.
+        rounding_method: where halves go.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.round(2.5)), float(tb.lax.round(2.5, tb.lax.RoundingMethod.TO_NEAREST_EVEN))
+    (3.0, 2.0)
+    """
+    return round_p.bind(as_value(x), rounding_method=RoundingMethod(rounding_method))
+
+
+def is_finite(x: Any) -> Any:
+    """Whether ``x`` is neither infinite nor NaN, elementwise, of floats.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.is_finite(float("inf")))
+    False
+    """
+    return is_finite_p.bind(as_value(x))
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """The float next to ``x1`` in the direction of ``x2``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.nextafter(1.0, 2.0)) - 1.0
+    1.1920929e-07
+    """
+    return nextafter_p.bind(*operands("nextafter", x1, x2))

@@ -1,0 +1,79 @@
+"""The error function and its kin: erf, erfc, erf_inv."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import FloatUnary
+
+_2_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+
+
+def _bell(x: Any, scale: float) -> Any:
+    """``scale * exp(-x * x)``."""
+    return lax.mul(lax.exp(lax.neg(lax.square(x))), scale)
+
+
+@final
+class Erf(FloatUnary):
+    name = "erf"
+    hlo = "chlo.erf"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return _bell(x, _2_OVER_SQRT_PI)
+
+
+@final
+class Erfc(FloatUnary):
+    name = "erfc"
+    hlo = "chlo.erfc"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return _bell(x, -_2_OVER_SQRT_PI)
+
+
+@final
+class ErfInv(FloatUnary):
+    name = "erf_inv"
+    hlo = "chlo.erf_inv"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.mul(lax.exp(lax.square(ans)), 1.0 / _2_OVER_SQRT_PI)
+
+
+erf_p = Erf()
+erfc_p = Erfc()
+erf_inv_p = ErfInv()
+
+
+def erf(x: Any) -> Any:
+    """The error function, elementwise, of floats.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.erf(1.0))
+    0.8427008
+    """
+    return erf_p.bind(as_value(x))
+
+
+def erfc(x: Any) -> Any:
+    """``1 - erf(x)``, elementwise, accurate for large ``x``.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.erfc(1.0))
+    0.1572992
+    """
+    return erfc_p.bind(as_value(x))
+
+
+def erf_inv(x: Any) -> Any:
+    """The inverse of ``erf``, elementwise; NaN outside [-1, 1].
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.erf_inv(0.5))
+    0.4769363
+    """
+    return erf_inv_p.bind(as_value(x))

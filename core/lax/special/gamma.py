@@ -1,0 +1,121 @@
+"""The gamma function and its kin: lgamma, digamma, polygamma; the Hurwitz zeta function."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
+
+
+@final
+class Lgamma(FloatUnary):
+    name = "lgamma"
+    hlo = "chlo.lgamma"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.digamma(x)
+
+
+@final
+class Digamma(FloatUnary):
+    name = "digamma"
+    hlo = "chlo.digamma"
+
+    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+        return lax.polygamma(1.0, x)
+
+
+class OfSecond(BinaryElementwise):
+    """Two float operands; differentiable in the second one only."""
+
+    accepts = staticmethod(is_float)
+    accepts_text = "floats"
+
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+        if i == 0:
+            raise MissingRuleError(self, "jvp (in its first argument)")
+        return lax.mul(t, self.slope(x, y))
+
+    def slope(self, x: Any, y: Any) -> Any:
+        """The derivative in the second operand."""
+        raise MissingRuleError(self, "jvp")
+
+
+@final
+class Polygamma(OfSecond):
+    """The derivative of order m (the first operand) of digamma."""
+
+    name = "polygamma"
+    hlo = "chlo.polygamma"
+
+    def slope(self, x: Any, y: Any) -> Any:
+        return lax.polygamma(lax.add(x, 1.0), y)
+
+
+@final
+class Zeta(OfSecond):
+    """The sum of (q + n)**(-x)."""
+
+    name = "zeta"
+    hlo = "chlo.zeta"
+
+    def slope(self, x: Any, y: Any) -> Any:
+        return lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), y))
+
+
+lgamma_p = Lgamma()
+digamma_p = Digamma()
+polygamma_p = Polygamma()
+zeta_p = Zeta()
+
+
+def lgamma(x: Any) -> Any:
+    """Logarithm of the absolute value of the gamma function, elementwise, of floats.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.lgamma(5.0))
+    3.178054
+    """
+    return lgamma_p.bind(as_value(x))
+
+
+def digamma(x: Any) -> Any:
+    """Derivative of ``lgamma``, elementwise.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.digamma(1.0))
+    -0.5772157
+    """
+    return digamma_p.bind(as_value(x))
+
+
+def polygamma(m: Any, x: Any) -> Any:
+    """Derivative of order ``m`` of ``digamma`` at ``x``, elementwise.
+
+    Args:
+        m: order, a float that holds an integer; 0 gives ``digamma``.
+        x: float array. Differentiable.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.polygamma(1.0, 1.0))
+    1.644934
+    """
+    return polygamma_p.bind(*operands("polygamma", m, x))
+
+
+def zeta(x: Any, q: Any) -> Any:
+    """Hurwitz zeta function, the sum of ``(q + n) ** -x`` over ``n = 0, 1, ...``, elementwise.
+
+    Args:
+        x: exponent, above 1.
+        q: shift. Differentiable.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.zeta(2.0, 1.0))
+    1.644934
+    """
+    return zeta_p.bind(*operands("zeta", x, q))
