@@ -9,9 +9,10 @@ from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.separate import unknown_outs
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.effects import Effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import move_batch_axis
@@ -25,10 +26,6 @@ class CallPrimitive(HigherOrderPrimitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
         return list(params["jaxpr"].out_avals)
-
-    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
-        del avals
-        return params["jaxpr"].effects
 
     def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
         """The parameters of a call of a derived Jaxpr; ``suffix`` says what it was derived by."""
@@ -80,22 +77,27 @@ class CallPrimitive(HigherOrderPrimitive):
         jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
         return self.bind(*moved, **self.with_jaxpr(params, jaxpr, "vmap")), list(out_dims)
 
-    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool]]:
+    def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool]:
+        """Which results depend on unknown arguments."""
+        return unknown_outs(params["jaxpr"], unknown)
+
+    def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
+        """Two calls: of the part that needs known arguments only, and of the rest."""
+        split = partial_eval_jaxpr(params["jaxpr"], unknown)
+        known_args = [a for a, u in zip(args, unknown, strict=True) if not u]
+        known = self.bind(*known_args, **self.with_jaxpr(params, split.known, "known"))
+        n_known = len(known) - split.n_residuals
+        rest = [*known[n_known:], *[a for a, u in zip(args, unknown, strict=True) if u]]
+        others = iter(self.bind(*rest, **self.with_jaxpr(params, split.unknown, "unknown")))
+        given = iter(known[:n_known])
+        return [next(others) if u else next(given) for u in split.unknown_out]
+
+    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool], list[bool]]:
         """The call without unused results and the inputs that only they need."""
         jaxpr, used_in = dce_jaxpr(app.params["jaxpr"], used_outs)
         avals = tuple([a for a, u in zip(app.avals, used_in, strict=True) if u])
         params = self.with_jaxpr(app.params, jaxpr, "dce")
-        return self.application(avals, params), list(used_in)
-
-    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
-        """Whether a collective over ``axis_name`` is inside."""
-        jaxpr = params["jaxpr"]
-        key = ("names_axis", axis_name)
-        found = jaxpr.cache.get(key)
-        if found is None:
-            found = any([a.primitive.names_axis(axis_name, a.params) for a, _ in jaxpr.steps])
-            jaxpr.cache[key] = found
-        return found
+        return self.application(avals, params), list(used_in), list(used_outs)
 
 
 @final

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.base import InternalError
+from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -114,10 +115,11 @@ class LinearPlan:
     __slots__ = ("consts", "linear_steps", "outs", "positions", "primal_steps")
 
     def __init__(self, plan: Plan, app: Application, positions: list[int]) -> None:
-        jaxpr = plan.jaxpr
+        n_primal = len(app.avals)
+        n_in = plan.jaxpr.n_in
+        jaxpr = separate_jaxpr(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
         self.consts = jaxpr.consts
         self.positions = positions
-        n_primal = len(app.avals)
         fixed = jaxpr.n_in + len(jaxpr.consts)
         linear = [n_primal <= i < jaxpr.n_in for i in range(fixed)]
         groups: tuple[list[Any], list[Any]] = ([], [])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
 from tracebridge.core.interpreters.plans import transpose_plan
+from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -84,6 +85,7 @@ def linear_tape(
     ``args`` are values of the nonlinear inputs (anything at linear positions). Gives the tape and
     the results, ``None`` where a result is linear.
     """
+    jaxpr = separate_jaxpr(jaxpr, tuple(linear_in))
     env: list[Any] = list(args)
     linear = list(linear_in)
     size = 0

@@ -120,11 +120,26 @@ class HigherOrderPrimitive(Primitive):
 
     Its applications are remembered on its first Jaxpr, so that they die with the program. Rules
     besides those of every primitive, all optional: ``linearize`` (as ``jvp``, but with separate
-    equations for the primal and the linear part) and ``dce(used_outs, application)``, which gives
-    a smaller application and which arguments it keeps.
+    equations for the primal and the linear part); ``dce(used_outs, application)``, which gives
+    a smaller application, which arguments it keeps, and which results it keeps (not fewer than
+    the used ones); ``unknown_outs(unknown, **params)``, which says which results depend on unknown
+    arguments, and with it ``separate(unknown, args, **params)``, which binds the same computation
+    as several equations, such that the other results depend on known arguments only.
     """
 
     multiple_results = True
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        """The effects of the Jaxprs inside."""
+        del avals
+        found: Effects = no_effects
+        for jaxpr in jaxprs_in_params(params):
+            found |= jaxpr.effects
+        return found
+
+    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+        """Whether a collective over ``axis_name`` is inside."""
+        return any([_names_axis(jaxpr, axis_name) for jaxpr in jaxprs_in_params(params)])
 
     def bind(self, *args: Value, **params: Any) -> Any:
         """Apply the primitive to values under the current trace."""
@@ -139,6 +154,15 @@ class HigherOrderPrimitive(Primitive):
         if app is None:
             app = cache[key] = Application(self, avals, params)
         return app
+
+
+def _names_axis(jaxpr: Any, axis_name: Any) -> bool:
+    key = ("names_axis", axis_name)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = any([a.primitive.names_axis(axis_name, a.params) for a, _ in jaxpr.steps])
+        jaxpr.cache[key] = found
+    return found
 
 
 def _primitive_named(name: str) -> Primitive:

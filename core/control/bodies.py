@@ -1,0 +1,135 @@
+"""Tracing the functions that users give to control flow: bodies, conditions, branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import flatten, leaves_with_path
+from tracebridge.core.util.caching import BoundedCache, WeakIdCache
+
+
+@final
+class Body:
+    """A traced function: closed Jaxpr, the values it closed over (its leading inputs), ``out``.
+
+    ``out`` is what ``take_apart`` said about the structure of the result.
+    """
+
+    __slots__ = ("hoisted", "jaxpr", "out")
+
+    def __init__(self, jaxpr: Jaxpr, hoisted: list[Any], out: Any) -> None:
+        self.jaxpr = jaxpr
+        self.hoisted = hoisted
+        self.out = out
+
+
+_BODIES: WeakIdCache[Body] = WeakIdCache("traced bodies", per_function=32)
+# Closures that are made anew for each call trace to the same program again and again. Giving them
+# the same Jaxpr object lets them share what is remembered on it, executables above all.
+_SAME: BoundedCache[Jaxpr] = BoundedCache("bodies by content", 256)
+
+
+def trace_body(
+    call: str,
+    fun: Callable[..., Any],
+    in_tree: Any,
+    avals: tuple[Any, ...],
+    take_apart: Callable[[Any], tuple[list[Any], Any]],
+    key: Any = None,
+) -> Body:
+    """Trace ``fun(*args)``, where the tuple ``args`` has structure ``in_tree``.
+
+    ``take_apart(result)`` gives the flat results and anything about their structure; it may raise.
+    ``key`` tells apart uses of the same function with different ``take_apart``.
+    """
+    memo = (key, in_tree, avals, tracing_key(), axis_env())
+    found = _BODIES.get(fun, memo)
+    if found is not None:
+        return found
+    structures: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        outs, structure = take_apart(fun(*in_tree.unflatten(values)))
+        structures.append(structure)
+        return outs
+
+    names = tuple([f"args{keystr(path)}" for path, _ in leaves_with_path(_positions(in_tree))])
+    debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
+    jaxpr, hoisted = close_jaxpr(stage(flat, avals, debug))
+    body = Body(shared(jaxpr), hoisted, structures[0])
+    if not any([isinstance(h, Tracer) for h in hoisted]):
+        _BODIES.set(fun, memo, body)
+    return body
+
+
+def _positions(in_tree: Any) -> Any:
+    return in_tree.unflatten(range(in_tree.num_leaves))
+
+
+def shared(jaxpr: Jaxpr) -> Jaxpr:
+    """An equal Jaxpr that was seen before, or ``jaxpr`` itself."""
+    if any([type(c) is not Literal for c in jaxpr.consts]) or _holds_functions(jaxpr):
+        return jaxpr
+    key = (
+        jaxpr.in_avals,
+        tuple([c.key() for c in jaxpr.consts]),
+        jaxpr.steps,
+        jaxpr.outs,
+        tracing_key(),
+    )
+    return _SAME.get_or_make(key, lambda: jaxpr)
+
+
+def _holds_functions(jaxpr: Jaxpr) -> bool:
+    """Whether an equation has a Python function in its parameters: it must not be kept alive."""
+    for app, _ in jaxpr.steps:
+        for value in app.params.values():
+            if callable(value):
+                return True
+            if isinstance(value, Jaxpr) and _holds_functions(value):
+                return True
+            if isinstance(value, tuple) and isinstance(app.primitive, HigherOrderPrimitive):
+                inner = [v for v in value if isinstance(v, Jaxpr)]  # type: ignore[misc]  # params are Any
+                if any([_holds_functions(v) for v in inner]):
+                    return True
+    return False
+
+
+def flatten_values(call: str, role: str, tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of ``tree`` as values, and its structure; ``role`` names it in messages."""
+    leaves, treedef = flatten(tree)
+    return [leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
+
+
+def leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
+    """One leaf as a value; the message of a failure says where it is."""
+    try:
+        return as_value(leaf)
+    except UnsupportedDtypeError as error:
+        path = leaf_paths(tree)[index]
+        msg = (
+            f"{call}: {role}{path} is {leaf!r} of type {type(leaf).__name__}; "
+            "expected an array, a number, or a tree of them"
+        )
+        raise UnsupportedDtypeError(msg) from error
+
+
+def leaf_paths(tree: Any) -> list[str]:
+    """Where each leaf sits: ``['w'][0]``, or nothing for a tree that is one leaf."""
+    return [keystr(path) for path, _ in leaves_with_path(tree)]
+
+
+def closed_over_tracers(values: Sequence[Any]) -> bool:
+    """Whether a traced function closed over values of an enclosing trace."""
+    return any([isinstance(v, Tracer) for v in values])

@@ -1,0 +1,76 @@
+"""Jaxprs with their inputs and results in another order, without tracing them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+
+
+def rewire(
+    jaxpr: Jaxpr,
+    inputs: Sequence[int | ShapedArray] | None = None,
+    outputs: Sequence[int] | None = None,
+) -> Jaxpr:
+    """``jaxpr`` with new inputs and results.
+
+    ``inputs``: per new input the position of an old one, or an aval for an input that nothing
+    uses; old inputs that are left out must be unused. ``outputs``: per new result a slot of
+    ``jaxpr`` (results of steps, inputs, constants). ``None`` leaves either as it is.
+    """
+    n_old = jaxpr.n_in
+    chosen: Sequence[int | ShapedArray] = range(n_old) if inputs is None else inputs
+    n_new = len(chosen)
+    table: list[int | None] = [None] * n_old
+    in_avals: list[ShapedArray] = []
+    for position, old in enumerate(chosen):
+        if isinstance(old, ShapedArray):
+            in_avals.append(old)
+        else:
+            table[old] = position
+            in_avals.append(jaxpr.in_avals[old])
+    shift = n_new - n_old
+
+    def moved(slot: int) -> int:
+        if slot >= n_old:
+            return slot + shift
+        position = table[slot]
+        if position is None:
+            msg = f"rewire: input {slot} is used but was left out"
+            raise ValueError(msg)
+        return position
+
+    slots = jaxpr.outs if outputs is None else tuple(outputs)
+    if outputs is None:
+        out_avals: Sequence[ShapedArray] = jaxpr.out_avals
+    else:
+        avals = jaxpr.slot_avals()
+        out_avals = [avals[s] for s in slots]
+    steps: list[Any] = [(app, tuple([moved(i) for i in idx])) for app, idx in jaxpr.steps]
+    return Jaxpr(
+        in_avals,
+        jaxpr.consts,
+        steps,
+        [moved(s) for s in slots],
+        out_avals,
+        jaxpr.sources,
+        jaxpr.debug,
+    )
+
+
+def used_inputs(jaxpr: Jaxpr) -> list[bool]:
+    """Which inputs a step or a result uses."""
+    used = set(jaxpr.outs)
+    for _, idx in jaxpr.steps:
+        used.update(idx)
+    return [i in used for i in range(jaxpr.n_in)]
+
+
+def depends(jaxpr: Jaxpr, flags: Sequence[bool]) -> list[bool]:
+    """Which results depend on the inputs marked by ``flags``."""
+    marked = [*flags, *[False] * len(jaxpr.consts)]
+    for app, idx in jaxpr.steps:
+        marked.extend([any([marked[i] for i in idx])] * len(app.outs))
+    return [marked[s] for s in jaxpr.outs]
