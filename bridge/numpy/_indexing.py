@@ -14,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -358,13 +358,13 @@ class Layout:
 
 
 def layout_of(geometry: Geometry, shape: tuple[Any, ...], array_shapes: list[Any]) -> Layout:
-    """NumPy's rule: axes of the arrays stand at the first of them if they are adjacent, else
-    in front."""
+    """The layout by NumPy's rule.
+
+    Axes of the index arrays stand where the arrays are if those are adjacent, else in front.
+    """
     broadcast = broadcast_shape("index arrays", array_shapes)
     advanced = [
-        i
-        for i, e in enumerate(geometry.entries)
-        if e is not None and e.kind in ("array", "int")
+        i for i, e in enumerate(geometry.entries) if e is not None and e.kind in ("array", "int")
     ]
     adjacent = advanced == list(range(advanced[0], advanced[0] + len(advanced)))
     axes = [("array", k) for k in range(len(broadcast))]
@@ -455,8 +455,8 @@ def _column(
 def _wrap_negative(value: Any, size: Any) -> Any:
     dtype = value.aval.dtype
     if dtype.kind == "u":
-        return lax.convert_element_type(value, _INT32) if dtype.itemsize < 4 else value  # noqa: PLR2004
-    if dtype.itemsize < 4:  # noqa: PLR2004 (narrow integers cannot hold large sizes)
+        return lax.convert_element_type(value, _INT32) if dtype.itemsize < 4 else value
+    if dtype.itemsize < 4:
         value = lax.convert_element_type(value, _INT32)
     zero = lax.zeros_of(value.aval.strong.update(shape=()))
     length = lax.full_of(zero.aval, size) if type(size) is int else lax.dimension_size(size, zero)

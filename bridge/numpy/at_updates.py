@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.tracer import Tracer
@@ -85,9 +85,7 @@ def _static_update(x: Any, values: Any, static: tuple[Any, ...], name: str) -> A
     if all([n == d for (_, n, _), d in zip(extents, x.aval.shape, strict=True)]):
         return _combine(name, x, values)
     if name != "set":
-        old = lax.slice(
-            x, tuple([f for f, _, _ in extents]), tuple([f + n for f, n, _ in extents])
-        )
+        old = lax.slice(x, tuple([f for f, _, _ in extents]), tuple([f + n for f, n, _ in extents]))
         values = _combine(name, old, values)
     starts = [lax.full_of(as_value(np.int32(0)).aval, f) for f, _, _ in extents]
     return lax.dynamic_update_slice(x, values, starts)

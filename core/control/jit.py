@@ -244,9 +244,7 @@ class Jitted:
                 keep_unused=self.options.keep_unused,
                 donated=donated,
             )
-            found = CallEntry(
-                self.name, program, traced.out_tree, committed, call.donated, sigs
-            )
+            found = CallEntry(self.name, program, traced.out_tree, committed, call.donated, sigs)
             self.runs.set(key, found)
         return found
 
@@ -258,7 +256,9 @@ class Jitted:
         if len(cache) >= MAX_ENTRIES:
             cache.clear()
         sigs = [a.sig for a in arrays]
-        flat = len(args) == len(arrays) and all([hasattr(a, "aval") or not _is_tree(a) for a in args])
+        flat = len(args) == len(arrays) and all(
+            [hasattr(a, "aval") or not _is_tree(a) for a in args]
+        )
         if flat and not cache.trees:
             run = entry.run(star=False)
             if len(args) == 1:
@@ -352,9 +352,7 @@ class CallEntry:
         return out
 
 
-def plain_arguments(
-    jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Arguments:
+def plain_arguments(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Arguments of a function without static or donated ones."""
     leaves, tree = flatten((args, kwargs))
     return Arguments(jitted.fun, leaves, tree, (), ())

@@ -1,1 +1,1 @@
-"""Interpreters of programs: staging, jvp, linearize, transpose, batching, partial evaluation, dce."""
+"""Interpreters: staging, jvp, linearize, transpose, batching, partial evaluation, dce."""

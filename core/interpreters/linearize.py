@@ -219,9 +219,7 @@ def linearize_jaxpr(
     return found
 
 
-def _split(
-    jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...]
-) -> LinearizedJaxpr:
+def _split(jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...]) -> LinearizedJaxpr:
     """Linearize under a staging trace; residuals are the staged values that the tape uses."""
     staging = StagingTrace(jaxpr.debug)
     inputs = [staging.input(a, i) for i, a in enumerate(jaxpr.in_avals)]
@@ -259,9 +257,7 @@ def _split(
     linear_jaxpr = stage(
         run, [*[t.aval for t in residuals], *linear.in_avals], jaxpr.debug, locate=False
     )
-    nonzero_out = tuple(
-        n is not None or w for n, w in zip(linear.out_nodes, wanted, strict=True)
-    )
+    nonzero_out = tuple(n is not None or w for n, w in zip(linear.out_nodes, wanted, strict=True))
     return LinearizedJaxpr(
         primal, linear_jaxpr, tuple(position[id(t)] for t in forwarded), len(computed), nonzero_out
     )

@@ -11,8 +11,11 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 
 @final
 class PartialJaxprs:
-    """``known``: known inputs -> (known results, residuals); ``unknown``: (residuals, unknown
-    inputs) -> unknown results. ``unknown_out`` says which results are unknown."""
+    """The two halves of a Jaxpr.
+
+    ``known``: known inputs -> (known results, residuals). ``unknown``: (residuals, unknown
+    inputs) -> unknown results. ``unknown_out`` says which results are unknown.
+    """
 
     __slots__ = ("known", "n_residuals", "unknown", "unknown_out")
 
@@ -70,9 +73,7 @@ def _split(
         (unknown_steps if is_unknown else known_steps).append(k)
         unknown.extend([is_unknown] * len(app.outs))
         saved.extend([may_save] * len(app.outs))
-    unknown_out = tuple(
-        unknown[s] or w for s, w in zip(jaxpr.outs, wanted, strict=True)
-    )
+    unknown_out = tuple(unknown[s] or w for s, w in zip(jaxpr.outs, wanted, strict=True))
     needed, again = _needed_residuals(jaxpr, unknown, saved, unknown_steps, unknown_out, fixed)
     unknown_jaxpr = _sub_jaxpr(
         jaxpr,

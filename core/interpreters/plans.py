@@ -151,9 +151,7 @@ class LinearPlan:
             slots.append(next(given) if here else None)
         n_out = len(app.outs)
         # A tangent that does not depend on the tangent inputs can only be zero.
-        tangents = [
-            new_slot[s] if s is not None and linear[s] else None for s in slots[n_out:]
-        ]
+        tangents = [new_slot[s] if s is not None and linear[s] else None for s in slots[n_out:]]
         self.outs = tuple(zip([new_slot[s] for s in slots[:n_out]], tangents, strict=True))
 
 

@@ -161,5 +161,3 @@ def _stage_transpose(
     avals = [a for a, is_linear in zip(jaxpr.in_avals, linear_in, strict=True) if not is_linear]
     avals += [a for a, here in zip(jaxpr.out_avals, ct_in, strict=True) if here]
     return stage(run, avals, jaxpr.debug, locate=False), tuple(present)
-
-

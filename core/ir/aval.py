@@ -9,8 +9,6 @@ import numpy as np
 
 from tracebridge.core.dtypes.dtypes import short_name, tangent_dtype
 
-
-
 Shape = tuple[Any, ...]
 
 # One object per (shape, dtype, weak_type): equality is identity, hashing is the default. Entries
@@ -154,5 +152,3 @@ def _as_dim(d: Any) -> Any:
 def aval_of_shape(shape: Any, dtype: Any) -> ShapedArray:
     """A strongly typed aval; reads better than the class where only data is meant."""
     return ShapedArray(shape, dtype)
-
-

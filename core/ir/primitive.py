@@ -96,7 +96,7 @@ class Primitive(abc.ABC):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """``(result, tangent)``, or two lists; a tangent ``None`` is a symbolic zero, both ways."""
         del primals, tangents, params
-        raise MissingRuleError(self, "jvp")
+        raise MissingRuleError(self.name, "jvp")
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Value | None]:
         """Cotangents of the linear arguments, which are given as ``LinearInput(aval)``.
@@ -105,14 +105,14 @@ class Primitive(abc.ABC):
         multiple_results ``ct`` is a list, in which ``None`` is a symbolic zero.
         """
         del ct, args, params
-        raise MissingRuleError(self, "transpose")
+        raise MissingRuleError(self.name, "transpose")
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         """``(result, dim)``, or two lists; a dim is the position of the new axis, or ``None``."""
         del ctx, args, dims, params
-        raise MissingRuleError(self, "batch")
+        raise MissingRuleError(self.name, "batch")
 
 
 class HigherOrderPrimitive(Primitive):

@@ -77,7 +77,7 @@ def as_value(x: Any) -> Value:
 
 def _describe(x: Any) -> str:
     text = repr(x)
-    if len(text) > 80:  # noqa: PLR2004 (one line of an error message)
+    if len(text) > 80:
         text = text[:77] + "..."
     return f"{text} of type {type(x).__name__}"
 

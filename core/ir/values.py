@@ -15,13 +15,18 @@ from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.weak_type import scalar_dtype
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.operators import ArrayOperators
 
 Value = Any
 
 
 @final
-class Literal:
-    """A scalar constant of a traced program. Never a device buffer while tracing."""
+class Literal(ArrayOperators):
+    """A scalar constant of a traced program. Never a device buffer while tracing.
+
+    It has the operators of arrays, because traced code may get one as the result of a
+    transformation (the gradient of ``x + 1`` is the constant 1).
+    """
 
     # sig and buf are set by the eager trace at first use, so that a literal in a plan that is
     # replayed eagerly looks like an array from then on.
@@ -55,6 +60,29 @@ class Literal:
 
     def __repr__(self) -> str:
         return f"Literal({self.value!r}, {self.aval.str_short()})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        host = np.asarray(self.value).astype(self.aval.dtype)
+        return host if dtype is None else host.astype(dtype)
+
+    def item(self) -> Any:
+        """The Python scalar."""
+        return self.value
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __complex__(self) -> complex:
+        return complex(self.value)
+
+    def __index__(self) -> int:
+        return self.value.__index__()
 
 
 def literal(value: Any, dtype: Any, weak_type: bool = False) -> Literal:
@@ -92,7 +120,7 @@ def check_int_range(value: int, dtype: np.dtype[Any]) -> None:
         hint = (
             "; enable 64-bit types with tracebridge.config.update('enable_x64', True) "
             "or pass a float"
-            if bits < 64  # noqa: PLR2004 (the widest integer dtype)
+            if bits < 64
             else ""
         )
         msg = f"Python integer {value} does not fit {dtype.name}{hint}"

@@ -145,15 +145,11 @@ class Builder:
         attributes = {"iota_dimension": i64(dimension)}
         if is_static(aval):
             return self.op1("stablehlo.iota", [], aval, attributes)
-        return self.op1(
-            "stablehlo.dynamic_iota", [self.shape_tensor(aval.shape)], aval, attributes
-        )
+        return self.op1("stablehlo.dynamic_iota", [self.shape_tensor(aval.shape)], aval, attributes)
 
     def transpose(self, x: Any, aval: ShapedArray, permutation: Sequence[int]) -> Any:
         """``x`` with permuted axes; ``aval`` is the result's."""
-        return self.op1(
-            "stablehlo.transpose", [x], aval, {"permutation": i64_array(permutation)}
-        )
+        return self.op1("stablehlo.transpose", [x], aval, {"permutation": i64_array(permutation)})
 
     def slice(
         self,

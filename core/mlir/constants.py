@@ -57,4 +57,4 @@ def _bits_of(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     name = data.dtype.name
     if name.startswith(("int", "uint")):
         return data.astype(np.int8 if name.startswith("int") else np.uint8)
-    return data.view(np.uint16 if data.dtype.itemsize == 2 else np.uint8)  # noqa: PLR2004 (bf16)
+    return data.view(np.uint16 if data.dtype.itemsize == 2 else np.uint8)

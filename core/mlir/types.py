@@ -10,7 +10,6 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 
 if TYPE_CHECKING:
-
     from tracebridge.core.ir.aval import ShapedArray
 
 _FLOATS = {
@@ -74,5 +73,3 @@ def tensor_type(aval: ShapedArray) -> Any:
 def is_static(aval: ShapedArray) -> bool:
     """Whether every dimension is an int."""
     return all([type(d) is int for d in aval.shape])
-
-

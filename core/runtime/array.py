@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ArrayMeta(type):
-    """Lets tracers pass ``isinstance(x, tracebridge.Array)``, as code written for arrays expects."""
+    """Lets tracers pass ``isinstance(x, tracebridge.Array)``, as code for arrays expects."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, ArrayOperators)
@@ -91,7 +91,7 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return self.buf.is_deleted()
 
     def delete(self) -> None:
-        """Free the memory now. Borrowed memory stays with its owner; the array ends all the same."""
+        """Free the memory now; borrowed memory stays with its owner."""
         self._host = None
         self.buf.delete()
 

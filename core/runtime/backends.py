@@ -24,7 +24,7 @@ _ALIASES = {"gpu": ("cuda", "rocm"), "cuda": ("cuda",), "rocm": ("rocm",), "tpu"
 class Backend:
     """One client with its devices."""
 
-    __slots__ = ("client", "devices", "platform", "placement")
+    __slots__ = ("client", "devices", "placement", "platform")
 
     def __init__(self, platform: str, client: Any) -> None:
         self.platform = platform
@@ -45,7 +45,7 @@ def check_not_forked() -> None:
 
 
 def _after_fork() -> None:
-    global _forked  # noqa: PLW0603 (the one fact about this process that a fork changes)
+    global _forked  # noqa: PLW0603 - the one fact about this process that a fork changes
     if _BACKENDS:
         _forked = True
         for listener in _FORK_LISTENERS:
@@ -110,7 +110,7 @@ def _choose_default() -> Backend:
     for platform in wanted:
         try:
             backend = get_backend(platform)
-        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way; try the next)
+        except Exception as error:  # noqa: BLE001 - a plugin may fail in any way; try the next
             failures.append(error)
             continue
         _DEFAULT[:] = [backend]

@@ -70,7 +70,7 @@ class Program:
         self.donated = donated
 
     def handlers(self, committed: bool) -> list[Any]:
-        """jaxlib's result handlers of the results."""
+        """Jaxlib's result handlers of the results."""
         sharding = self.placement.backend_sharding
         return [array_result_handler(a, sharding, committed) for a in self.out_avals]
 
@@ -139,7 +139,5 @@ def _compile(
         msg = f"XLA could not compile {lowered.name}: {error}"
         raise CompileError(msg) from error
     if option("log_compiles"):
-        logger.warning(
-            "compiled %s in %.1f ms", lowered.name, 1e3 * (time.perf_counter() - start)
-        )
+        logger.warning("compiled %s in %.1f ms", lowered.name, 1e3 * (time.perf_counter() - start))
     return executable

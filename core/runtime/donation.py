@@ -30,6 +30,6 @@ def mark_donated(arrays: Sequence[Any], donated: Sequence[int], name: str) -> No
     """After the call: donated arrays are gone, also those that XLA could not reuse."""
     for i in donated:
         array = arrays[i]
-        array._donated_to = name  # noqa: SLF001 (a note for the error message of a later use)
+        array._donated_to = name
         if not array.buf.is_deleted():
             array.buf.delete()

@@ -127,9 +127,7 @@ class Planned:
             if found is not None:
                 return found
         scalars = [k in SCALAR_TYPES if isinstance(k, type) else False for k in keys]
-        avals = [
-            scalar_value(k()).aval if s else k for k, s in zip(keys, scalars, strict=True)
-        ]
+        avals = [scalar_value(k()).aval if s else k for k, s in zip(keys, scalars, strict=True)]
         is_list: list[bool] = []
 
         def flat(*values: Any) -> tuple[list[Any], None]:
@@ -228,7 +226,7 @@ def _with_scalars(
     run: Callable[..., Any], scalars: tuple[ShapedArray | None, ...]
 ) -> Callable[..., Any]:
     """``run`` with Python scalars turned into arrays."""
-    if len(scalars) == 2 and scalars[0] is None:  # noqa: PLR2004 (x op scalar, the common case)
+    if len(scalars) == 2 and scalars[0] is None:
         aval = scalars[1]
 
         def run_binary(x: Any, y: Any) -> Any:

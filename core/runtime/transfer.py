@@ -107,9 +107,7 @@ def move(array: Array, placement: SingleDeviceSharding, *, committed: bool) -> A
         )
         buf = rewrap(buf, sig.aval, placement.backend_sharding)
         return new_array(buf, signature(sig.aval, placement, committed))
-    return put_numpy(
-        array.to_numpy(), placement, committed=committed, weak_type=sig.aval.weak_type
-    )
+    return put_numpy(array.to_numpy(), placement, committed=committed, weak_type=sig.aval.weak_type)
 
 
 def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array:

@@ -1,0 +1,120 @@
+"""ShapeDtypeStruct: what an array would look like, without data."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.ir.aval import ShapedArray
+
+
+@final
+class ShapeDtypeStruct:
+    """Shape and dtype of an array that need not exist. Immutable, hashable.
+
+    Args:
+        shape: sizes of the axes.
+        dtype: dtype of the elements.
+        sharding: where the array would live, or None.
+        weak_type: whether the dtype yields to that of other operands.
+
+    >>> import tracebridge as tb
+    >>> tb.eval_shape(lambda x: x + 1, tb.ShapeDtypeStruct((2, 3), 'float32'))
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("dtype", "shape", "sharding", "weak_type")
+    shape: tuple[Any, ...]
+    dtype: Any
+    sharding: Any
+    weak_type: bool
+
+    def __init__(
+        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False
+    ) -> None:
+        if dtype is None:
+            msg = "ShapeDtypeStruct: dtype is None, expected a dtype"
+            raise ValueError(msg)
+        put = object.__setattr__
+        put(self, "shape", tuple(shape))
+        put(self, "dtype", canonicalize(dtype))
+        put(self, "sharding", sharding)
+        put(self, "weak_type", bool(weak_type))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        msg = f"ShapeDtypeStruct is immutable; use update({name}=...) for a changed copy"
+        raise AttributeError(msg)
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """Number of elements."""
+        n: Any = 1
+        for d in self.shape:
+            n = n * d
+        return n
+
+    @property
+    def nbytes(self) -> Any:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def to_aval(self) -> ShapedArray:
+        """The abstract value of such an array."""
+        return ShapedArray(self.shape, self.dtype, self.weak_type)
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """A copy with some of ``shape``, ``dtype``, ``sharding``, ``weak_type`` replaced."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        unknown = sorted(changes.keys() - fields.keys())
+        if unknown:
+            msg = f"ShapeDtypeStruct.update: unknown fields {unknown}, expected {sorted(fields)}"
+            raise TypeError(msg)
+        return ShapeDtypeStruct(**{**fields, **changes})
+
+    def __len__(self) -> int:
+        if not self.shape:
+            msg = "len() of a ShapeDtypeStruct without axes"
+            raise TypeError(msg)
+        return self.shape[0]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShapeDtypeStruct):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.shape, self.dtype, self.sharding, self.weak_type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, self._key()
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        where = "" if self.sharding is None else f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{where})"
+
+
+def _rebuild(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+
+
+def struct_of(aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
+    """The ShapeDtypeStruct of an aval, whose dtype is canonical already."""
+    struct = object.__new__(ShapeDtypeStruct)
+    put = object.__setattr__
+    put(struct, "shape", aval.shape)
+    put(struct, "dtype", aval.dtype)
+    put(struct, "sharding", sharding)
+    put(struct, "weak_type", aval.weak_type)
+    return struct
