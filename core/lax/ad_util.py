@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
-    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.values import Value
 
 
@@ -27,3 +32,49 @@ def zeros_of(aval: ShapedArray) -> Value:
 def add_application(aval: ShapedArray) -> Application:
     """The application that adds two cotangents of ``aval``."""
     return lax.add_p.application((aval, aval), {})
+
+
+@final
+class StopGradient(Primitive):
+    """The identity with a derivative of zero."""
+
+    name = "stop_gradient"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return avals[0]
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """Outside traces there is nothing to do."""
+        return arrays[0]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return operands[0]
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(primals[0]), None
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return self.bind(args[0]), dims[0]
+
+
+stop_gradient_p = StopGradient()
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` itself, as a constant for differentiation.
+
+    Args:
+        x: pytree of arrays and numbers; leaves that carry no derivative are left alone.
+
+    >>> import tracebridge as tb
+    >>> tb.grad(lambda x: x * tb.lax.stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return tree.map(_stop, x)
+
+
+def _stop(leaf: Any) -> Any:
+    value = as_value(leaf)
+    return stop_gradient_p.bind(value) if is_inexact(value.aval.dtype) else leaf

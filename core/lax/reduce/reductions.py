@@ -1,18 +1,29 @@
-"""Reductions: reduce_sum."""
+"""Reductions: reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or, reduce_xor."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, final
 
+import numpy as np
+
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_integer, real_of
+from tracebridge.core.dtypes.finfo import finfo, iinfo
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.lax.families import Reduction
+
+_BOOL = np.dtype(np.bool_)
 
 
 def _is_numeric(dtype: Any) -> bool:
     return not is_bool(dtype)
+
+
+def _is_logical(dtype: Any) -> bool:
+    return is_bool(dtype) or is_integer(dtype)
 
 
 @final
@@ -36,15 +47,291 @@ class ReduceSum(Reduction):
         return [lax.broadcast_in_dim(ct, shape, kept)]
 
 
+@final
+class ReduceProd(Reduction):
+    name = "reduce_prod"
+    accepts = staticmethod(_is_numeric)
+    accepts_text = "numbers"
+
+    def identity(self, dtype: Any) -> Any:
+        return 1
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+        return ctx.op1("stablehlo.multiply", [a, b], aval)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return self.bind(x, **params), _product_tangent(x, t, params["axes"])
+
+
+def _product_tangent(x: Any, t: Any, axes: tuple[int, ...]) -> Any:
+    """The sum over i of ``t[i]`` times the product of the other elements, by a tree of pairs.
+
+    No division, so that zeros among the elements do no harm.
+    """
+    kept = tuple([i for i in range(x.aval.ndim) if i not in axes])
+    shape = x.aval.shape
+    rest = tuple([shape[i] for i in kept])
+    n: Any = 1
+    for a in axes:
+        n = n * shape[a]
+    x, t = [lax.reshape(lax.transpose(v, (*axes, *kept)), (n, *rest)) for v in (x, t)]
+    if type(n) is not int:
+        return _product_tangent_by_scans(x, t)
+    if n == 0:
+        return None
+
+    def rows(v: Any, start: int, stop: int) -> Any:
+        return lax.slice(v, (start, *[0] * len(rest)), (stop, *rest))
+
+    tail = None
+    while n > 1:
+        if n % 2:
+            tail = _join(tail, (rows(x, n - 1, n), rows(t, n - 1, n)))
+        half = n // 2
+        left = rows(x, 0, half), rows(t, 0, half)
+        x, t = _join(left, (rows(x, half, 2 * half), rows(t, half, 2 * half)))
+        n = half
+    _, t = _join(tail, (x, t))
+    return lax.reshape(t, rest)
+
+
+def _join(a: tuple[Any, Any] | None, b: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Product and tangent of the product of two pairs (value, tangent)."""
+    if a is None:
+        return b
+    (x, s), (y, t) = a, b
+    return lax.mul(x, y), lax.add(lax.mul(s, y), lax.mul(x, t))
+
+
+def _product_tangent_by_scans(x: Any, t: Any) -> Any:
+    """The same along axis 0 of symbolic size: the products before and after each element."""
+    one = lax.full_of(x.aval.update(shape=()), 1)
+    rest = [(0, 0, 0)] * (x.aval.ndim - 1)
+    # One element is cut off at one end and a one takes its place at the other.
+    before = lax.cumprod(lax.pad(lax.pad(x, one, [(0, -1, 0), *rest]), one, [(1, 0, 0), *rest]))
+    after = lax.cumprod(
+        lax.pad(lax.pad(x, one, [(-1, 0, 0), *rest]), one, [(0, 1, 0), *rest]), reverse=True
+    )
+    return lax.reduce_sum(lax.mul(lax.mul(t, before), after), (0,))
+
+
+class _Extremum(Reduction):
+    """The largest or smallest element. NaNs win; complex numbers are ordered by real part first."""
+
+    hlo: str
+    direction: str
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+        if is_complex(aval.dtype):
+            return emit_extremum(ctx, a, b, aval, self.direction)
+        return ctx.op1(self.hlo, [a, b], aval)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """Elements that tie share the derivative evenly."""
+        (x,), (t,) = primals, tangents
+        axes = params["axes"]
+        ans = self.bind(x, **params)
+        shape = x.aval.shape
+        kept = tuple([i for i in range(len(shape)) if i not in axes])
+        winners = lax.eq(x, lax.broadcast_in_dim(ans, shape, kept))
+        counts = lax.reduce_sum(lax.convert_element_type(winners, t.aval.dtype), axes)
+        total = lax.reduce_sum(lax.select(winners, t, lax.zeros_of(t.aval)), axes)
+        return ans, lax.div(total, counts)
+
+
+@final
+class ReduceMax(_Extremum):
+    name = "reduce_max"
+    hlo = "stablehlo.maximum"
+    direction = "GT"
+
+    def identity(self, dtype: Any) -> Any:
+        return smallest(dtype)
+
+
+@final
+class ReduceMin(_Extremum):
+    name = "reduce_min"
+    hlo = "stablehlo.minimum"
+    direction = "LT"
+
+    def identity(self, dtype: Any) -> Any:
+        return largest(dtype)
+
+
+def emit_extremum(ctx: Any, a: Any, b: Any, aval: ShapedArray, direction: str) -> Any:
+    """Emit the larger (``GT``) or smaller (``LT``) of two complex arrays, or a NaN of them."""
+    real = aval.update(dtype=real_of(aval.dtype))
+    flags = aval.update(dtype=_BOOL)
+    (ar, ai), (br, bi) = [
+        [ctx.op1(part, [v], real) for part in ("stablehlo.real", "stablehlo.imag")] for v in (a, b)
+    ]
+    tie = ctx.compare(ar, br, flags, "EQ")
+    by_imaginary = ctx.op1("stablehlo.and", [tie, ctx.compare(ai, bi, flags, direction)], flags)
+    first = ctx.op1("stablehlo.or", [ctx.compare(ar, br, flags, direction), by_imaginary], flags)
+    nan = ctx.compare(a, a, flags, "NE")
+    return ctx.select(ctx.op1("stablehlo.or", [first, nan], flags), a, b, aval)
+
+
+def smallest(dtype: Any) -> Any:
+    """The Python scalar that is below all others of ``dtype``: minus infinity where it exists."""
+    if is_bool(dtype):
+        return False
+    if is_integer(dtype):
+        return int(iinfo(dtype).min)
+    if is_complex(dtype):
+        return complex(-math.inf, -math.inf)
+    return -math.inf if _has_infinity(dtype) else float(finfo(dtype).min)
+
+
+def largest(dtype: Any) -> Any:
+    """The Python scalar that is above all others of ``dtype``: infinity where it exists."""
+    if is_bool(dtype):
+        return True
+    if is_integer(dtype):
+        return int(iinfo(dtype).max)
+    if is_complex(dtype):
+        return complex(math.inf, math.inf)
+    return math.inf if _has_infinity(dtype) else float(finfo(dtype).max)
+
+
+def _has_infinity(dtype: Any) -> bool:
+    # The narrow dtypes without infinities turn them into NaN or their largest number.
+    return is_float(dtype) and bool(np.isinf(np.asarray(math.inf).astype(dtype).astype(np.float32)))
+
+
+class _Logical(Reduction):
+    accepts = staticmethod(_is_logical)
+    accepts_text = "booleans and integers"
+    hlo: str
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
+        return ctx.op1(self.hlo, [a, b], aval)
+
+
+@final
+class ReduceAnd(_Logical):
+    name = "reduce_and"
+    hlo = "stablehlo.and"
+
+    def identity(self, dtype: Any) -> Any:
+        """All bits set."""
+        return -1 if is_integer(dtype) and iinfo(dtype).min < 0 else largest(dtype)
+
+
+@final
+class ReduceOr(_Logical):
+    name = "reduce_or"
+    hlo = "stablehlo.or"
+
+    def identity(self, dtype: Any) -> Any:
+        return 0
+
+
+@final
+class ReduceXor(_Logical):
+    name = "reduce_xor"
+    hlo = "stablehlo.xor"
+
+    def identity(self, dtype: Any) -> Any:
+        return 0
+
+
 reduce_sum_p = ReduceSum()
+reduce_prod_p = ReduceProd()
+reduce_max_p = ReduceMax()
+reduce_min_p = ReduceMin()
+reduce_and_p = ReduceAnd()
+reduce_or_p = ReduceOr()
+reduce_xor_p = ReduceXor()
+
+
+def _reduce(primitive: Reduction, operand: Any, axes: Sequence[int]) -> Any:
+    x = as_value(operand)
+    axes = lax.reduction_axes(primitive.name, axes, x.aval.ndim)
+    return primitive.bind(x, axes=axes) if axes else x
 
 
 def reduce_sum(operand: Any, axes: Sequence[int]) -> Any:
     """Sum over ``axes``.
 
+    Args:
+        operand: array of numbers. float16 and bfloat16 are accumulated in float32 on CPU.
+        axes: distinct axes of ``operand``; the result lacks them.
+
+    Raises:
+        AxisError: an axis is out of range or named twice.
+        UnsupportedDtypeError: booleans.
+
     >>> import tracebridge as tb
     >>> tb.lax.reduce_sum(tb.numpy.ones((2, 3)), (1,)).tolist()
     [3.0, 3.0]
     """
-    axes = tuple(axes)
-    return reduce_sum_p.bind(as_value(operand), axes=axes) if axes else as_value(operand)
+    return _reduce(reduce_sum_p, operand, axes)
+
+
+def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
+    """Product over ``axes``; the derivative is right also where elements are zero.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.reduce_prod(tb.numpy.array([[1.0, 2.0], [3.0, 4.0]]), (0,)).tolist()
+    [3.0, 8.0]
+    """
+    return _reduce(reduce_prod_p, operand, axes)
+
+
+def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
+    """Largest element over ``axes``: NaN if there is one, minus infinity if there are none.
+
+    Integers have no infinity: without elements the result is their smallest value. Elements that
+    tie share the derivative evenly.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.reduce_max(tb.numpy.array([[1, 5], [3, 4]]), (1,)).tolist()
+    [5, 4]
+    """
+    return _reduce(reduce_max_p, operand, axes)
+
+
+def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
+    """Smallest element over ``axes``: NaN if there is one, infinity if there are none.
+
+    Integers have no infinity: without elements the result is their largest value. Elements that
+    tie share the derivative evenly.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.reduce_min(tb.numpy.array([[1, 5], [3, 4]]), (1,)).tolist()
+    [1, 3]
+    """
+    return _reduce(reduce_min_p, operand, axes)
+
+
+def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
+    """Bitwise "and" over ``axes`` of booleans or integers.
+
+    >>> import tracebridge as tb
+    >>> bool(tb.lax.reduce_and(tb.numpy.array([True, False]), (0,)))
+    False
+    """
+    return _reduce(reduce_and_p, operand, axes)
+
+
+def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
+    """Bitwise "or" over ``axes`` of booleans or integers.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.reduce_or(tb.numpy.array([1, 2, 4]), (0,)))
+    7
+    """
+    return _reduce(reduce_or_p, operand, axes)
+
+
+def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
+    """Bitwise "exclusive or" over ``axes`` of booleans or integers.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.reduce_xor(tb.numpy.array([1, 3, 4]), (0,)))
+    6
+    """
+    return _reduce(reduce_xor_p, operand, axes)

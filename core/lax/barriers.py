@@ -1,0 +1,62 @@
+"""Order without data: optimization_barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.tree import tree
+
+
+@final
+class OptimizationBarrier(Primitive):
+    """The identity on any number of operands; all are computed before any result is used."""
+
+    name = "optimization_barrier"
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        return list(avals)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        if not operands:
+            return []
+        return list(ctx.op("stablehlo.optimization_barrier", operands, ctx.avals_out).results)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """Tangents get a barrier of their own, so that primals do not wait for them."""
+        return self.bind(*primals), self._barrier_of_given(tangents)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return self._barrier_of_given(ct)
+
+    def _barrier_of_given(self, values: Sequence[Any]) -> list[Any]:
+        given = iter(self.bind(*[v for v in values if v is not None]))
+        return [None if v is None else next(given) for v in values]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return self.bind(*args), list(dims)
+
+
+optimization_barrier_p = OptimizationBarrier()
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """``operand`` as it is; the compiler moves no computation across.
+
+    Args:
+        operand: pytree of arrays and numbers. All of it is computed before a part of the result
+            is used.
+
+    >>> import tracebridge as tb
+    >>> x, y = tb.lax.optimization_barrier((1.0, 2.0))
+    >>> float(x + y)
+    3.0
+    """
+    leaves, treedef = tree.checked_flatten(operand)
+    return tree.unflatten(treedef, optimization_barrier_p.bind(*[as_value(x) for x in leaves]))

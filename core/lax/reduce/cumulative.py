@@ -1,0 +1,337 @@
+"""Running reductions along one axis: cumsum, cumprod, cummax, cummin, cumlogsumexp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.mlir.attrs import dense_i64, i64_array
+
+_BOOL = np.dtype(np.bool_)
+
+
+class _Cumulative(Primitive):
+    """Parameters ``axis`` and ``reverse``: result i combines elements 0..i (or i.. if reverse)."""
+
+    accepts_text = "numbers"
+
+    def accepts(self, dtype: Any) -> bool:
+        """Which dtypes the operand may have."""
+        return not is_bool(dtype)
+
+    def identity(self, dtype: Any) -> Any:
+        """The Python scalar that changes nothing when combined."""
+        raise TypeError(self.name)
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+        """Emit the combination of two arrays of ``aval``."""
+        raise TypeError(self.name)
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        if not self.accepts(x.dtype):
+            msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
+            raise UnsupportedDtypeError(msg)
+        return x
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        (x,) = operands
+        aval = ctx.aval_out
+        axis = params["axis"]
+        size = aval.shape[axis]
+        if type(size) is int and size < 2:  # noqa: PLR2004 (nothing to combine)
+            return x
+        scalar = ShapedArray((), aval.dtype)
+        window = [size if i == axis else 1 for i in range(aval.ndim)]
+        padding = np.zeros((aval.ndim, 2), np.int64)
+        padding[axis, int(params["reverse"])] = size - 1
+        operation = ctx.op(
+            "stablehlo.reduce_window",
+            [x, ctx.splat(self.identity(aval.dtype), scalar)],
+            [aval],
+            {"window_dimensions": i64_array(window), "padding": dense_i64(padding)},
+            regions=1,
+        )
+        with ctx.block(operation.regions[0], [scalar, scalar]) as (a, b):
+            ctx.finish([self.combine(ctx, a, b, scalar)])
+        return operation.results[0]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        axis = params["axis"]
+        return self.bind(x, axis=axis + (axis >= d), reverse=params["reverse"]), d
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """By a scan of the tangents together with what they need, without division."""
+        (x,), (t,) = primals, tangents
+        ans = self.bind(x, **params)
+        return ans, self.tangent(x, t, ans, params["axis"], params["reverse"])
+
+    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+        """The tangent of the result."""
+        del x, t, ans, axis, reverse
+        raise TypeError(self.name)
+
+
+@final
+class Cumsum(_Cumulative):
+    name = "cumsum"
+
+    def identity(self, dtype: Any) -> Any:
+        return 0
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+        return ctx.op1("stablehlo.add", [a, b], aval)
+
+    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+        return self.bind(t, axis=axis, reverse=reverse)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [self.bind(ct, axis=params["axis"], reverse=not params["reverse"])]
+
+
+@final
+class Cumprod(_Cumulative):
+    name = "cumprod"
+
+    def identity(self, dtype: Any) -> Any:
+        return 1
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+        return ctx.op1("stablehlo.multiply", [a, b], aval)
+
+    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+        def join(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            (x, s), (y, t) = a, b
+            return [lax.mul(x, y), lax.add(lax.mul(s, y), lax.mul(x, t))]
+
+        return prefix_scan(join, [x, t], axis, reverse)[1]
+
+
+class _CumExtremum(_Cumulative):
+    hlo: str
+    direction: str
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+        if is_complex(aval.dtype):
+            return lax.emit_extremum(ctx, a, b, aval, self.direction)
+        return ctx.op1(self.hlo, [a, b], aval)
+
+    def better(self, a: Any, b: Any) -> Any:
+        """The winner of two values."""
+        raise TypeError(self.name)
+
+    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+        """Elements that tie share the derivative evenly, as in reduce_max."""
+
+        def join(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            (x, s, n), (y, t, m) = a, b
+            best = self.better(x, y)
+            wins = lax.eq(best, x), lax.eq(best, y)
+            sums = [
+                lax.add(*[lax.select(w, v, lax.zeros_of(v.aval)) for w, v in zip(wins, vs)])
+                for vs in ((s, t), (n, m))
+            ]
+            return [best, *sums]
+
+        _, total, count = prefix_scan(join, [x, t, lax.full_of(t.aval, 1)], axis, reverse)
+        return lax.div(total, count)
+
+
+@final
+class Cummax(_CumExtremum):
+    name = "cummax"
+    hlo = "stablehlo.maximum"
+    direction = "GT"
+
+    def identity(self, dtype: Any) -> Any:
+        return lax.smallest(dtype)
+
+    def better(self, a: Any, b: Any) -> Any:
+        return lax.max(a, b)
+
+
+@final
+class Cummin(_CumExtremum):
+    name = "cummin"
+    hlo = "stablehlo.minimum"
+    direction = "LT"
+
+    def identity(self, dtype: Any) -> Any:
+        return lax.largest(dtype)
+
+    def better(self, a: Any, b: Any) -> Any:
+        return lax.min(a, b)
+
+
+@final
+class Cumlogsumexp(_Cumulative):
+    name = "cumlogsumexp"
+    accepts_text = "floating and complex numbers"
+
+    def accepts(self, dtype: Any) -> bool:
+        return is_inexact(dtype)
+
+    def identity(self, dtype: Any) -> Any:
+        return -math.inf
+
+    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+        return ctx.lower_fun(_log_of_sum, a, b, avals_in=[aval, aval])[0]
+
+    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+        def join(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            (x, s), (y, t) = a, b
+            total = _log_of_sum(x, y)
+            s, t = [lax.mul(d, _share(v, total)) for v, d in ((x, s), (y, t))]
+            return [total, lax.add(s, t)]
+
+        return prefix_scan(join, [x, t], axis, reverse)[1]
+
+
+def _log_of_sum(a: Any, b: Any) -> Any:
+    """``log(exp(a) + exp(b))`` without overflow."""
+    if is_complex(a.aval.dtype):
+        top = _finite(lax.max(lax.real(a), lax.real(b)))
+        shift = lax.complex(top, lax.zeros_of(top.aval))
+        return lax.add(shift, lax.log(lax.add(lax.exp(lax.sub(a, shift)), lax.exp(lax.sub(b, shift)))))
+    top = lax.max(a, b)
+    gap = lax.abs(lax.sub(a, b))
+    # Equal infinities have a gap of NaN; both of -inf, or one of inf, are their own result.
+    same = lax.eq(a, b)
+    gap = lax.select(same, lax.zeros_of(gap.aval), gap)
+    bent = lax.add(top, lax.log1p(lax.exp(lax.neg(gap))))
+    return lax.select(lax.is_finite(top), bent, top)
+
+
+def _finite(x: Any) -> Any:
+    return lax.select(lax.is_finite(x), x, lax.zeros_of(x.aval))
+
+
+def _share(part: Any, total: Any) -> Any:
+    """``exp(part - total)``: what a part contributes; nothing where it is the log of zero."""
+    real = lax.real(part) if is_complex(part.aval.dtype) else part
+    empty = lax.eq(real, lax.full_of(real.aval, -math.inf))
+    share = lax.exp(lax.sub(part, total))
+    return lax.select(empty, lax.zeros_of(share.aval), share)
+
+
+def prefix_scan(
+    join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
+    elements: Sequence[Any],
+    axis: int,
+    reverse: bool,
+) -> list[Any]:
+    """All prefixes of ``elements`` joined by an associative function, by recursion on pairs.
+
+    Linear work and logarithmic depth, in operations that have derivatives of every order.
+    """
+    if reverse:
+        flipped = [lax.rev(x, (axis,)) for x in elements]
+        return [lax.rev(x, (axis,)) for x in prefix_scan(join, flipped, axis, False)]
+    n = elements[0].aval.shape[axis]
+    if n < 2:  # noqa: PLR2004 (a single element is its own prefix)
+        return list(elements)
+
+    def part(xs: Sequence[Any], start: int, stop: int, step: int) -> list[Any]:
+        return [lax.slice_in_dim(x, start, stop, step, axis) for x in xs]
+
+    even, odd = part(elements, 0, n - 1, 2), part(elements, 1, n, 2)
+    odds = prefix_scan(join, join(even, odd), axis, False)
+    evens = part(elements, 0, 1, 1)
+    if n > 2:  # noqa: PLR2004 (an even position after the first)
+        joined = join(part(odds, 0, (n - 1) // 2, 1), part(elements, 2, n, 2))
+        evens = [lax.concatenate([e, j], axis) for e, j in zip(evens, joined, strict=True)]
+    return [_interleave(e, o, axis, n) for e, o in zip(evens, odds, strict=True)]
+
+
+def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
+    """The elements at even and at odd positions in one array of ``n``."""
+    zero = lax.zeros_of(even.aval.update(shape=()))
+    pads = [[(0, 0, 0)] * even.aval.ndim for _ in range(2)]
+    pads[0][axis] = (0, (n + 1) % 2, 1)
+    pads[1][axis] = (1, n % 2, 1)
+    return lax.add(lax.pad(even, zero, pads[0]), lax.pad(odd, zero, pads[1]))
+
+
+cumsum_p = Cumsum()
+cumprod_p = Cumprod()
+cummax_p = Cummax()
+cummin_p = Cummin()
+cumlogsumexp_p = Cumlogsumexp()
+
+
+def _cumulative(primitive: _Cumulative, operand: Any, axis: int, reverse: bool) -> Any:
+    x = as_value(operand)
+    axis = lax.reduction_axis(primitive.name, axis, x.aval.ndim)
+    return primitive.bind(x, axis=axis, reverse=bool(reverse))
+
+
+def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running sum along ``axis``, from the end if ``reverse``.
+
+    Args:
+        operand: array of numbers.
+        axis: the axis along which to add.
+        reverse: whether element i sums i and what follows, instead of what precedes.
+
+    Raises:
+        AxisError: no such axis.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.cumsum(tb.numpy.array([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
+    return _cumulative(cumsum_p, operand, axis, reverse)
+
+
+def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running product along ``axis``, from the end if ``reverse``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.cumprod(tb.numpy.array([1, 2, 3])).tolist()
+    [1, 2, 6]
+    """
+    return _cumulative(cumprod_p, operand, axis, reverse)
+
+
+def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running maximum along ``axis``, from the end if ``reverse``; NaNs persist.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.cummax(tb.numpy.array([1, 3, 2])).tolist()
+    [1, 3, 3]
+    """
+    return _cumulative(cummax_p, operand, axis, reverse)
+
+
+def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running minimum along ``axis``, from the end if ``reverse``; NaNs persist.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.cummin(tb.numpy.array([3, 1, 2]), reverse=True).tolist()
+    [1, 1, 2]
+    """
+    return _cumulative(cummin_p, operand, axis, reverse)
+
+
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Running log of the sum of exponentials along ``axis``, from the end if ``reverse``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.cumlogsumexp(tb.numpy.array([0.0, 0.0])).tolist()
+    [0.0, 0.6931471824645996]
+    """
+    return _cumulative(cumlogsumexp_p, operand, axis, reverse)
