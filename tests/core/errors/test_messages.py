@@ -43,6 +43,7 @@ from tracebridge.core.errors.tracer_errors import (
     UnexpectedTracerError,
 )
 from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
     AxisSizeError,
     AxisSpecError,
     CustomRuleError,
@@ -83,7 +84,8 @@ class FakeTracer:
         (UnsupportedDtypeError, (TypeError,)),
         (TypePromotionError, (ValueError,)),
         (GradientTypeError, (TypeError,)),
-        (AxisSpecError, (ValueError,)),
+        (ArgumentSpecError, (ValueError, TypeError)),
+        (AxisSpecError, (ValueError, TypeError)),
         (AxisSizeError, (ValueError,)),
         (UnboundAxisNameError, (NameError,)),
         (TreeMismatchError, (ValueError, TypeError)),

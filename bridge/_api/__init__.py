@@ -1,0 +1,1 @@
+"""The transformations that users call; one file each."""

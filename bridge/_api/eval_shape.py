@@ -1,0 +1,33 @@
+"""eval_shape: shapes and dtypes of a result, without computing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracebridge._api.argnums import check_callable
+from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.ir.shape_struct import struct_of
+
+
+@api_boundary
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of the result of ``fun``, without computing it.
+
+    Args:
+        fun: function of arrays and trees of arrays.
+        *args: arguments, or objects with ``shape`` and ``dtype`` in their place.
+        **kwargs: keyword arguments, likewise.
+
+    Returns:
+        A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> tb.eval_shape(lambda x, y: x @ y, tnp.ones((2, 3)), tnp.ones((3, 4)))
+    ShapeDtypeStruct(shape=(2, 4), dtype=float32)
+    """
+    check_callable("eval_shape", fun)
+    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, fun, args, kwargs, locate=False)
+    return tree.unflatten([struct_of(a) for a in jaxpr.out_avals])

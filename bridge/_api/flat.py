@@ -1,0 +1,111 @@
+"""One call of a function of trees as a flat function, with auxiliary data kept aside."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from tracebridge._api.values import public, short_repr
+from tracebridge.core.errors.transform_errors import GradientTypeError
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value, is_array_like
+from tracebridge.core.ir.values import Value
+from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
+
+
+@final
+class FlatCall:
+    """``fun(*args, **kwargs)`` as a function of the leaves of some of its arguments.
+
+    ``positions`` None: the leaves are those of all positional arguments, and ``tree`` is the
+    structure of that tuple. An int or a tuple: the leaves are those of that argument (of these
+    arguments), the others are ``args`` and ``kwargs``.
+
+    ``call`` gives the leaves of the result, then the tracers among the auxiliary data: results
+    of transformed functions pass through the transformation, other data stay as they are.
+    For one call; it holds what that call returned besides the leaves.
+    """
+
+    __slots__ = (
+        "_args",
+        "_aux",
+        "_fun",
+        "_has_aux",
+        "_kwargs",
+        "_positions",
+        "n_out",
+        "out_tree",
+        "tree",
+    )
+
+    def __init__(
+        self,
+        fun: Any,
+        tree: PyTreeDef,
+        positions: int | tuple[int, ...] | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        has_aux: bool = False,
+    ) -> None:
+        self._fun = fun
+        self._args = args
+        self._kwargs = kwargs or {}
+        self._positions = positions
+        self._has_aux = has_aux
+        self._aux: Any = None
+        self.tree = tree
+        self.n_out = 0
+        self.out_tree: PyTreeDef = leaf_treedef
+
+    def call(self, *xs: Any) -> list[Value]:
+        """The function of the leaves."""
+        given = self.tree.unflatten(xs)
+        positions = self._positions
+        if positions is None:
+            out = self._fun(*given, **self._kwargs)
+        else:
+            args = list(self._args)
+            if type(positions) is int:
+                args[positions] = given
+            else:
+                for i, x in zip(positions, given, strict=True):
+                    args[i] = x
+            out = self._fun(*args, **self._kwargs)
+        tracers: list[Any] = []
+        if self._has_aux:
+            out, aux = _split_aux(self._fun, out)
+            leaves, tree = flatten(aux)
+            tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+            self._aux = leaves, tree
+        leaves, self.out_tree = flatten(out)
+        self.n_out = len(leaves)
+        values = [leaf if hasattr(leaf, "aval") else _as_result(self._fun, leaf) for leaf in leaves]
+        return values + tracers
+
+    def aux(self, primals: list[Value]) -> Any:
+        """The auxiliary data, with the tracers of the transformation replaced by ``primals``."""
+        leaves, tree = self._aux
+        given = iter(primals)
+        return tree.unflatten(
+            [public(next(given)) if isinstance(leaf, Tracer) else leaf for leaf in leaves]
+        )
+
+
+def _split_aux(fun: Any, out: Any) -> tuple[Any, Any]:
+    if isinstance(out, tuple | list) and len(out) == 2:
+        return out[0], out[1]
+    kind = type(out).__name__
+    got = f"a {kind} of {len(out)}" if isinstance(out, tuple | list) else f"a value of type {kind}"
+    msg = f"{name_of(fun)} returned {got}, but has_aux=True needs a pair (result, aux)"
+    raise GradientTypeError(msg, hint="return a pair, or leave has_aux out")
+
+
+def _as_result(fun: Any, leaf: Any) -> Value:
+    if not is_array_like(leaf):
+        msg = (
+            f"{name_of(fun)} returned {short_repr(leaf)} of type {type(leaf).__name__}; "
+            "expected arrays, numbers, and trees of them"
+        )
+        raise GradientTypeError(msg, hint="return other data as auxiliary data with has_aux=True")
+    return as_value(leaf)

@@ -1,0 +1,247 @@
+"""Reverse-mode derivatives of scalar functions: grad and value_and_grad."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge._api.argnums import (
+    check_argument_count,
+    check_callable,
+    check_reduce_axes,
+    derivative_argnums,
+)
+from tracebridge._api.flat import FlatCall
+from tracebridge._api.values import (
+    differentiable,
+    name_of_leaf,
+    public,
+    spread,
+    tangent_or_zeros,
+    values_of,
+)
+from tracebridge.core.dtypes.dtypes import complexes, float0, floats, is_complex, is_inexact
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import GradientTypeError
+from tracebridge.core.interpreters.linearize import linearize_flat
+from tracebridge.core.interpreters.transpose import backward
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.values import Literal, Value
+from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
+
+
+@final
+class GradOptions:
+    """Resolved arguments of ``grad`` and its kin; ``call`` is the public name, for messages."""
+
+    __slots__ = (
+        "allow_int",
+        "argnums",
+        "call",
+        "fun",
+        "has_aux",
+        "highest",
+        "holomorphic",
+        "nums",
+        "single",
+    )
+
+    def __init__(
+        self, call: str, fun: Any, argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool
+    ) -> None:
+        check_callable(call, fun)
+        self.call = call
+        self.fun = fun
+        self.argnums = argnums
+        self.nums = derivative_argnums(call, argnums)
+        self.single = isinstance(argnums, int)
+        self.highest = max([i + 1 if i >= 0 else -i for i in self.nums], default=0)
+        self.has_aux = has_aux
+        self.holomorphic = holomorphic
+        self.allow_int = allow_int
+
+    @property
+    def root(self) -> str:
+        """What messages call the tree of the differentiated arguments."""
+        return f"args[{self.nums[0]}]" if self.single else "args[argnums]"
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[..., Any]:
+    """A function that computes the gradient of ``fun``.
+
+    Args:
+        fun: function of arrays and trees of arrays. Its result is a real scalar of shape ``()``,
+            or with ``has_aux`` a pair ``(scalar, auxiliary data)``.
+        argnums: position, or positions, of the arguments to differentiate.
+        has_aux: ``fun`` returns a pair; its second element is passed on undifferentiated.
+        holomorphic: ``fun`` is complex-differentiable: arguments and result are complex.
+        allow_int: integer and boolean arguments get gradients of dtype ``float0``.
+        reduce_axes: accepted for compatibility; must be empty.
+
+    Returns:
+        A function with the arguments of ``fun``. Its result has the structure, shapes and dtypes
+        of the argument ``argnums``, as a tuple if ``argnums`` is a sequence; with ``has_aux``
+        a pair of that and the auxiliary data.
+
+    Raises:
+        GradientTypeError: an argument or the result has a wrong dtype, or is no scalar.
+        ArgumentSpecError: the call gives too few positional arguments for ``argnums``.
+
+    >>> import tracebridge as tb
+    >>> print(tb.grad(lambda x: x * x)(3.0))
+    6.0
+    >>> tb.grad(lambda p, x: p['w'] * x)({'w': 2.0}, 5.0)
+    {'w': Array(5., dtype=float32, weak_type=True)}
+    """
+    options = GradOptions("grad", fun, argnums, has_aux, holomorphic, allow_int)
+    check_reduce_axes("grad", reduce_axes)
+
+    @functools.wraps(fun)
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        _, gradient, aux = gradient_of(options, args, kwargs)
+        return (gradient, aux) if has_aux else gradient
+
+    return api_boundary(grad_f)
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that computes the value of ``fun`` and its gradient.
+
+    Args:
+        fun: as in ``grad``.
+        argnums: as in ``grad``.
+        has_aux: as in ``grad``; the value is then the pair ``(scalar, auxiliary data)``.
+        holomorphic: as in ``grad``.
+        allow_int: as in ``grad``.
+        reduce_axes: as in ``grad``.
+
+    Returns:
+        A function with the arguments of ``fun`` that gives ``(value, gradient)``.
+
+    Raises:
+        GradientTypeError: an argument or the result has a wrong dtype, or is no scalar.
+        ArgumentSpecError: the call gives too few positional arguments for ``argnums``.
+
+    >>> import tracebridge as tb
+    >>> value, gradient = tb.value_and_grad(lambda x: x * x)(3.0)
+    >>> print(value, gradient)
+    9.0 6.0
+    """
+    options = GradOptions("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
+    check_reduce_axes("value_and_grad", reduce_axes)
+
+    @functools.wraps(fun)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, gradient, aux = gradient_of(options, args, kwargs)
+        return ((value, aux) if has_aux else value), gradient
+
+    return api_boundary(value_and_grad_f)
+
+
+def gradient_of(
+    options: GradOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, Any, Any]:
+    """``(value, gradient, aux)``: one linearization and one backward walk."""
+    if len(args) < options.highest:
+        check_argument_count(
+            options.call, options.fun, options.argnums, options.highest, len(args)
+        )
+    nums = options.nums
+    chosen = args[nums[0]] if options.single else tuple([args[i] for i in nums])
+    leaves, tree = flatten(chosen)
+    values = values_of(options.call, leaves, tree, options.root)
+    for i, value in enumerate(values):
+        if value.aval.dtype not in floats or options.holomorphic:
+            check_input(options, value.aval, tree, i)
+    positions = nums[0] if options.single else nums
+    call = FlatCall(options.fun, tree, positions, args, kwargs, has_aux=options.has_aux)
+    flags = differentiable(values) if options.allow_int else None
+    outs, linear = linearize_flat(call.call, values, flags)
+    out = _scalar_result(options, outs, call)
+    seed = Literal(1.0 if out.aval.dtype in floats else 1.0 + 0.0j, out.aval)
+    cts = [seed, *[None] * (len(outs) - 1)]
+    grads = backward(linear, cts, current_trace().process)
+    results = [
+        tangent_or_zeros(ct, v.aval.tangent)
+        for ct, v in zip(spread(grads, flags), values, strict=True)
+    ]
+    gradient = tree.unflatten(results)
+    return public(out), gradient, call.aux(outs[1:]) if options.has_aux else None
+
+
+def check_input(options: GradOptions, aval: ShapedArray, tree: PyTreeDef, index: int) -> None:
+    """Raise GradientTypeError unless an argument of this dtype can be differentiated."""
+    dtype = aval.dtype
+    if options.holomorphic:
+        if is_complex(dtype):
+            return
+        expected, hint = "a complex dtype, because holomorphic=True", "leave holomorphic out"
+    elif is_inexact(dtype) or (options.allow_int and aval.tangent.dtype == float0):
+        return
+    else:
+        expected = "a real or complex dtype"
+        hint = "convert it to a float dtype, or pass allow_int=True, or use vjp"
+    where = name_of_leaf(tree, index, options.root)
+    raise GradientTypeError(
+        f"{options.call}({name_of(options.fun)}): argument {where} is {aval.str_short()}",
+        expected=expected,
+        hint=hint,
+    )
+
+
+def _scalar_result(options: GradOptions, outs: list[Value], call: FlatCall) -> Value:
+    """The result; raises GradientTypeError unless it is one scalar of a fitting dtype."""
+    name = f"{options.call}({name_of(options.fun)})"
+    if call.out_tree != leaf_treedef:
+        raise GradientTypeError(
+            f"{name}: the function returned a tree {call.out_tree}, expected one scalar",
+            hint="return (scalar, aux) with has_aux=True, or use jacrev for several results",
+        )
+    aval = outs[0].aval
+    if aval.shape != ():
+        raise GradientTypeError(
+            f"{name}: the function returned an array {aval.str_short()}, expected a scalar of "
+            "shape ()",
+            hint="reduce the result (sum, mean), or use jacrev or vjp",
+        )
+    check_output(options, aval, name)
+    return outs[0]
+
+
+def check_output(options: GradOptions, aval: ShapedArray, name: str) -> None:
+    """Raise GradientTypeError unless a result of this dtype can be differentiated in reverse."""
+    dtype = aval.dtype
+    if options.holomorphic:
+        if dtype not in complexes:
+            raise GradientTypeError(
+                f"{name}: the result is {aval.str_short()}",
+                expected="a complex dtype, because holomorphic=True",
+                hint="leave holomorphic out, or take the derivative of a complex function",
+            )
+        return
+    if dtype in floats:
+        return
+    if dtype in complexes:
+        hint = "pass holomorphic=True if the function is holomorphic, else use vjp"
+    else:
+        hint = "return a float, or use vjp, whose cotangent of an integer result is float0"
+    raise GradientTypeError(
+        f"{name}: the result is {aval.str_short()}", expected="a real floating dtype", hint=hint
+    )

@@ -1,0 +1,229 @@
+"""Forward-mode derivatives: jvp and linearize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge._api.argnums import check_callable
+from tracebridge._api.flat import FlatCall
+from tracebridge._api.values import (
+    differentiable,
+    fit_scalar,
+    is_float0,
+    name_of_leaf,
+    public,
+    tangent_or_zeros,
+    value_of,
+    values_of,
+)
+from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.interpreters.jvp import jvp_flat
+from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.values import Value
+from tracebridge.core.tree.prefix import check_same_structure
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+
+@api_boundary
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]:
+    """The value of ``fun`` and its directional derivative.
+
+    Args:
+        fun: function of arrays and trees of arrays; with ``has_aux`` it returns a pair
+            ``(result, auxiliary data)``.
+        primals: tuple or list of the arguments at which ``fun`` is differentiated.
+        tangents: the direction: same structure, shapes and dtypes as ``primals``. The tangent of
+            an integer or boolean argument has dtype ``float0``.
+        has_aux: see ``fun``.
+
+    Returns:
+        ``(result, tangent of the result)``, with ``has_aux`` also the auxiliary data.
+
+    Raises:
+        TreeMismatchError: ``primals`` and ``tangents`` differ in structure, or are no sequences.
+        DtypeMismatchError: a tangent has another dtype than its primal requires.
+        ShapeMismatchError: a tangent has another shape than its primal.
+
+    >>> import tracebridge as tb
+    >>> value, tangent = tb.jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))
+    >>> print(value, tangent)
+    6.0 3.0
+    """
+    check_callable("jvp", fun)
+    call = f"jvp({name_of(fun)})"
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise TreeMismatchError(
+                f"{call}: {name} is a value of type {type(given).__name__}",
+                expected="a tuple or list with one entry per argument",
+                hint="write jvp(f, (x,), (t,)) for a function of one argument",
+            )
+    flat_primals, tree = flatten(tuple(primals))
+    flat_tangents, tangent_tree = flatten(tuple(tangents))
+    if tree != tangent_tree:
+        check_same_structure(call, tangent_tree, tree, "tangents", "primals")
+    values = values_of(call, flat_primals, tree, "primals")
+    ts = tangent_values(
+        call, flat_tangents, [v.aval for v in values], tree, ("tangents", "primals")
+    )
+    flat = FlatCall(fun, tree, has_aux=has_aux)
+    outs, out_tangents = jvp_flat(flat.call, values, ts)
+    n = flat.n_out
+    result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
+    tangent = flat.out_tree.unflatten(
+        [
+            tangent_or_zeros(t, o.aval.tangent)
+            for o, t in zip(outs[:n], out_tangents[:n], strict=True)
+        ]
+    )
+    return (result, tangent, flat.aux(outs[n:])) if has_aux else (result, tangent)
+
+
+def tangent_values(
+    call: str,
+    leaves: Sequence[Any],
+    avals: Sequence[ShapedArray],
+    tree: PyTreeDef,
+    names: tuple[str, str],
+) -> list[Value | None]:
+    """Tangents of primals of ``avals`` as values, checked; ``None`` for float0.
+
+    ``names``: what messages call the tangents and the primals.
+    """
+    result: list[Value | None] = []
+    for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
+        wanted = aval.tangent
+        given = getattr(leaf, "aval", None)
+        if given is not None and given.shape == wanted.shape and given.dtype == wanted.dtype:
+            result.append(leaf)
+            continue
+        if is_float0(leaf):
+            value, shape, dtype = None, leaf.shape, float0
+        else:
+            value = fit_scalar(value_of(call, leaf, tree, i, names[0]), wanted)
+            shape, dtype = value.aval.shape, value.aval.dtype
+        if dtype != wanted.dtype:
+            raise _wrong_dtype(call, aval, dtype, (tree, i, names))
+        if shape != wanted.shape:
+            where, of = name_of_leaf(tree, i, names[0]), name_of_leaf(tree, i, names[1])
+            raise ShapeMismatchError(
+                f"{call}: {where} has shape {shape}, but {of} has shape {wanted.shape}",
+                expected="equal shapes",
+                hint="a tangent has one number for each number of its primal",
+            )
+        result.append(value)
+    return result
+
+
+def _wrong_dtype(
+    call: str, aval: ShapedArray, dtype: Any, place: tuple[PyTreeDef, int, tuple[str, str]]
+) -> DtypeMismatchError:
+    tree, i, names = place
+    wanted = aval.tangent.dtype
+    if wanted == float0:
+        hint = "numpy.zeros(shape, tracebridge.float0) is the tangent of integers and booleans"
+        expected = "float0"
+    else:
+        hint = f"convert it to {wanted.name}"
+        expected = wanted.name
+    got = "float0" if dtype == float0 else dtype.name
+    return DtypeMismatchError(
+        f"{call}: {name_of_leaf(tree, i, names[0])} has dtype {got}, but "
+        f"{name_of_leaf(tree, i, names[1])} has dtype {aval.dtype.name}, whose tangents have "
+        f"dtype {expected}",
+        hint=hint,
+    )
+
+
+@final
+class LinearFunction:
+    """The linear function that ``linearize`` gives; see there."""
+
+    __slots__ = ("_in_avals", "_in_tree", "_linear", "_n_out", "_name", "_out_tree")
+
+    def __init__(
+        self,
+        name: str,
+        linear: Linearized,
+        in_avals: Sequence[ShapedArray],
+        in_tree: PyTreeDef,
+        out_tree: PyTreeDef,
+        n_out: int,
+    ) -> None:
+        self._name = name
+        self._linear = linear
+        self._in_avals = in_avals
+        self._in_tree = in_tree
+        self._out_tree = out_tree
+        self._n_out = n_out
+
+    def __call__(self, *tangents: Any) -> Any:
+        """The tangent of the result for tangents of the arguments."""
+        call = f"the linearization of {self._name}"
+        leaves, tree = flatten(tangents)
+        if tree != self._in_tree:
+            check_same_structure(call, tree, self._in_tree, "tangents", "primals")
+        values = tangent_values(call, leaves, self._in_avals, tree, ("tangents", "primals"))
+        # Integers are no inputs of the tape.
+        values = [v for v in values if v is not None]
+        linear = self._linear
+        outs = linear.forward(current_trace().process, values)[: self._n_out]
+        return self._out_tree.unflatten(
+            [
+                tangent_or_zeros(t, a)
+                for t, a in zip(outs, linear.out_avals[: self._n_out], strict=True)
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"<linearization of {self._name}>"
+
+
+@api_boundary
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of ``fun`` and its derivative at ``primals`` as a linear function.
+
+    ``fun`` runs once; the linear function can be called many times.
+
+    Args:
+        fun: function of arrays and trees of arrays; with ``has_aux`` it returns a pair
+            ``(result, auxiliary data)``.
+        *primals: the arguments.
+        has_aux: see ``fun``.
+
+    Returns:
+        ``(result, f_jvp)``, with ``has_aux`` also the auxiliary data. ``f_jvp(*tangents)`` takes
+        tangents of the structure, shapes and dtypes of ``primals`` and gives the tangent of the
+        result.
+
+    Raises:
+        UnsupportedDtypeError: an argument is no array or number.
+
+    >>> import tracebridge as tb
+    >>> value, f_jvp = tb.linearize(lambda x: x * x, 3.0)
+    >>> print(value, f_jvp(1.0), f_jvp(2.0))
+    9.0 6.0 12.0
+    """
+    check_callable("linearize", fun)
+    name = name_of(fun)
+    leaves, tree = flatten(primals)
+    values = values_of(f"linearize({name})", leaves, tree, "primals")
+    flat = FlatCall(fun, tree, has_aux=has_aux)
+    outs, linear = linearize_flat(flat.call, values, differentiable(values))
+    n = flat.n_out
+    result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
+    f_jvp = LinearFunction(name, linear, [v.aval for v in values], tree, flat.out_tree, n)
+    return (result, f_jvp, flat.aux(outs[n:])) if has_aux else (result, f_jvp)

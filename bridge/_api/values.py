@@ -1,0 +1,127 @@
+"""Arguments and results of transformations: Python objects to values and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.typeof import as_value, converter_of
+from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import leaf_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.values import Value
+    from tracebridge.core.tree.tree import PyTreeDef
+
+
+def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: str) -> list[Value]:
+    """The leaves as values; names the first one that is no array.
+
+    ``root`` is what messages call the tree; key paths follow it.
+    """
+    return [
+        leaf if hasattr(leaf, "aval") else value_of(call, leaf, tree, i, root)
+        for i, leaf in enumerate(leaves)
+    ]
+
+
+def value_of(call: str, leaf: Any, tree: PyTreeDef, index: int, root: str) -> Value:
+    """Leaf ``index`` of ``tree`` as a value."""
+    try:
+        return as_value(leaf)
+    except UnsupportedDtypeError as error:
+        msg = (
+            f"{call}: {name_of_leaf(tree, index, root)} is {short_repr(leaf)} of type "
+            f"{type(leaf).__name__}; expected arrays, numbers, and trees of them"
+        )
+        raise UnsupportedDtypeError(msg) from error
+
+
+def differentiable(values: Sequence[Value]) -> list[bool] | None:
+    """Which values have tangents; None if all have. Integers and booleans have none."""
+    flags = [v.aval.dtype in inexact or v.aval.tangent.dtype != float0 for v in values]
+    return None if all(flags) else flags
+
+
+def spread(given: Sequence[Any], flags: Sequence[bool] | None) -> Sequence[Any]:
+    """One entry per flag: the next of ``given`` where it is true, else None."""
+    if flags is None:
+        return given
+    rest = iter(given)
+    return [next(rest) if flag else None for flag in flags]
+
+
+def name_of_leaf(tree: PyTreeDef, index: int, root: str) -> str:
+    """The name of a leaf in messages: ``root`` and its key path."""
+    return root + keystr(leaf_paths(tree)[index])
+
+
+def short_repr(x: Any) -> str:
+    """The text of ``x``, cut to one line of a message."""
+    text = repr(x)
+    return text if len(text) <= 80 and "\n" not in text else f"{text[:77].splitlines()[0]}..."
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """The aval of an argument, without a transfer to the device.
+
+    Besides arrays, tracers and numbers takes any object with ``shape`` and ``dtype``, such as
+    ``ShapeDtypeStruct``.
+    """
+    aval = getattr(x, "aval", None)
+    if isinstance(aval, ShapedArray):
+        return aval
+    kind = type(x)
+    if kind is not np.ndarray:
+        if converter_of(kind) is not None:
+            return as_value(x).aval
+        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+            return as_value(x).aval
+    return ShapedArray(x.shape, canonicalize(x.dtype), bool(getattr(x, "weak_type", False)))
+
+
+def public(value: Value) -> Any:
+    """A value as users may hold it: outside traces a Literal becomes an Array of its own."""
+    if type(value) is Literal and is_eager():
+        return put_numpy(np.asarray(value), weak_type=value.aval.weak_type)
+    return value
+
+
+def float0_zeros(shape: Any) -> np.ndarray[Any, Any]:
+    """The tangent or cotangent of an integer or boolean array: it stores nothing."""
+    return np.zeros(shape, float0)
+
+
+def is_float0(x: Any) -> bool:
+    """Whether ``x`` is an array of dtype float0."""
+    return getattr(x, "dtype", None) == float0
+
+
+def tangent_or_zeros(tangent: Value | None, aval: ShapedArray) -> Any:
+    """A tangent for users: symbolic zeros are instantiated, at ``aval``, a tangent aval."""
+    if aval.dtype == float0:
+        return float0_zeros(aval.shape)
+    return public(zeros_of(aval) if tangent is None else tangent)
+
+
+def fit_scalar(value: Value, aval: ShapedArray) -> Value:
+    """A Python number given where a value of ``aval`` is expected, in its dtype.
+
+    Only Python floats change, so that a cotangent ``1.0`` fits a bfloat16 result.
+    """
+    if type(value) is not Literal or not value.aval.weak_type or aval.ndim:
+        return value
+    if value.aval.dtype.kind != "f" or not is_inexact(aval.dtype):
+        return value
+    return Literal(python_scalar(value.value, aval.dtype), aval)

@@ -1,0 +1,249 @@
+"""vmap: a function of one element becomes a function of a batch."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracebridge._api.argnums import check_callable
+from tracebridge._api.values import name_of_leaf, public, values_of
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
+from tracebridge.core.interpreters.batching import batch_flat
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.values import Value
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.tree.prefix import flatten_axes
+from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: int | Sequence[Any] | None = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+    sum_match: bool = False,
+) -> Callable[..., Any]:
+    """A function that maps ``fun`` over axes of its arguments.
+
+    Args:
+        fun: function of arrays and trees of arrays.
+        in_axes: which axis of each positional argument is mapped: an int (negative counts from
+            the last axis), None (not mapped), or a tuple or list with one entry per argument.
+            An entry may be a tree of ints and None that is a prefix of the argument's tree.
+            Keyword arguments are always mapped over their first axis.
+        out_axes: where the mapped axis goes in the results: an int, or a tree prefix of the
+            result. None for results that do not depend on mapped arguments.
+        axis_name: name of the mapped axis, for collectives inside ``fun``.
+        axis_size: size of the mapped axis; needed only if no argument is mapped.
+        spmd_axis_name: accepted for compatibility; has no effect on one device.
+        sum_match: accepted for compatibility.
+
+    Returns:
+        A function with the arguments of ``fun``, each with one more axis where it is mapped.
+
+    Raises:
+        AxisSpecError: ``in_axes`` or ``out_axes`` does not fit.
+        AxisSizeError: mapped axes have different sizes, or no size is known.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> print(tb.vmap(lambda x, y: x + y, in_axes=(0, None))(tnp.arange(3.0), 10.0))
+    [10. 11. 12.]
+    """
+    del sum_match, spmd_axis_name
+    check_callable("vmap", fun)
+    if type(in_axes) is list:
+        in_axes = tuple(in_axes)
+    _check_spec("in_axes", in_axes)
+    _check_spec("out_axes", out_axes)
+    if not (in_axes is None or isinstance(in_axes, int | tuple)):
+        raise AxisSpecError(
+            f"vmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}",
+            expected="an int, None, or a tuple with one entry per positional argument",
+        )
+    same = in_axes == 0 and type(in_axes) is int
+
+    @functools.wraps(fun)
+    def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        flat_args, tree = flatten((args, kwargs))
+        values = values_of(f"vmap({name_of(fun)})", flat_args, tree, "")
+        if same:
+            dims: list[int | None] = [0] * len(values)
+        else:
+            dims = _input_dims(fun, in_axes, args, kwargs)
+        dims, size = _resolve(fun, values, dims, tree, axis_size)
+        out_tree: list[PyTreeDef] = []
+
+        def flat(*xs: Any) -> list[Any]:
+            a, k = tree.unflatten(xs)
+            out = fun(*a, **k)
+            flat_out, structure = flatten(out)
+            out_tree.append(structure)
+            return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
+
+        outs, out_dims = batch_flat(flat, values, dims, size, axis_name)
+        (structure,) = out_tree
+        if type(out_axes) is int:
+            wanted: list[Any] = [out_axes] * len(outs)
+        else:
+            wanted = _output_dims(fun, out_axes, structure)
+        placed = [
+            _place(fun, o, d, w, size, (structure, i))
+            for i, (o, d, w) in enumerate(zip(outs, out_dims, wanted, strict=True))
+        ]
+        return structure.unflatten(placed)
+
+    return api_boundary(vmap_f)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _check_spec(option: str, axes: Any) -> None:
+    """Raise AxisSpecError unless all leaves are ints or None."""
+    for leaf in leaves(axes):
+        try:
+            operator.index(leaf)
+        except TypeError:
+            raise AxisSpecError(
+                f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
+                expected="ints, None, and tuples, lists or dicts of them",
+            ) from None
+
+
+def _input_dims(
+    fun: Any, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[int | None]:
+    """The mapped axis of each leaf of the arguments; keyword arguments come last."""
+    call = f"vmap({name_of(fun)})"
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise AxisSpecError(
+            f"{call}: in_axes has {len(in_axes)} entries, but the call has {len(args)} positional "
+            f"arguments",
+            expected="one entry per positional argument, or one int for all",
+            hint="keyword arguments are mapped over their first axis and have no entry",
+        )
+    tree = flatten(args)[1]
+    dims = flatten_axes(call, tree, in_axes, axes_name="in_axes", full_name="args")
+    n_keyword = len(flatten(kwargs)[0])
+    return [*dims, *[0] * n_keyword]
+
+
+def _resolve(
+    fun: Any,
+    values: Sequence[Value],
+    dims: Sequence[int | None],
+    tree: PyTreeDef,
+    axis_size: int | None,
+) -> tuple[list[int | None], Any]:
+    """The axes as non-negative ints, and the common size."""
+    size: Any = axis_size
+    known = axis_size is not None
+    result: list[int | None] = []
+    for i, (value, dim) in enumerate(zip(values, dims, strict=True)):
+        if dim is None:
+            result.append(None)
+            continue
+        shape = value.aval.shape
+        n = len(shape)
+        if not -n <= dim < n:
+            raise _bad_axis(fun, value, dim, tree, i)
+        axis = dim % n
+        result.append(axis)
+        if not known:
+            size, known = shape[axis], True
+        elif shape[axis] != size:
+            raise _sizes_differ(fun, values, dims, tree, axis_size)
+    if not known:
+        name = name_of(fun)
+        if not values:
+            msg = f"vmap({name}): the call has no array argument and axis_size is not given"
+        else:
+            msg = f"vmap({name}): no argument is mapped (all of in_axes is None)"
+        raise AxisSizeError(msg, hint="map an argument, or give axis_size")
+    return result, size
+
+
+def argument_name(tree: PyTreeDef, index: int) -> str:
+    """The name of leaf ``index`` of ``(args, kwargs)``: ``args[0]['w']``, ``kwargs['x']``."""
+    path = name_of_leaf(tree, index, "")
+    return ("args" if path.startswith("[0]") else "kwargs") + path[3:]
+
+
+def _bad_axis(fun: Any, value: Value, dim: int, tree: PyTreeDef, i: int) -> AxisSpecError:
+    n = value.aval.ndim
+    allowed = f"an axis from {-n} to {n - 1}" if n else "None: a scalar has no axis to map"
+    return AxisSpecError(
+        f"vmap({name_of(fun)}): axis {dim} of {argument_name(tree, i)} is to be mapped, but the "
+        f"argument is {value.aval.str_short()}",
+        expected=allowed,
+        hint="give in_axes=None for arguments that are not mapped",
+    )
+
+
+def _sizes_differ(
+    fun: Any,
+    values: Sequence[Value],
+    dims: Sequence[int | None],
+    tree: PyTreeDef,
+    axis_size: int | None,
+) -> AxisSizeError:
+    lines = [] if axis_size is None else [f"axis_size={axis_size}"]
+    for i, (value, dim) in enumerate(zip(values, dims, strict=True)):
+        shape = value.aval.shape
+        if dim is not None and -len(shape) <= dim < len(shape):
+            lines.append(
+                f"{argument_name(tree, i)} has size {shape[dim]} at axis {dim} of "
+                f"{value.aval.str_short()}"
+            )
+    shown = "\n      ".join(lines)
+    return AxisSizeError(
+        f"vmap({name_of(fun)}): the mapped axes have different sizes\n      {shown}",
+        hint="map axes of one size, or give in_axes=None for arguments that are not mapped",
+    )
+
+
+def _output_dims(fun: Any, out_axes: Any, structure: PyTreeDef) -> list[Any]:
+    return flatten_axes(
+        f"vmap({name_of(fun)})",
+        structure,
+        out_axes,
+        axes_name="out_axes",
+        full_name="the result",
+    )
+
+
+def _place(
+    fun: Any, out: Value, dim: int | None, wanted: Any, size: Any, place: tuple[PyTreeDef, int]
+) -> Any:
+    """``out`` with its batch axis where ``out_axes`` wants it."""
+    if wanted is None:
+        if dim is None:
+            return public(out)
+        where = name_of_leaf(*place, "the result")
+        raise AxisSpecError(
+            f"vmap({name_of(fun)}): out_axes is None for {where}, which depends on mapped "
+            "arguments",
+            expected="an int",
+            hint="None is only for results that are the same for all elements",
+        )
+    n = out.aval.ndim + (dim is None)
+    if not -n <= wanted < n:
+        where = name_of_leaf(*place, "the result")
+        shape = list(out.aval.shape)
+        if dim is not None:
+            del shape[dim]
+        raise AxisSpecError(
+            f"vmap({name_of(fun)}): out_axes is {wanted} for {where}, whose shape per element "
+            f"is {tuple(shape)}",
+            expected=f"an axis from {-n} to {n - 1}",
+        )
+    if dim is None:
+        return public(broadcast_batch(out, size, wanted % n))
+    return move_batch_axis(out, dim, wanted % n)
