@@ -39,8 +39,8 @@ def _dce(jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool) -> tuple[Jaxpr
         end = start
         if not any(used) and not app.effects:
             continue
-        if not all(used) and getattr(app.primitive, "dce", None) is not None:
-            app, keep_args, keep_outs = app.primitive.dce(used, app)
+        if not all(used) and (shrink := getattr(app.primitive, "dce", None)) is not None:
+            app, keep_args, keep_outs = shrink(used, app)
             idx = tuple([i for i, keep in zip(idx, keep_args, strict=True) if keep])
             outs = [o for o, keep in zip(outs, keep_outs, strict=True) if keep]
         for i in idx:

@@ -199,14 +199,11 @@ class _View:
     __slots__ = ("constvars", "eqns", "invars", "outvars")
 
     def __init__(self, jaxpr: Jaxpr) -> None:
+        contents: list[Any] = [None] * jaxpr.n_in + list(jaxpr.consts) + _nones(jaxpr)
         slots: list[Any] = [
             c if type(c) is Literal else Var(a, i)
             for i, (a, c) in enumerate(
-                zip(
-                    jaxpr.slot_avals(),
-                    [None] * jaxpr.n_in + list(jaxpr.consts) + _nones(jaxpr),
-                    strict=True,
-                )
+                zip(jaxpr.slot_avals(), contents, strict=True)
             )
         ]
         self.invars: list[Var] = slots[: jaxpr.n_in]
@@ -256,5 +253,5 @@ def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
         elif isinstance(value, ClosedJaxpr):
             found.append(value.jaxpr)
         elif isinstance(value, tuple):
-            found.extend(v for v in value if isinstance(v, Jaxpr))  # type: ignore[misc]  # params are Any
+            found.extend(v for v in value if isinstance(v, Jaxpr))
     return found

@@ -17,6 +17,7 @@ class ArrayOperators:
 
     __slots__ = ()
     __array_priority__ = 100
+    aval: Any
 
     def __add__(self, other: Any) -> Any:
         return NAMESPACE.add(self, other)
@@ -165,27 +166,27 @@ class ArrayOperators:
     @property
     def shape(self) -> tuple[Any, ...]:
         """Sizes of the axes."""
-        return self.aval.shape  # type: ignore[attr-defined]  # aval is a slot of the subclasses
+        return self.aval.shape
 
     @property
     def dtype(self) -> Any:
         """The NumPy dtype of the elements."""
-        return self.aval.dtype  # type: ignore[attr-defined]  # as above
+        return self.aval.dtype
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self.aval.ndim  # type: ignore[attr-defined]  # as above
+        return self.aval.ndim
 
     @property
     def size(self) -> Any:
         """Number of elements."""
-        return self.aval.size  # type: ignore[attr-defined]  # as above
+        return self.aval.size
 
     @property
     def weak_type(self) -> bool:
         """Whether the dtype yields to that of other operands, as a Python scalar's does."""
-        return self.aval.weak_type  # type: ignore[attr-defined]  # as above
+        return self.aval.weak_type
 
     @property
     def itemsize(self) -> int:

@@ -43,7 +43,7 @@ class Primitive(abc.ABC):
     exact_keys: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.applications: BoundedCache[Any, Application] = BoundedCache(
+        self.applications: BoundedCache[Application] = BoundedCache(
             f"applications of {self.name}", MAX_APPLICATIONS
         )
         _ALL[self.name] = self

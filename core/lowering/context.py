@@ -107,7 +107,8 @@ class LoweringContext(Builder):
         outer = self.avals_in, self.avals_out
         self.avals_in = app.avals
         self.avals_out = app.outs
-        rule = _PLATFORM_RULES.get((app.primitive.name, self.platform), app.primitive.lower)
+        lower: Any = app.primitive.lower
+        rule = _PLATFORM_RULES.get((app.primitive.name, self.platform), lower)
         out = rule(self, *[self.materialize(v) for v in values], **app.params)
         self.avals_in, self.avals_out = outer
         return out if app.multiple else (out,)

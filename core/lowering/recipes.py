@@ -7,7 +7,7 @@ operation. Other primitives are lowered by their ``lower`` method each time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from tracebridge.core.mlir.types import is_static, tensor_type
 
@@ -33,14 +33,14 @@ class Recipe:
         self.scalars = scalars
 
 
-def recipe_of(app: Application) -> Recipe | bool:
+def recipe_of(app: Application) -> Recipe | Literal[False]:
     """The recipe of an application, or False where its primitive must lower it."""
     found = _make(app)
     app.recipe = found
     return found
 
 
-def _make(app: Application) -> Recipe | bool:
+def _make(app: Application) -> Recipe | Literal[False]:
     make = getattr(app.primitive, "recipe", None)
     if make is None or app.multiple:
         return False
