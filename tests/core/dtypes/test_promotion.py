@@ -140,8 +140,8 @@ def operand_of(scalar):
 
 def test_join_of_nodes():
     """Weak kinds are nodes of the lattice like dtypes."""
-    assert promotion.FLOAT == promotion.lattice_join([promotion.INT, promotion.FLOAT])
-    assert promotion.FLOAT == promotion.lattice_join([d.uint64, d.int8])
+    assert promotion.lattice_join([promotion.INT, promotion.FLOAT]) == promotion.FLOAT
+    assert promotion.lattice_join([d.uint64, d.int8]) == promotion.FLOAT
     assert d.complex64 == promotion.lattice_join([promotion.COMPLEX, d.bfloat16])
     assert promotion.lattice_join([d.int8, d.int16], "strict") is None
     assert promotion.lattice_join([d.int4, d.int8]) is None
