@@ -60,7 +60,11 @@ def test_structures_can_be_pickled_between_processes(subprocess_environment):
     )
     data = pickle.dumps(tree.structure({"b": 0, "a": (0, None)}))
     done = subprocess.run(
-        [sys.executable, "-c", code], input=data, capture_output=True, env=subprocess_environment
+        [sys.executable, "-c", code],
+        input=data,
+        capture_output=True,
+        env=subprocess_environment,
+        check=False,
     )
 
     assert done.stdout.decode().strip() == "{'a': (1, None), 'b': 2}", done.stderr.decode()
@@ -301,8 +305,7 @@ def test_errors_of_user_code_stay():
         (
             [{"a": 1}],
             [{"b": 1}],
-            "different keys: tree[0] is a dict with keys ['a'], "
-            "rest[0][0] is a dict with keys ['b']",
+            "tree[0] is a dict with keys ['a'], rest[0][0] is a dict with keys ['b']",
         ),
         (None, 1, "tree is None, rest[0] is a leaf of type int"),
         (Point(1, None), Point(1, 2), "tree.y is None, rest[0].y is a leaf of type int"),
