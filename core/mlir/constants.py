@@ -45,9 +45,7 @@ def dense_attr(array: np.ndarray[Any, Any]) -> Any:
     data = np.ascontiguousarray(array).reshape(array.shape)
     element = element_type(data.dtype)
     shape = list(data.shape)
-    if data.dtype == np.bool_:
-        data = np.packbits(data, bitorder="little")
-    elif data.dtype.kind == "V":
+    if data.dtype.kind == "V":
         data = _bits_of(data)
     return ir.DenseElementsAttr.get(data, type=element, shape=shape)
 
