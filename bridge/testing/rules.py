@@ -1,0 +1,228 @@
+"""check_rules: one call checks every rule of an operation against each other and a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core.control.jit import JitOptions, make_jit
+from tracebridge.core.dtypes import dtypes
+from tracebridge.core.interpreters.batching import batch_flat
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.testing.compare import assert_allclose, to_host
+from tracebridge.testing.grads import (
+    Flat,
+    array_of,
+    check_flat,
+    is_active,
+    jvp_of,
+    random_like,
+    vjp_of,
+)
+
+BATCH = 3
+Dims = tuple[int | None, ...]
+
+
+def check_rules(
+    fun: Callable[..., Any],
+    *args: Any,
+    reference: Callable[..., Any] | None = None,
+    order: int = 2,
+    modes: Sequence[str] = ("fwd", "rev"),
+    vmap: bool = True,
+    widen: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    grad_rtol: float | None = None,
+    grad_atol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Fail unless all rules of an operation agree: value, staging, jit, jvp, vjp, vmap.
+
+    Args:
+        fun: function of arrays that gives an array or a sequence of arrays, such as one
+            application of a primitive.
+        *args: arrays (NumPy arrays keep their dtype, also 64-bit ones) or Python scalars.
+        reference: the same function on NumPy arrays.
+        order: highest order of derivatives to compare with finite differences; 0 for none.
+        modes: "fwd", "rev" or both.
+        vmap: check batching, of the operation and of its derivatives.
+        widen: take derivatives at float64 (complex128) copies of the arguments.
+        rtol: relative tolerance of values, by default by dtype.
+        atol: absolute tolerance of values, likewise.
+        grad_rtol: relative tolerance of derivatives.
+        grad_atol: absolute tolerance of derivatives.
+        eps: step of the finite differences.
+
+    Raises:
+        AssertionError: two rules disagree.
+
+    >>> import numpy as np, tracebridge as tb
+    >>> from tracebridge.testing import check_rules
+    >>> check_rules(tb.lax.sin, np.array([0.5, 1.0]), reference=np.sin)
+    """
+    values = [array_of(a) for a in args]
+
+    def flat(*xs: Any) -> list[Any]:
+        out = fun(*xs)
+        return list(out) if isinstance(out, list | tuple) else [out]
+
+    outs = [array_of(o) for o in flat(*values)]
+    if reference is not None:
+        want = reference(*[to_host(v) for v in values])
+        want = list(want) if isinstance(want, list | tuple) else [want]
+        assert_allclose(
+            [to_host(o) for o in outs], [np.asarray(w) for w in want],
+            rtol=rtol, atol=atol, err_msg="value against the reference",
+        )  # fmt: skip
+    check_staging(flat, values, outs, rtol, atol)
+    if vmap:
+        check_batching(flat, values, tuple(all_dims(values)), rtol, atol, "vmap")
+    if order:
+        wide = [widened(v) for v in values] if widen else values
+        check_derivatives(flat, wide, order, tuple(modes), grad_rtol, grad_atol, eps, vmap=vmap)
+
+
+def compiled(flat: Flat) -> Flat:
+    """A flat function as one program."""
+
+    def run(*xs: Any) -> tuple[Any, ...]:
+        return tuple(flat(*xs))
+
+    return make_jit(run, JitOptions())[0]
+
+
+def widened(value: Any) -> Any:
+    """A float array as float64, a complex one as complex128; others as they are."""
+    if not is_active(value):
+        return value
+    wide = np.complex128 if dtypes.is_complex(value.aval.dtype) else np.float64
+    return put_numpy(to_host(value).astype(wide), weak_type=value.aval.weak_type)
+
+
+def check_staging(
+    flat: Flat, values: Sequence[Any], outs: Sequence[Any], rtol: float | None, atol: float | None
+) -> None:
+    """Eager results have the avals that staging finds, and equal those of one program."""
+    jaxpr = stage(flat, [v.aval for v in values])
+    for found, out in zip(jaxpr.out_avals, outs, strict=True):
+        if found is not out.aval:
+            msg = f"staging gives {found!r}, eager evaluation {out.aval!r}"
+            raise AssertionError(msg)
+    assert_allclose(
+        [to_host(o) for o in compiled(flat)(*values)], [to_host(o) for o in outs],
+        rtol=rtol, atol=atol, check_dtype=True, err_msg="jit against eager evaluation",
+    )  # fmt: skip
+
+
+def check_derivatives(
+    flat: Flat,
+    values: Sequence[Any],
+    order: int,
+    modes: tuple[str, ...],
+    rtol: float | None,
+    atol: float | None,
+    eps: float | None,
+    *,
+    vmap: bool,
+) -> None:
+    """jvp and vjp agree with differences, keep avals, and batch."""
+    active = [is_active(v) for v in values]
+    if not any(active):
+        return
+    check_flat(flat, values, order, modes, atol, rtol, eps, compiled)
+    outs = [as_value(o) for o in compiled(flat)(*values)]
+    tangents = [t for t in random_like(values, seed=3) if t is not None]
+    cts = [c for c in random_like(outs, seed=4) if c is not None]
+    for mode, make, extra in (("fwd", jvp_of, tangents), ("rev", vjp_of, cts)):
+        if mode not in modes or not extra:
+            continue
+        derived = make(flat, active)
+        inputs = [*values, *extra]
+        results = stage(derived, [v.aval for v in inputs]).out_avals
+        wanted = [o for o in outs if is_active(o)] if mode == "fwd" else values
+        for found, like in zip(results, [w for w in wanted if is_active(w)], strict=True):
+            if (found.shape, found.dtype) != (like.aval.shape, like.aval.dtype):
+                msg = f"{mode}: the derivative is {found!r}, expected {like.aval!r}"
+                raise AssertionError(msg)
+        if vmap:
+            every = tuple([0] * len(inputs))
+            only_extra = tuple([None] * len(values) + [0] * len(extra))
+            name = "vmap of jvp" if mode == "fwd" else "vmap of vjp"
+            check_batching(derived, inputs, (every, only_extra), None, None, name)
+
+
+def all_dims(values: Sequence[Any]) -> Iterator[Dims]:
+    """Choices of batch axes: all first, all last, and each argument alone."""
+    n = len(values)
+    yield tuple([0] * n)
+    if any([v.aval.ndim for v in values]):
+        yield tuple([v.aval.ndim for v in values])
+    if n > 1:
+        for i in range(n):
+            yield tuple([0 if k == i else None for k in range(n)])
+            if values[i].aval.ndim:
+                yield tuple([values[i].aval.ndim if k == i else None for k in range(n)])
+
+
+def check_batching(
+    flat: Flat,
+    values: Sequence[Any],
+    choices: Sequence[Dims],
+    rtol: float | None,
+    atol: float | None,
+    text: str,
+) -> None:
+    """Mapping over an axis equals calling once per element."""
+    run = compiled(flat)
+    samples = [_variants(to_host(v)) for v in values]
+    weak = [v.aval.weak_type for v in values]
+    for dims in dict.fromkeys(choices):
+        rows = [
+            [
+                v if d is None else put_numpy(s[k], weak_type=w)
+                for v, s, d, w in zip(values, samples, dims, weak, strict=True)
+            ]
+            for k in range(BATCH)
+        ]
+        single = [[to_host(o) for o in run(*row)] for row in rows]
+        want = [np.stack(column) for column in zip(*single, strict=True)]
+        stacked = [
+            v if d is None else put_numpy(np.stack(s, axis=d), weak_type=w)
+            for v, s, d, w in zip(values, samples, dims, weak, strict=True)
+        ]
+        assert_allclose(
+            _mapped(flat, stacked, dims), want,
+            rtol=rtol, atol=atol, check_dtype=True, err_msg=f"{text} with in_dims {dims}",
+        )  # fmt: skip
+
+
+def _mapped(flat: Flat, stacked: Sequence[Any], dims: Dims) -> list[np.ndarray[Any, Any]]:
+    found: list[int | None] = []
+
+    def run(*xs: Any) -> list[Any]:
+        outs, out_dims = batch_flat(flat, [as_value(x) for x in xs], dims, BATCH)
+        found[:] = out_dims
+        return outs
+
+    results = [to_host(o) for o in compiled(run)(*stacked)]
+    return [
+        np.broadcast_to(r, (BATCH, *r.shape)) if d is None else np.moveaxis(r, d, 0)
+        for r, d in zip(results, found, strict=True)
+    ]
+
+
+def _variants(x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """``x`` and others of its kind: permuted elements, so that all stay in the domain."""
+    if x.size < 2:  # noqa: PLR2004 (nothing to permute)
+        # A single number is varied a little, by less than tests keep away from edges.
+        scale = [1.0, 0.99, 1.01] if dtypes.is_inexact(x.dtype) else [1] * BATCH
+        return [np.asarray(x * s).astype(x.dtype).reshape(x.shape) for s in scale]
+    random = np.random.default_rng(0)
+    shuffled = [random.permutation(x.reshape(-1)).reshape(x.shape) for _ in range(BATCH - 1)]
+    return [x, *shuffled]
