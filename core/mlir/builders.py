@@ -210,6 +210,21 @@ class Builder:
             self.finish(body(arguments[:n], arguments[n:]))
         return list(operation.results)
 
+    def while_loop(
+        self,
+        operands: Sequence[Any],
+        avals: Sequence[ShapedArray],
+        condition: Callable[[Sequence[Any]], Any],
+        body: Callable[[Sequence[Any]], Sequence[Any]],
+    ) -> list[Any]:
+        """``stablehlo.while``; ``condition(values)`` and ``body(values)`` emit their regions."""
+        operation = self.op("stablehlo.while", operands, avals, regions=2)
+        with self.block(operation.regions[0], avals) as arguments:
+            self.finish([condition(arguments)])
+        with self.block(operation.regions[1], avals) as arguments:
+            self.finish(body(arguments))
+        return list(operation.results)
+
     # regions -------------------------------------------------------------------------------------
 
     def block(self, region: Any, avals: Sequence[ShapedArray]) -> _Block:
