@@ -1,0 +1,28 @@
+"""The same names for both libraries, so that one case measures either.
+
+Both follow one public API, so ``load("tracebridge")`` and ``load(<name of the peer's package>)``
+differ in little: how to clear caches, how to trace and lower.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import SimpleNamespace
+from typing import Any
+
+
+def load(package: str) -> Any:
+    """The library ``package`` with its numpy and lax modules."""
+    root = importlib.import_module(package)
+    return SimpleNamespace(
+        package=package,
+        root=root,
+        np=importlib.import_module(f"{package}.numpy"),
+        lax=importlib.import_module(f"{package}.lax"),
+        jit=root.jit,
+        grad=root.grad,
+        vmap=root.vmap,
+        hessian=root.hessian,
+        make_jaxpr=root.make_jaxpr,
+        block=root.block_until_ready,
+    )

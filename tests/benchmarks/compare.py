@@ -1,0 +1,154 @@
+"""Side-by-side benchmarks: this library and the peer, in alternating processes of one run.
+
+    python tests/benchmarks/compare.py --peer PYTHON --package NAME [--rounds 3] [--record FILE]
+
+``--peer`` is the interpreter of an environment that has the peer's package ``--package``. The
+figures are the best of all rounds; read the ratios. ``--record`` writes docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+# Budgets: geometric mean of ours / the peer's, and the largest single ratio (None: not limited).
+GROUPS: dict[str, tuple[float, float | None]] = {
+    "cached call": (1.0, 1.2),
+    "tracing and lowering": (1 / 6, None),
+    "tracing and lowering, first in a process": (1 / 6, None),
+    "eager": (1.0, None),
+    "compiled code": (1.0, None),
+    "import": (0.5, None),
+}
+Table = dict[str, dict[str, float]]
+
+
+def worker(python: str, package: str, group: str) -> Table:
+    """One process over one group."""
+    environment = dict(os.environ)
+    if package == "tracebridge":
+        environment["PYTHONPATH"] = str(ROOT / "build" / "tree")
+    else:
+        environment.pop("PYTHONPATH", None)
+    out = subprocess.run(
+        [python, str(HERE / "worker.py"), package, group],
+        check=True, capture_output=True, text=True, env=environment, cwd=HERE,
+    ).stdout  # fmt: skip
+    measured = json.loads(out.splitlines()[-1])
+    table: Table = {g: {n: best for n, (_, best) in rows.items()} for g, rows in measured.items()}
+    if group == "tracing and lowering":
+        first = {n: first for n, (first, _) in measured[group].items()}
+        table["tracing and lowering, first in a process"] = first
+    return table
+
+
+def import_time(python: str, package: str) -> float:
+    """Microseconds of ``import package`` in a fresh process."""
+    environment = dict(os.environ)
+    if package == "tracebridge":
+        environment["PYTHONPATH"] = str(ROOT / "build" / "tree")
+    code = (
+        "import time; s = time.perf_counter()\n"
+        f"import {package}, {package}.numpy\n"
+        "print(time.perf_counter() - s)"
+    )
+    out = subprocess.run(
+        [python, "-c", code], check=True, capture_output=True, text=True, env=environment, cwd=HERE
+    ).stdout
+    return 1e6 * float(out)
+
+
+def merge(into: Table, new: Table) -> None:
+    """Keep the smaller figure."""
+    for group, rows in new.items():
+        kept = into.setdefault(group, {})
+        for name, value in rows.items():
+            kept[name] = min(value, kept.get(name, math.inf))
+
+
+def collect(peer: str, package: str, rounds: int, groups: list[str]) -> tuple[Table, Table]:
+    """Figures of both libraries."""
+    ours: Table = {}
+    theirs: Table = {}
+    for _ in range(rounds):
+        for group in groups:
+            if group == "import":
+                row = {"import with numpy": import_time(sys.executable, "tracebridge")}
+                merge(ours, {group: row})
+                merge(theirs, {group: {"import with numpy": import_time(peer, package)}})
+                continue
+            merge(ours, worker(sys.executable, "tracebridge", group))
+            merge(theirs, worker(peer, package, group))
+    return ours, theirs
+
+
+def render(ours: Table, theirs: Table) -> str:
+    """The table as Markdown, with the budget of each group."""
+    lines: list[str] = []
+    for group, (budget, limit) in GROUPS.items():
+        if group not in ours:
+            continue
+        rows = [(n, ours[group][n], theirs[group][n]) for n in ours[group]]
+        ratios = [a / b for _, a, b in rows]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        worst = max(ratios)
+        met = mean <= budget * 1.005 and (limit is None or worst <= limit * 1.005)
+        lines += [f"### {group}", "", "| case | ours, us | peer, us | ratio |", "|---|---|---|---|"]
+        lines += [f"| {n} | {a:.4g} | {b:.4g} | {a / b:.2f} |" for n, a, b in rows]
+        text = f"at most {budget:.2f}" + ("" if limit is None else f", none above {limit:.2f}")
+        verdict = "met" if met else f"missed: {mean / budget:.2f} times the budget"
+        lines += ["", f"Geometric mean {mean:.3f} (budget: {text}): {verdict}.", ""]
+    return "\n".join(lines)
+
+
+def versions(python: str, package: str) -> str:
+    """The version of a package in an environment."""
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run(
+        [python, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def header(peer: str, package: str) -> str:
+    """What was measured, where and when."""
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return (
+        "# Benchmarks\n\n"
+        f"Made by `make bench` on {today}: {os.cpu_count()} cores, {platform.machine()}, Python "
+        f"{platform.python_version()}, jaxlib {versions(sys.executable, 'jaxlib')}; the peer is "
+        f"{package} {versions(peer, package)} in an environment of its own. Best of alternating "
+        "processes; read the ratios (ours / the peer's), not the microseconds.\n\n"
+    )
+
+
+def main(argv: list[str]) -> Any:
+    """Measure, print, record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", required=True)
+    parser.add_argument("--package", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("groups", nargs="*")
+    options = parser.parse_args(argv)
+    groups = options.groups or [
+        "cached call", "tracing and lowering", "eager", "compiled code", "import",
+    ]  # fmt: skip
+    ours, theirs = collect(options.peer, options.package, options.rounds, groups)
+    text = render(ours, theirs)
+    print(text)
+    if options.record:
+        options.record.write_text(header(options.peer, options.package) + text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
