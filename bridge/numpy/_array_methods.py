@@ -39,7 +39,7 @@ def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> An
     return creation.astype(self, dtype, copy=copy, device=device)
 
 
-def _clip(self: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002 - NumPy's names
+def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
     return elementwise_math.clip(self, min, max)
 
 

@@ -455,9 +455,9 @@ def _column(
 def _wrap_negative(value: Any, size: Any) -> Any:
     dtype = value.aval.dtype
     if dtype.kind == "u":
-        return lax.convert_element_type(value, _INT32) if dtype.itemsize < 4 else value
+        return lax.convert_dtype(value, _INT32) if dtype.itemsize < 4 else value
     if dtype.itemsize < 4:
-        value = lax.convert_element_type(value, _INT32)
+        value = lax.convert_dtype(value, _INT32)
     zero = lax.zeros_of(value.aval.strong.update(shape=()))
     length = lax.full_of(zero.aval, size) if type(size) is int else lax.dimension_size(size, zero)
     return lax.select_n(lax.lt(value, zero), value, lax.add(value, length))
@@ -583,7 +583,7 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
             continue
         if e.kind == "array":
             wrapped = _wrap_negative(arrays[e.part], x.aval.shape[e.axis])
-            starts.append(lax.convert_element_type(wrapped, _INT32))
+            starts.append(lax.convert_dtype(wrapped, _INT32))
             sizes.append(1)
             continue
         first, count, _ = _extent(e, x.aval.shape)

@@ -39,7 +39,7 @@ def promote_numeric(*xs: Any) -> list[Any]:
     """Operands of one dtype other than bool (bools become the default integer)."""
     xs = tuple(promote_dtypes(*xs))
     if is_bool(xs[0].aval.dtype):
-        return [lax.convert_element_type(x, np.dtype(np.int32)) for x in xs]
+        return [lax.convert_dtype(x, np.dtype(np.int32)) for x in xs]
     return list(xs)
 
 
@@ -49,7 +49,7 @@ def as_dtype(x: Any, dtype: Any, weak: bool = False) -> Any:
         x.aval.weak_type == weak or x.aval.ndim == 0
     ):
         return x
-    return lax.convert_element_type(x, dtype, weak)
+    return lax.convert_dtype(x, dtype, weak)
 
 
 def broadcast_operands(name: str, *xs: Any) -> list[Any]:

@@ -70,7 +70,7 @@ _SCATTERS: dict[str, Callable[..., Any]] = {
 
 
 def _fit_values(x: Any, values: Any, shape: tuple[Any, ...]) -> Any:
-    values = lax.convert_element_type(values, x.aval.dtype)
+    values = lax.convert_dtype(values, x.aval.dtype)
     return broadcast_to(values, shape)
 
 
@@ -146,7 +146,7 @@ _array_update_planned = Planned(_array_update, "at")
 
 def _mask_update(x: Any, mask: Any, values: Any, name: str) -> Any:
     """An update of the elements that a mask of the shape of ``x`` selects, by one value."""
-    values = lax.convert_element_type(values, x.aval.dtype)
+    values = lax.convert_dtype(values, x.aval.dtype)
     values = lax.broadcast_in_dim(values, x.aval.shape, ()) if x.aval.ndim else values
     return lax.select_n(mask, x, _combine(name, x, values))
 

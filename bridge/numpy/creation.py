@@ -80,7 +80,7 @@ def array(
     wanted = None if dtype is None else canonicalize_explicit(dtype, "array")
     result = _convert(object, wanted, copy=copy)
     if dtype is not None and result.aval.weak_type:
-        result = lax.convert_element_type(result, result.aval.dtype, False)
+        result = lax.convert_dtype(result, result.aval.dtype, False)
     if result.aval.ndim < ndmin:
         result = lax.reshape(result, (*(1,) * (ndmin - result.aval.ndim), *result.aval.shape))
     return on_device(result, device)
@@ -140,7 +140,7 @@ def _copied(x: Any) -> Any:
 
 
 def _in_dtype(x: Any, dtype: Any) -> Any:
-    return x if dtype is None or x.aval.dtype == dtype else lax.convert_element_type(x, dtype)
+    return x if dtype is None or x.aval.dtype == dtype else lax.convert_dtype(x, dtype)
 
 
 def _of_scalar(x: Any, dtype: Any) -> Any:
@@ -185,7 +185,7 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
     common, weak = promote(tuple([(p.aval.dtype, p.aval.weak_type) for p in parts]))
     target = dtype or common
     rows = [
-        lax.reshape(lax.convert_element_type(p, target, weak), (1, *p.aval.shape)) for p in parts
+        lax.reshape(lax.convert_dtype(p, target, weak), (1, *p.aval.shape)) for p in parts
     ]
     return lax.concatenate(rows, 0) if len(rows) > 1 else rows[0]
 
@@ -234,7 +234,7 @@ def _dim(d: Any) -> Any:
 
 
 def _full(value: Any, shape: Any, dtype: Any) -> Any:
-    value = lax.convert_element_type(value, dtype, False)
+    value = lax.convert_dtype(value, dtype, False)
     return value if not shape else lax.broadcast_in_dim(value, shape, ())
 
 
@@ -296,7 +296,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
 
 def _broadcast_fill(value: Any, shape: Any, dtype: Any) -> Any:
     n = value.aval.ndim
-    value = lax.convert_element_type(value, dtype, False)
+    value = lax.convert_dtype(value, dtype, False)
     return lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - n, len(shape))))
 
 
@@ -357,8 +357,8 @@ def full_like(
 def _arange(start: Any, step: Any, size: Any, dtype: Any) -> Any:
     count = lax.iota(dtype, size)
     return lax.add(
-        lax.mul(count, lax.convert_element_type(step, dtype)),
-        lax.convert_element_type(start, dtype),
+        lax.mul(count, lax.convert_dtype(step, dtype)),
+        lax.convert_dtype(start, dtype),
     )
 
 
@@ -404,14 +404,14 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
 
 
 def _linspace(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> Any:
-    start, stop = (lax.convert_element_type(v, to_inexact(v.aval.dtype)) for v in (start, stop))
+    start, stop = (lax.convert_dtype(v, to_inexact(v.aval.dtype)) for v in (start, stop))
     dtype, _ = promote(((start.aval.dtype, start.aval.weak_type), (stop.aval.dtype, stop.aval.weak_type)))
-    start, stop = (lax.convert_element_type(v, dtype, False) for v in (start, stop))
+    start, stop = (lax.convert_dtype(v, dtype, False) for v in (start, stop))
     shape = start.aval.shape if start.aval.ndim >= stop.aval.ndim else stop.aval.shape
     steps = max(num - 1 if endpoint else num, 1)
     fraction = np.arange(num, dtype=np.float64) / steps
     weights = as_value(fraction.astype(dtype if dtype.kind != "V" else np.float32))
-    weights = lax.convert_element_type(weights, dtype)
+    weights = lax.convert_dtype(weights, dtype)
     full_shape = (num, *shape)
     w = lax.broadcast_in_dim(weights, full_shape, (0,))
     first = lax.broadcast_in_dim(start, full_shape, tuple(range(1, 1 + start.aval.ndim)))
@@ -463,7 +463,7 @@ def linspace(
     if dtype is not None:
         kind = canonicalize_explicit(dtype, "linspace")
         values = lax.floor(values) if not is_inexact(kind) and is_inexact(values.dtype) else values
-        values = lax.convert_element_type(values, kind)
+        values = lax.convert_dtype(values, kind)
     values = on_device(values, device)
     return (values, step) if retstep else values
 
@@ -471,7 +471,7 @@ def linspace(
 def _eye(n: Any, m: Any, k: int, dtype: Any) -> Any:
     rows = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 0)
     columns = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 1)
-    return lax.convert_element_type(lax.eq(lax.add(rows, k), columns), dtype)
+    return lax.convert_dtype(lax.eq(lax.add(rows, k), columns), dtype)
 
 
 _eye_planned = Planned(_eye, "eye")
@@ -527,7 +527,7 @@ def _astype(x: Any, dtype: Any, copy: bool) -> Any:
         x = lax.real(x) if dtype.kind != "b" else x
     if dtype.kind == "b" and source.kind != "b":
         return lax.ne(x, lax.zeros_of(x.aval.update(shape=())))
-    result = lax.convert_element_type(x, dtype, False)
+    result = lax.convert_dtype(x, dtype, False)
     return lax.copy(result) if copy and result is x else result
 
 

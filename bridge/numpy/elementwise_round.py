@@ -38,7 +38,7 @@ def _round(x: Any, decimals: int) -> Any:
             return x
         scale = 10**-decimals
         (y,) = promote_inexact(x)
-        return lax.convert_element_type(
+        return lax.convert_dtype(
             lax.mul(_rint(lax.div(y, float(scale))), float(scale)), x.aval.dtype
         )
     if decimals == 0:

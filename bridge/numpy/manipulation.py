@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, unary
@@ -365,7 +367,7 @@ def _roll_dynamic(x: Any, shift: Any, axis: Any) -> Any:
     for a, s in zip(axes, shifts, strict=True):
         i = normalize_axis(a, x.aval.ndim, "roll")
         size = x.aval.shape[i]
-        s = lax.convert_element_type(s, "int32")  # noqa: PLW2901 (the same shift)
+        s = lax.convert_dtype(s, np.dtype(np.int32))  # noqa: PLW2901 (the same shift)
         start = lax.rem(lax.add(lax.rem(lax.neg(s), size), size), size)
         x = lax.dynamic_slice_in_dim(lax.concatenate([x, x], i), start, size, i)
     return x

@@ -85,16 +85,16 @@ def _static_dtype(name: str, dtype: Any) -> Any:
 
 def _sum(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "sum")
-    x = masked(lax.convert_element_type(x, dtype or sum_dtype(x.aval.dtype)), where, 0)
+    x = masked(lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype)), where, 0)
     result = keep_axes(lax.reduce_sum(x, axes), x, axes, keepdims)
-    return result if initial is None else lax.add(result, lax.convert_element_type(initial, x.aval.dtype))
+    return result if initial is None else lax.add(result, lax.convert_dtype(initial, x.aval.dtype))
 
 
 def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "prod")
-    x = masked(lax.convert_element_type(x, dtype or sum_dtype(x.aval.dtype)), where, 1)
+    x = masked(lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype)), where, 1)
     result = keep_axes(lax.reduce_prod(x, axes), x, axes, keepdims)
-    return result if initial is None else lax.mul(result, lax.convert_element_type(initial, x.aval.dtype))
+    return result if initial is None else lax.mul(result, lax.convert_dtype(initial, x.aval.dtype))
 
 
 def _extreme(
@@ -112,7 +112,7 @@ def _extreme(
         x = masked(x, where, fill(x.aval.dtype))
         result = keep_axes(reduce(x, axes), x, axes, keepdims)
         return result if initial is None else combine(
-            result, lax.convert_element_type(initial, x.aval.dtype)
+            result, lax.convert_dtype(initial, x.aval.dtype)
         )
 
     return run
@@ -139,7 +139,7 @@ def _mean(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: An
         count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
     else:
         count = count_where(x, where, axes, keepdims, wide)
-    return lax.convert_element_type(lax.div(total, count), kind)
+    return lax.convert_dtype(lax.div(total, count), kind)
 
 
 def count_of(x: Any, axes: tuple[int, ...]) -> Any:
@@ -355,7 +355,7 @@ def _var(
     source = x.aval.dtype
     kind = dtype or (source if is_inexact(source) else to_inexact(source))
     wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind  # noqa: PLR2004
-    x = lax.convert_element_type(x, wide)
+    x = lax.convert_dtype(x, wide)
     center = lax.sub(x, _fit(_mean(x, axes, None, True, None, where), x))
     if is_complex(wide):
         squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
@@ -368,7 +368,7 @@ def _var(
     else:
         count = lax.sub(count_where(x, where, axes, keepdims, total.aval.dtype), float(ddof))
     result = lax.div(total, count)
-    return lax.convert_element_type(lax.sqrt(result) if root else result, kind)
+    return lax.convert_dtype(lax.sqrt(result) if root else result, kind)
 
 
 def _fit(small: Any, x: Any) -> Any:
