@@ -59,6 +59,9 @@ class EagerTrace(Trace):
         try:
             run = app.eager[tuple([a.sig for a in args])]
         except (KeyError, AttributeError):
+            run = None
+        # Outside the handler, so that errors of the slow path have no KeyError as context.
+        if run is None:
             return self.miss(app, args)
         try:
             return run(*args)

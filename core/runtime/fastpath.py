@@ -25,16 +25,18 @@ class CallCache:
     """Executables of one jitted function by signature.
 
     ``one``: by the signature of the only argument. ``many``: by the tuple of signatures of
-    positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments. ``flat`` says
-    which of the first two or the third applies (learnt at the first miss).
+    positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if an argument
+    is a tree. ``keyed``: by ``(treedef of args and kwargs, key of statics, *signatures)``, for
+    calls with keywords or static arguments.
     """
 
-    __slots__ = ("__weakref__", "many", "one", "trees")
+    __slots__ = ("__weakref__", "keyed", "many", "one", "trees")
 
     def __init__(self) -> None:
         self.one: dict[Any, Any] = {}
         self.many: dict[Any, Any] = {}
         self.trees: dict[Any, Any] = {}
+        self.keyed: dict[Any, Any] = {}
         _ALL.add(self)
 
     def clear(self) -> None:
@@ -42,9 +44,10 @@ class CallCache:
         self.one.clear()
         self.many.clear()
         self.trees.clear()
+        self.keyed.clear()
 
     def __len__(self) -> int:
-        return len(self.one) + len(self.many) + len(self.trees)
+        return len(self.one) + len(self.many) + len(self.trees) + len(self.keyed)
 
 
 _ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
@@ -56,15 +59,19 @@ def make_cached_call(
 ) -> Callable[..., Any]:
     """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``."""
     one, many, trees = cache.one, cache.many, cache.trees
+    keyed = make_keyed_call(miss, cache, name, _key_of_keywords)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs or state() is not None:
-            return miss(args, kwargs)
+            return keyed(*args, **kwargs)
         if trees:
             try:
                 flat, treedef = flatten(args)
                 run = trees[treedef, *[leaf.sig for leaf in flat]]
             except (KeyError, AttributeError, TypeError):
+                run = None
+            # Outside the handler, so that errors of the slow path have no KeyError as context.
+            if run is None:
                 return miss(args, kwargs)
             try:
                 return run(flat)
@@ -74,11 +81,47 @@ def make_cached_call(
         try:
             run = one[args[0].sig] if len(args) == 1 else many[tuple([a.sig for a in args])]
         except (KeyError, AttributeError, TypeError):
+            run = None
+        if run is None:
             return miss(args, kwargs)
         try:
             return run(*args)
         except XlaRuntimeError as error:
             raise_for(args, name, error)
+            raise
+
+    return call
+
+
+def _key_of_keywords(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    flat, treedef = flatten((args, kwargs))
+    return flat, (treedef, ())
+
+
+def make_keyed_call(
+    miss: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    cache: CallCache,
+    name: str,
+    key_of: Callable[[tuple[Any, ...], dict[str, Any]], tuple[list[Any], Any]],
+) -> Callable[..., Any]:
+    """The cached call of functions with static arguments, or of calls with keywords.
+
+    ``key_of(args, kwargs)`` gives the flat dynamic arguments and a hashable key of the rest.
+    """
+    keyed = cache.keyed
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if state() is not None:
+            return miss(args, kwargs)
+        try:
+            flat, key = key_of(args, kwargs)
+            run = keyed[key, *[leaf.sig for leaf in flat]]
+        except (KeyError, AttributeError, TypeError):
+            return miss(args, kwargs)
+        try:
+            return run(flat)
+        except XlaRuntimeError as error:
+            raise_for(flat, name, error)
             raise
 
     return call

@@ -88,8 +88,9 @@ class Planned:
             try:
                 run = self.runs[(*[a.sig for a in arrays], statics)]
             except (KeyError, AttributeError, TypeError):
-                return self.eager(arrays, statics)
-            return run(*arrays)
+                run = None
+            # Outside the handler, so that errors of the slow path have no KeyError as context.
+            return self.eager(arrays, statics) if run is None else run(*arrays)
         if current.trace is None:
             return self.eager(arrays, statics)
         return self.staged(arrays, statics, current)
@@ -322,8 +323,8 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
             try:
                 run = runs[x.sig, ()]
             except (KeyError, AttributeError, TypeError):
-                return planned.eager((x,), ())
-            return run(x)
+                run = None
+            return planned.eager((x,), ()) if run is None else run(x)
         return planned((x,))
 
     return call
@@ -339,8 +340,8 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
                 kind = type(y)
                 run = runs[x.sig, kind if kind in SCALAR_TYPES else y.sig, ()]
             except (KeyError, AttributeError, TypeError):
-                return planned.eager((x, y), ())
-            return run(x, y)
+                run = None
+            return planned.eager((x, y), ()) if run is None else run(x, y)
         return planned((x, y))
 
     return call
