@@ -1,0 +1,1 @@
+"""scan: a loop over the leading axis of arrays, with a carry."""

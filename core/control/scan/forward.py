@@ -1,0 +1,247 @@
+"""The function scan: arguments, tracing of the body, checks."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import option
+from tracebridge.core.control.bodies import Body, flatten_values, leaf_paths, trace_body
+from tracebridge.core.control.carry import check_structure, check_types, promoted
+from tracebridge.core.control.rewire import rewire
+from tracebridge.core.control.scan.primitive import scan_p
+from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSizeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.tree.tree import flatten
+
+
+def scan(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Any, Any]:
+    """Loop over the leading axis of arrays, carrying a value from step to step.
+
+    The body is traced once, whatever the length, and the loop can be differentiated in both modes.
+
+    Args:
+        f: the body, ``(carry, x) -> (carry, y)``. ``x`` has the structure of ``xs`` without the
+            leading axis; ``y`` is a tree of arrays, or None.
+        init: the first carry, a tree of arrays and numbers. The body returns a carry of the same
+            structure, shapes and dtypes; Python numbers take the dtype that the body returns.
+        xs: tree of arrays whose leading axes have one size, the number of steps; or None.
+        length: number of steps; needed if ``xs`` has no arrays.
+        reverse: start with the last slice; the ys stay in the order of the xs.
+        unroll: how many steps stand in one round of the compiled loop; True for all of them.
+
+    Returns:
+        The last carry, and the ys with a new leading axis of size ``length``.
+
+    Raises:
+        AxisSizeError: the leading axes and ``length`` disagree, or there is none.
+        TreeMismatchError: the body returns a carry of another structure.
+        ShapeMismatchError, DtypeMismatchError: it returns a carry of other shapes or dtypes.
+        ArgumentSpecError: ``f`` is no function or does not return a pair, or ``unroll`` is wrong.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> total, partial = tb.lax.scan(lambda c, x: (c + x, c + x), 0.0, tnp.arange(4.0))
+    >>> float(total), partial.tolist()
+    (6.0, [0.0, 1.0, 3.0, 6.0])
+    """
+    if not callable(f):
+        msg = f"scan: f is {f!r} of type {type(f).__name__}, expected a function (carry, x)"
+        raise ArgumentSpecError(msg)
+    init_values, init_tree = flatten_values("scan", "init", init)
+    xs_values, xs_tree = flatten_values("scan", "xs", xs)
+    steps = number_of_steps(xs, xs_values, length)
+    rounds = checked_unroll(unroll, steps)
+    if option("disable_jit") and not (type(steps) is int and steps == 0):
+        return _python_loop(f, init, xs_values, xs_tree, steps, reverse)
+    slices = [ShapedArray(v.aval.shape[1:], v.aval.dtype, v.aval.weak_type) for v in xs_values]
+    body, init_values = _traced(f, init_values, init_tree, slices, xs_tree)
+    n_carry = len(init_values)
+    results = bind_scan(
+        body.jaxpr, body.hoisted, init_values, xs_values,
+        length=steps, reverse=bool(reverse), unroll=rounds, split_transpose=bool(_split_transpose),
+    )  # fmt: skip
+    carry_tree, ys_tree = body.out
+    return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(results[n_carry:])
+
+
+def bind_scan(
+    jaxpr: Jaxpr,
+    consts: Sequence[Any],
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    *,
+    length: Any,
+    reverse: bool = False,
+    unroll: int = 1,
+    split_transpose: bool = False,
+) -> list[Any]:
+    """Bind scan; carries that no step changes become constants of the loop."""
+    n_consts, n_carry = len(consts), len(init)
+    fixed = [k for k in range(n_carry) if jaxpr.outs[k] == n_consts + k]
+    if fixed:
+        loose = [k for k in range(n_carry) if k not in fixed]
+        key = ("scan_fixed", n_consts, n_carry)
+        smaller = jaxpr.cache.get(key)
+        if smaller is None:
+            order = [
+                *range(n_consts),
+                *[n_consts + k for k in (*fixed, *loose)],
+                *range(n_consts + n_carry, jaxpr.n_in),
+            ]
+            outs = [jaxpr.outs[k] for k in loose]
+            smaller = rewire(jaxpr, order, [*outs, *jaxpr.outs[n_carry:]])
+            jaxpr.cache[key] = smaller
+        jaxpr, consts = smaller, [*consts, *[init[k] for k in fixed]]
+    else:
+        loose = list(range(n_carry))
+    results = scan_p.bind(
+        *consts, *[init[k] for k in loose], *xs,
+        jaxpr=jaxpr, length=length, reverse=reverse, unroll=unroll,
+        num_consts=len(consts), num_carry=len(loose), split_transpose=split_transpose,
+    )  # fmt: skip
+    carry = list(init)
+    for k, value in zip(loose, results, strict=False):
+        carry[k] = value
+    return [*carry, *results[len(loose) :]]
+
+
+def _traced(
+    f: Callable[..., Any],
+    init: list[Any],
+    init_tree: Any,
+    slices: list[ShapedArray],
+    xs_tree: Any,
+) -> tuple[Body, list[Any]]:
+    """The body, and the initial carry with Python numbers in the dtype of the loop."""
+    in_tree = flatten((init_tree.unflatten(init), xs_tree.unflatten(slices)))[1]
+
+    def take_apart(result: Any) -> tuple[list[Any], Any]:
+        return _pair(f, result, init_tree)
+
+    for _ in range(2):
+        given = [v.aval for v in init]
+        body = trace_body("scan", f, in_tree, (*given, *slices), take_apart, "scan")
+        returned = body.jaxpr.out_avals[: len(init)]
+        fitted = promoted(init, given, returned)
+        if fitted is None:
+            break
+        init = fitted
+    check_types("scan", init_tree, [v.aval for v in init], returned)
+    return body, init
+
+
+def _pair(f: Callable[..., Any], result: Any, init_tree: Any) -> tuple[list[Any], Any]:
+    """Flat carry and ys of what the body returned."""
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
+        msg = (
+            f"scan: the body {name_of(f)} returned a {type(result).__name__}{size}, "
+            "expected a pair (carry, y)"
+        )
+        raise ArgumentSpecError(msg, hint="return (carry, None) if there are no ys to stack")
+    carry, carry_tree = flatten_values("scan", "the returned carry", result[0])
+    check_structure("scan", init_tree, carry_tree)
+    ys, ys_tree = flatten_values("scan", "the returned y", result[1])
+    return [*carry, *ys], (carry_tree, ys_tree)
+
+
+def number_of_steps(xs: Any, values: Sequence[Any], length: Any) -> Any:
+    """The common size of the leading axes, or ``length``."""
+    names = [f"xs{p}" for p in leaf_paths(xs)]
+    sizes: dict[Any, str] = {}
+    for name, value in zip(names, values, strict=True):
+        if not value.aval.ndim:
+            msg = f"scan: {name} is a scalar {value.aval}, it has no leading axis to loop over"
+            raise AxisSizeError(msg, hint="close over values that are the same in each step")
+        sizes.setdefault(value.aval.shape[0], name)
+    if isinstance(length, Tracer):
+        hint = "loop with fori_loop or while_loop if the number of steps is computed"
+        raise ConcretizationTypeError(length, "scan needs its length as a number", hint=hint)
+    if length is not None:
+        length = _as_length(length)
+        sizes.setdefault(length, "length")
+    if len(sizes) > 1:
+        found = ", ".join([f"{name} has {size}" for size, name in sizes.items()])
+        found = found.replace("length has", "length is")
+        msg = f"scan: the sizes of the leading axes disagree: {found}"
+        raise AxisSizeError(msg)
+    if not sizes:
+        msg = "scan: got neither arrays to loop over (xs) nor a length"
+        raise AxisSizeError(msg, hint="pass length")
+    return next(iter(sizes))
+
+
+def _as_length(length: Any) -> Any:
+    if getattr(length, "is_symbolic_dim", False):
+        return length
+    try:
+        steps = operator.index(length)
+    except TypeError:
+        msg = f"scan: length is {length!r}, expected an integer"
+        raise ArgumentSpecError(msg) from None
+    if steps < 0:
+        msg = f"scan: length is {steps}, expected at least 0"
+        raise AxisSizeError(msg)
+    return steps
+
+
+def checked_unroll(unroll: Any, steps: Any) -> int:
+    """The number of steps per round."""
+    if isinstance(unroll, bool):
+        if not unroll:
+            return 1
+        if type(steps) is not int:
+            msg = f"scan: unroll=True needs a length that is a number, got {steps}"
+            raise ArgumentSpecError(msg)
+        return max(steps, 1)
+    try:
+        rounds = operator.index(unroll)
+    except TypeError:
+        rounds = 0
+    if rounds < 1 or (rounds > 1 and type(steps) is not int):
+        msg = f"scan: unroll is {unroll!r}, expected a bool or a positive integer"
+        raise ArgumentSpecError(msg)
+    return rounds
+
+
+def _python_loop(
+    f: Callable[..., Any],
+    carry: Any,
+    xs: Sequence[Any],
+    xs_tree: Any,
+    steps: Any,
+    reverse: bool,
+) -> tuple[Any, Any]:
+    """The loop step by step, as option disable_jit asks for."""
+    rows: list[list[Any]] = []
+    ys_tree: Any = None
+    order = range(steps - 1, -1, -1) if reverse else range(steps)
+    for i in order:
+        x = xs_tree.unflatten([lax.index_in_dim(v, i, keepdims=False) for v in xs])
+        result = f(carry, x)
+        flat, (carry_tree, ys_tree) = _pair(f, result, flatten(carry)[1])
+        n_carry = carry_tree.num_leaves
+        carry = carry_tree.unflatten(flat[:n_carry])
+        rows.append(flat[n_carry:])
+    if reverse:
+        rows.reverse()
+    columns = [
+        lax.concatenate([lax.expand_dims(v, (0,)) for v in column], 0)
+        for column in zip(*rows, strict=True)
+    ]
+    return carry, ys_tree.unflatten(columns)

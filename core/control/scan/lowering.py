@@ -1,0 +1,182 @@
+"""Lowering of scan to ``stablehlo.while``.
+
+The loop carries a counter, the carries and one array per y; constants and xs are used from outside.
+Loops of at most one round are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core.control.scan.params import groups
+from tracebridge.core.dtypes.dtypes import is_extended
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.mlir.attrs import i64, i64_array
+from tracebridge.core.mlir.types import is_static
+
+_I32 = ShapedArray((), np.dtype(np.int32))
+_BOOL = ShapedArray((), np.dtype(np.bool_))
+
+
+def lower_scan(ctx: Any, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """The results: last carries, stacked ys."""
+    loop = _Loop(ctx, operands, params)
+    length, unroll = params["length"], params["unroll"]
+    if type(length) is int and length <= unroll:
+        return loop.written_out(length)
+    return loop.compiled(unroll)
+
+
+def stored(aval: ShapedArray) -> ShapedArray:
+    """How an array of an extended dtype is stored: elements are blocks of an ordinary dtype."""
+    if not is_extended(aval.dtype):
+        return aval
+    return ShapedArray((*aval.shape, *aval.dtype.element_shape), aval.dtype.element_dtype)
+
+
+class _Loop:
+    """One scan while it is lowered."""
+
+    def __init__(self, ctx: Any, operands: Sequence[Any], params: dict[str, Any]) -> None:
+        self.ctx = ctx
+        self.jaxpr = params["jaxpr"]
+        self.length = params["length"]
+        self.reverse = params["reverse"]
+        self.n_carry = params["num_carry"]
+        self.consts, self.init, self.xs = groups(params, operands)
+        self.x_avals = [stored(a) for a in groups(params, ctx.avals_in)[2]]
+        self.y_avals = [stored(a) for a in ctx.avals_out[self.n_carry :]]
+        self.many = params["unroll"] > 1
+
+    def step(self, carry: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """One call of the body: new carries, ys."""
+        args = [*self.consts, *carry, *slices]
+        if self.many:
+            out = self.ctx.call_jaxpr(self.jaxpr, args, "scan_body")
+        else:
+            out = self.ctx.inline_jaxpr(self.jaxpr, args)
+        return out[: self.n_carry], out[self.n_carry :]
+
+    # a few steps, one after the other ------------------------------------------------------------
+
+    def written_out(self, length: int) -> list[Any]:
+        """All steps without a loop."""
+        carry = list(self.init)
+        rows: dict[int, list[Any]] = {}
+        for k in range(length):
+            i = length - 1 - k if self.reverse else k
+            carry, rows[i] = self.step(carry, [self.row(x, i) for x in range(len(self.xs))])
+        ys = [self.joined(n, [rows[i][n] for i in range(length)]) for n in range(len(self.y_avals))]
+        return [*carry, *ys]
+
+    def row(self, n: int, i: int) -> Any:
+        """Slice ``i`` of the n-th xs, for a static ``i``."""
+        aval = self.x_avals[n]
+        shape = aval.shape[1:]
+        one = ShapedArray((1, *shape), aval.dtype)
+        starts = (i, *[0] * len(shape))
+        part = self.ctx.slice(
+            self.xs[n], one, starts, (i + 1, *shape), (1,) * aval.ndim
+        )
+        return self.ctx.reshape(part, ShapedArray(shape, aval.dtype))
+
+    def joined(self, n: int, rows: list[Any]) -> Any:
+        """The n-th ys of its rows."""
+        ctx, aval = self.ctx, self.y_avals[n]
+        if not rows:
+            return ctx.splat(_zero(aval), aval)
+        one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
+        parts = [ctx.reshape(r, one) for r in rows]
+        if len(parts) == 1:
+            return parts[0]
+        return ctx.op1("stablehlo.concatenate", parts, aval, {"dimension": i64(0)})
+
+    # the loop ------------------------------------------------------------------------------------
+
+    def compiled(self, unroll: int) -> list[Any]:
+        """A while loop with ``unroll`` steps per round, and the remaining steps after it."""
+        ctx = self.ctx
+        rounds = self.length // unroll
+        start = ctx.splat(0, _I32)
+        ys = [ctx.splat(_zero(a), a) for a in self.y_avals]
+        carry_avals = [stored(a) for a in self.jaxpr.out_avals[: self.n_carry]]
+
+        def more(state: Sequence[Any]) -> Any:
+            return ctx.compare(state[0], ctx.dim(rounds), _BOOL, "LT", "SIGNED")
+
+        def body(state: Sequence[Any]) -> list[Any]:
+            count, *rest = state
+            base = count if unroll == 1 else self._arith("multiply", count, ctx.splat(unroll, _I32))
+            rest = self.steps(rest, base, unroll)
+            return [self._arith("add", count, ctx.splat(1, _I32)), *rest]
+
+        state = ctx.while_loop(
+            [start, *self.init, *ys], [_I32, *carry_avals, *self.y_avals], more, body
+        )
+        rest = list(state)[1:]
+        if type(self.length) is int and self.length % unroll:
+            done = ctx.splat(rounds * unroll, _I32)
+            rest = self.steps(rest, done, self.length % unroll)
+        return rest
+
+    def steps(self, state: Sequence[Any], base: Any, count: int) -> list[Any]:
+        """``count`` steps from step number ``base`` on."""
+        ctx = self.ctx
+        carry, ys = list(state[: self.n_carry]), list(state[self.n_carry :])
+        for k in range(count):
+            number = base if k == 0 else self._arith("add", base, ctx.splat(k, _I32))
+            if self.reverse:
+                number = self._arith("subtract", self.last(), number)
+            slices = [self.read(n, number) for n in range(len(self.xs))]
+            carry, rows = self.step(carry, slices)
+            ys = [self.write(n, y, row, number) for n, (y, row) in enumerate(zip(ys, rows, strict=True))]
+        return [*carry, *ys]
+
+    def last(self) -> Any:
+        """The number of the last slice."""
+        ctx = self.ctx
+        return self._arith("subtract", ctx.dim(self.length), ctx.splat(1, _I32))
+
+    def read(self, n: int, number: Any) -> Any:
+        """Slice ``number`` of the n-th xs."""
+        ctx, aval = self.ctx, self.x_avals[n]
+        shape = aval.shape[1:]
+        one = ShapedArray((1, *shape), aval.dtype)
+        part = self._dynamic_slice(self.xs[n], one, number)
+        return ctx.reshape(part, ShapedArray(shape, aval.dtype))
+
+    def write(self, n: int, y: Any, row: Any, number: Any) -> Any:
+        """The n-th ys with slice ``number`` replaced."""
+        ctx, aval = self.ctx, self.y_avals[n]
+        one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
+        operands = [y, ctx.reshape(row, one), *self._starts(number, aval.ndim - 1)]
+        return ctx.op1("stablehlo.dynamic_update_slice", operands, aval)
+
+    def _dynamic_slice(self, x: Any, one: ShapedArray, number: Any) -> Any:
+        """Slice ``number`` of ``x`` with its leading axis of size 1."""
+        ctx = self.ctx
+        if is_static(one):
+            operands = [x, *self._starts(number, one.ndim - 1)]
+            sizes = {"slice_sizes": i64_array(one.shape)}
+            return ctx.op1("stablehlo.dynamic_slice", operands, one, sizes)
+        # A size that is known at run time only: the slice is given by its bounds.
+        single, vector = ShapedArray((1,), _I32.dtype), ShapedArray((one.ndim,), _I32.dtype)
+        parts = [ctx.reshape(s, single) for s in self._starts(number, one.ndim - 1)]
+        starts = ctx.op1("stablehlo.concatenate", parts, vector, {"dimension": i64(0)})
+        limits = ctx.op1("stablehlo.add", [starts, ctx.shape_tensor(one.shape)], vector)
+        strides = ctx.dense(np.ones(one.ndim, np.int32))
+        return ctx.op1("stablehlo.real_dynamic_slice", [x, starts, limits, strides], one)
+
+    def _starts(self, number: Any, n_rest: int) -> list[Any]:
+        zero = self.ctx.splat(0, _I32)
+        return [number, *[zero] * n_rest]
+
+    def _arith(self, name: str, a: Any, b: Any) -> Any:
+        return self.ctx.op1(f"stablehlo.{name}", [a, b], _I32)
+
+
+def _zero(aval: ShapedArray) -> Any:
+    return False if aval.dtype.kind == "b" else 0

@@ -1,0 +1,77 @@
+"""The scan primitive; its rules are in the files beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.control.scan.batching import batch_scan
+from tracebridge.core.control.scan.linearize import jvp_scan, linearize_scan
+from tracebridge.core.control.scan.lowering import lower_scan
+from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
+from tracebridge.core.control.scan.transpose import transpose_scan
+from tracebridge.core.errors.base import InternalError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import HigherOrderPrimitive
+
+
+@final
+class Scan(HigherOrderPrimitive):
+    """``jaxpr``: (consts, carry, slices of xs) -> (carry, slices of ys).
+
+    Arguments are ``num_consts`` constants of the loop, ``num_carry`` initial carries, and arrays
+    with leading axis ``length``; results are the last carries and the stacked ys. ``reverse`` runs
+    from the last slice to the first, ``unroll`` steps stand in one round of the compiled loop.
+    ``split_transpose`` moves what the backward loop need not do in order into a loop of its own.
+    """
+
+    name = "scan"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        jaxpr, length = params["jaxpr"], params["length"]
+        fixed = params["num_consts"] + params["num_carry"]
+        for position, (aval, inner) in enumerate(zip(avals, jaxpr.in_avals, strict=True)):
+            shape = inner.shape if position < fixed else (length, *inner.shape)
+            if aval.shape != shape or aval.dtype != inner.dtype:
+                msg = f"scan: operand {position} is {aval}, its body takes {inner}"
+                raise InternalError(msg)
+        carry = list(jaxpr.out_avals[: params["num_carry"]])
+        return [*carry, *[stacked(a, length) for a in jaxpr.out_avals[params["num_carry"] :]]]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return lower_scan(ctx, operands, params)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return jvp_scan(self, primals, tangents, params)
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """A scan of the primals that also gives residuals, and a linear scan."""
+        return linearize_scan(self, primals, tangents, params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return transpose_scan(self, ct, args, params)
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return batch_scan(self, ctx, args, dims, params)
+
+    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool], list[bool]]:
+        """The scan without ys and carries that nothing needs."""
+        return dce_scan(self, used_outs, app)
+
+    def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool]:
+        """Which results depend on unknown arguments, through carries too."""
+        return unknown_of_scan(unknown, params)[1]
+
+    def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
+        """A scan of the known part that gives residuals, and a scan of the rest."""
+        return separate_scan(self, unknown, args, params)
+
+
+def stacked(aval: ShapedArray, length: Any) -> ShapedArray:
+    """The aval of ``length`` values along a new leading axis."""
+    return ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
+
+
+scan_p = Scan()
