@@ -68,9 +68,17 @@ def used_inputs(jaxpr: Jaxpr) -> list[bool]:
     return [i in used for i in range(jaxpr.n_in)]
 
 
-def depends(jaxpr: Jaxpr, flags: Sequence[bool]) -> list[bool]:
-    """Which results depend on the inputs marked by ``flags``."""
-    marked = [*flags, *[False] * len(jaxpr.consts)]
-    for app, idx in jaxpr.steps:
-        marked.extend([any([marked[i] for i in idx])] * len(app.outs))
-    return [marked[s] for s in jaxpr.outs]
+def reached(jaxpr: Jaxpr, results: Sequence[bool]) -> list[bool]:
+    """Which inputs the results marked by ``results`` depend on."""
+    fixed = jaxpr.n_in + len(jaxpr.consts)
+    live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.steps]))
+    for slot, here in zip(jaxpr.outs, results, strict=True):
+        live[slot] = live[slot] or here
+    end = len(live)
+    for app, idx in reversed(jaxpr.steps):
+        start = end - len(app.outs)
+        if any(live[start:end]):
+            for i in idx:
+                live[i] = True
+        end = start
+    return live[: jaxpr.n_in]

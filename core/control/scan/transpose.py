@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.rewire import reached, rewire
 from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.partial_eval import split_known, unknown_of_scan
+from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
@@ -73,7 +75,8 @@ def _transpose_linear(
     sliced += [c for c in ct[len(init) :] if c is not None]
     back_params = derived(params, back.body, len(fixed), len(ct_carry) + len(sums))
     back_params["reverse"] = not params["reverse"]
-    results = iter(primitive.bind(*fixed, *ct_carry, *sums, *sliced, **back_params))
+    bind = _bind_apart if params["split_transpose"] else _bind_together
+    results = iter(bind(primitive, back_params, fixed, ct_carry, sums, sliced))
     init_ct = [next(results) if nz else None for nz in back.carry]
     consts_ct = iter([next(results) if nz else None for nz in back.consts])
     xs_ct = iter([next(results) if nz else None for nz in back.xs])
@@ -82,6 +85,49 @@ def _transpose_linear(
         *[c if is_linear_input(a) else None for a, c in zip(init, init_ct, strict=True)],
         *[next(xs_ct) if is_linear_input(a) else None for a in xs],
     ]
+
+
+def _bind_together(
+    primitive: Any,
+    params: dict[str, Any],
+    fixed: Sequence[Any],
+    ct_carry: Sequence[Any],
+    sums: Sequence[Any],
+    sliced: Sequence[Any],
+) -> list[Any]:
+    return primitive.bind(*fixed, *ct_carry, *sums, *sliced, **params)
+
+
+def _bind_apart(
+    primitive: Any,
+    params: dict[str, Any],
+    fixed: Sequence[Any],
+    ct_carry: Sequence[Any],
+    sums: Sequence[Any],
+    sliced: Sequence[Any],
+) -> list[Any]:
+    """Two loops: only the cotangents of carries need the order of the steps.
+
+    The first one stacks them; the second one computes the rest from them.
+    """
+    body: Jaxpr = params["jaxpr"]
+    n_fixed, n_ct, n_sums = len(fixed), len(ct_carry), len(sums)
+    n_rest = len(body.outs) - n_ct
+    cts = range(n_fixed, n_fixed + n_ct)
+    after = range(n_fixed + n_ct, n_fixed + n_ct + n_sums)
+    slices = range(n_fixed + n_ct + n_sums, body.n_in)
+    ordered, _ = dce_jaxpr(body, (*[True] * n_ct, *[False] * n_rest), keep_in=True)
+    ordered = rewire(ordered, None, [*ordered.outs, *cts])
+    ordered = rewire(ordered, [*range(n_fixed), *cts, *slices])
+    first = primitive.bind(
+        *fixed, *ct_carry, *sliced, **derived(params, ordered, n_fixed, n_ct)
+    )
+    rest, _ = dce_jaxpr(body, (*[False] * n_ct, *[True] * n_rest), keep_in=True)
+    rest = rewire(rest, [*range(n_fixed), *after, *cts, *slices])
+    second = primitive.bind(
+        *fixed, *sums, *first[n_ct:], *sliced, **derived(params, rest, n_fixed, n_sums)
+    )
+    return [*first[:n_ct], *second]
 
 
 @final
@@ -99,11 +145,11 @@ class Backward:
         self, jaxpr: Jaxpr, n_consts: int, n_carry: int, linear: Flags, given: Flags
     ) -> None:
         n_linear = sum(linear[:n_consts])
-        carry, ys = given[:n_carry], given[n_carry:]
+        carry, ys = _reached_carries(jaxpr, n_consts, given[:n_carry], given[n_carry:])
         while True:
             back, present = transpose_jaxpr(jaxpr, linear, (*carry, *ys), instantiate=False)
-            reached = present[n_linear : n_linear + n_carry]
-            wider = tuple([a or b for a, b in zip(carry, reached, strict=True)])
+            arrived = present[n_linear : n_linear + n_carry]
+            wider = tuple([a or b for a, b in zip(carry, arrived, strict=True)])
             if wider == carry:
                 break
             carry = wider
@@ -114,12 +160,12 @@ class Backward:
         if any(present):
             avals = [a for a, here in zip(jaxpr.in_avals, linear, strict=True) if here]
             n_fixed = n_consts - n_linear
-            self.body = self._make(back, reached, avals, n_fixed, sum(ys))
+            self.body = self._make(back, arrived, avals, n_fixed, sum(ys))
 
     def _make(
         self,
         back: Jaxpr,
-        reached: Flags,
+        arrived: Flags,
         avals: list[ShapedArray],
         n_fixed: int,
         n_ys: int,
@@ -137,7 +183,7 @@ class Backward:
             process = current_trace().process
             out = iter(eval_jaxpr(back, process, [*fixed, *sliced, *cts, *ct_ys]))
             of_consts = [next(out) if here else None for here in self.consts]
-            of_carry = [next(out) if here else None for here in reached]
+            of_carry = [next(out) if here else None for here in arrived]
             carry = [
                 zeros_of(a) if c is None else c
                 for c, a, nz in zip(of_carry, carry_avals, self.carry, strict=False)
@@ -155,3 +201,16 @@ class Backward:
             *ins[last:],
         ]
         return stage(run, in_avals, back.debug, locate=False)
+
+
+def _reached_carries(
+    jaxpr: Jaxpr, n_consts: int, carry: Flags, ys: Flags
+) -> tuple[Flags, Flags]:
+    """Carries that cotangents may reach, so that the backward body is traced once as a rule."""
+    n_carry = len(carry)
+    while True:
+        into = reached(jaxpr, (*carry, *ys))[n_consts : n_consts + n_carry]
+        wider = tuple([a or b for a, b in zip(carry, into, strict=True)])
+        if wider == carry:
+            return carry, ys
+        carry = wider
