@@ -180,6 +180,11 @@ from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
 from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
 from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
 from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
+from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
+from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
+from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p
+from tracebridge.core.lax.rng import rng_uniform as rng_uniform
+from tracebridge.core.lax.rng import rng_uniform_p as rng_uniform_p
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
 from tracebridge.core.lax.shape.reshape import reshape as reshape

@@ -183,6 +183,8 @@ from tracebridge.core.lax.reduce.cumulative import cumprod as cumprod
 from tracebridge.core.lax.reduce.cumulative import cumprod_p as cumprod_p
 from tracebridge.core.lax.reduce.cumulative import cumsum as cumsum
 from tracebridge.core.lax.reduce.cumulative import cumsum_p as cumsum_p
+from tracebridge.core.lax.reduce.prefixes import emit_prefixes as emit_prefixes
+from tracebridge.core.lax.reduce.prefixes import prefix_scan as prefix_scan
 from tracebridge.core.lax.reduce.reductions import emit_extremum as emit_extremum
 from tracebridge.core.lax.reduce.reductions import largest as largest
 from tracebridge.core.lax.reduce.reductions import reduce_and as reduce_and
@@ -200,6 +202,12 @@ from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
 from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
 from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
 from tracebridge.core.lax.reduce.reductions import smallest as smallest
+from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
+from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
+from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p
+from tracebridge.core.lax.rng import rng_uniform as rng_uniform
+from tracebridge.core.lax.rng import rng_uniform_p as rng_uniform_p
+from tracebridge.core.lax.rng import threefry2x32_p as threefry2x32_p
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
 from tracebridge.core.lax.shape.reshape import reshape as reshape

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, final
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import (

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int8, int32, is_bool, is_complex, is_float, is_integer
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError

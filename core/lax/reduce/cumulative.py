@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
-
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.mlir.attrs import dense_i64, i64_array
-
-_BOOL = np.dtype(np.bool_)
 
 
 class _Cumulative(Primitive):
@@ -44,26 +39,18 @@ class _Cumulative(Primitive):
         return x
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        (x,) = operands
-        aval = ctx.aval_out
-        axis = params["axis"]
-        size = aval.shape[axis]
-        if type(size) is int and size < 2:  # noqa: PLR2004 (nothing to combine)
-            return x
-        scalar = ShapedArray((), aval.dtype)
-        window = [size if i == axis else 1 for i in range(aval.ndim)]
-        padding = np.zeros((aval.ndim, 2), np.int64)
-        padding[axis, int(params["reverse"])] = size - 1
-        operation = ctx.op(
-            "stablehlo.reduce_window",
-            [x, ctx.splat(self.identity(aval.dtype), scalar)],
-            [aval],
-            {"window_dimensions": i64_array(window), "padding": dense_i64(padding)},
-            regions=1,
+        def combine(a: Any, b: Any, aval: ShapedArray) -> Any:
+            return self.combine(ctx, a, b, aval)
+
+        return lax.emit_prefixes(
+            ctx,
+            operands[0],
+            ctx.aval_out,
+            params["axis"],
+            reverse=params["reverse"],
+            combine=combine,
+            identity=self.identity(ctx.aval_out.dtype),
         )
-        with ctx.block(operation.regions[0], [scalar, scalar]) as (a, b):
-            ctx.finish([self.combine(ctx, a, b, scalar)])
-        return operation.results[0]
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -118,7 +105,7 @@ class Cumprod(_Cumulative):
             (x, s), (y, t) = a, b
             return [lax.mul(x, y), lax.add(lax.mul(s, y), lax.mul(x, t))]
 
-        return prefix_scan(join, [x, t], axis, reverse)[1]
+        return lax.prefix_scan(join, [x, t], axis, reverse)[1]
 
 
 class _CumExtremum(_Cumulative):
@@ -147,7 +134,7 @@ class _CumExtremum(_Cumulative):
             ]
             return [best, *sums]
 
-        _, total, count = prefix_scan(join, [x, t, lax.full_of(t.aval, 1)], axis, reverse)
+        _, total, count = lax.prefix_scan(join, [x, t, lax.full_of(t.aval, 1)], axis, reverse)
         return lax.div(total, count)
 
 
@@ -198,7 +185,7 @@ class Cumlogsumexp(_Cumulative):
             s, t = [lax.mul(d, _share(v, total)) for v, d in ((x, s), (y, t))]
             return [total, lax.add(s, t)]
 
-        return prefix_scan(join, [x, t], axis, reverse)[1]
+        return lax.prefix_scan(join, [x, t], axis, reverse)[1]
 
 
 def _log_of_sum(a: Any, b: Any) -> Any:
@@ -226,44 +213,6 @@ def _share(part: Any, total: Any) -> Any:
     empty = lax.eq(real, lax.full_of(real.aval, -math.inf))
     share = lax.exp(lax.sub(part, total))
     return lax.select(empty, lax.zeros_of(share.aval), share)
-
-
-def prefix_scan(
-    join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
-    elements: Sequence[Any],
-    axis: int,
-    reverse: bool,
-) -> list[Any]:
-    """All prefixes of ``elements`` joined by an associative function, by recursion on pairs.
-
-    Linear work and logarithmic depth, in operations that have derivatives of every order.
-    """
-    if reverse:
-        flipped = [lax.rev(x, (axis,)) for x in elements]
-        return [lax.rev(x, (axis,)) for x in prefix_scan(join, flipped, axis, False)]
-    n = elements[0].aval.shape[axis]
-    if n < 2:  # noqa: PLR2004 (a single element is its own prefix)
-        return list(elements)
-
-    def part(xs: Sequence[Any], start: int, stop: int, step: int) -> list[Any]:
-        return [lax.slice_in_dim(x, start, stop, step, axis) for x in xs]
-
-    even, odd = part(elements, 0, n - 1, 2), part(elements, 1, n, 2)
-    odds = prefix_scan(join, join(even, odd), axis, False)
-    evens = part(elements, 0, 1, 1)
-    if n > 2:  # noqa: PLR2004 (an even position after the first)
-        joined = join(part(odds, 0, (n - 1) // 2, 1), part(elements, 2, n, 2))
-        evens = [lax.concatenate([e, j], axis) for e, j in zip(evens, joined, strict=True)]
-    return [_interleave(e, o, axis, n) for e, o in zip(evens, odds, strict=True)]
-
-
-def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
-    """The elements at even and at odd positions in one array of ``n``."""
-    zero = lax.zeros_of(even.aval.update(shape=()))
-    pads = [[(0, 0, 0)] * even.aval.ndim for _ in range(2)]
-    pads[0][axis] = (0, (n + 1) % 2, 1)
-    pads[1][axis] = (1, n % 2, 1)
-    return lax.add(lax.pad(even, zero, pads[0]), lax.pad(odd, zero, pads[1]))
 
 
 cumsum_p = Cumsum()

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_integer, real_of
 from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.ir.aval import ShapedArray

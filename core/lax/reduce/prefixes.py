@@ -1,0 +1,220 @@
+"""All prefixes of an array joined by an associative operation: as operations, and as StableHLO.
+
+``prefix_scan`` is a composition that has derivatives of every order. ``emit_prefixes`` is what
+running reductions are lowered to. On CPU that is a loop over rows, which is vectorised across the
+row, an order of magnitude faster than the ``reduce_window`` that other platforms prefer; long
+axes are cut into blocks that are scanned side by side, which also keeps rounding errors small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.dtypes import int32
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.mlir.attrs import dense_i64, i64_array
+from tracebridge.core.mlir.types import is_static
+
+_BOOL = np.dtype(np.bool_)
+_I32 = ShapedArray((), int32)
+_FLAG = ShapedArray((), _BOOL)
+
+# Measured on CPU: from this length on blocks beat one loop, unless the rows are wide anyway.
+_LONG = 4096
+_WIDE = 256
+# Below this many contiguous elements per step the axis is better moved to the front first, if
+# the array is large enough to pay for two transpositions.
+_NARROW = 16
+_LARGE = 1 << 15
+
+# combine(a, b, aval) emits the combination of two arrays of aval
+Combine = Callable[[Any, Any, ShapedArray], Any]
+
+
+def prefix_scan(
+    join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
+    elements: Sequence[Any],
+    axis: int,
+    reverse: bool,
+) -> list[Any]:
+    """All prefixes of ``elements`` joined by an associative function, by recursion on pairs.
+
+    Linear work and logarithmic depth.
+    """
+    if reverse:
+        flipped = [lax.rev(x, (axis,)) for x in elements]
+        return [lax.rev(x, (axis,)) for x in prefix_scan(join, flipped, axis, reverse=False)]
+    n = elements[0].aval.shape[axis]
+    if n < 2:  # noqa: PLR2004 (a single element is its own prefix)
+        return list(elements)
+
+    def part(xs: Sequence[Any], start: int, stop: int, step: int) -> list[Any]:
+        return [lax.slice_in_dim(x, start, stop, step, axis) for x in xs]
+
+    even, odd = part(elements, 0, n - 1, 2), part(elements, 1, n, 2)
+    odds = prefix_scan(join, join(even, odd), axis, reverse=False)
+    evens = part(elements, 0, 1, 1)
+    if n > 2:  # noqa: PLR2004 (an even position after the first)
+        joined = join(part(odds, 0, (n - 1) // 2, 1), part(elements, 2, n, 2))
+        evens = [lax.concatenate([e, j], axis) for e, j in zip(evens, joined, strict=True)]
+    return [_interleave(e, o, axis, n) for e, o in zip(evens, odds, strict=True)]
+
+
+def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
+    """The elements at even and at odd positions in one array of ``n``."""
+    zero = lax.zeros_of(even.aval.update(shape=()))
+    pads = [[(0, 0, 0)] * even.aval.ndim for _ in range(2)]
+    pads[0][axis] = (0, (n + 1) % 2, 1)
+    pads[1][axis] = (1, n % 2, 1)
+    return lax.add(lax.pad(even, zero, pads[0]), lax.pad(odd, zero, pads[1]))
+
+
+def emit_prefixes(
+    ctx: Any,
+    x: Any,
+    aval: ShapedArray,
+    axis: int,
+    *,
+    reverse: bool,
+    combine: Combine,
+    identity: Any,
+) -> Any:
+    """The prefixes of ``x`` along ``axis`` (suffixes if ``reverse``)."""
+    n = aval.shape[axis]
+    if type(n) is int and n < 2:  # noqa: PLR2004 (nothing to combine)
+        return x
+    scan = _Scan(ctx, reverse, combine, identity)
+    if ctx.platform != "cpu" or not is_static(aval):
+        return scan.by_window(x, aval, axis)
+    if aval.size == 0:
+        return x
+    width = aval.size // n
+    if n >= _LONG and width <= _WIDE:
+        return scan.by_blocks(x, aval, axis)
+    contiguous = math.prod(aval.shape[axis + 1 :])
+    if contiguous < _NARROW <= width and aval.size >= _LARGE:
+        front = _front(aval, axis)
+        moved = scan.by_rows(*_transposed(ctx, x, aval, front), 0)
+        back = [front.index(i) for i in range(aval.ndim)]
+        return ctx.transpose(moved, aval, back)
+    return scan.by_rows(x, aval, axis)
+
+
+def _front(aval: ShapedArray, axis: int) -> list[int]:
+    """The order of axes with ``axis`` first."""
+    return [axis, *[i for i in range(aval.ndim) if i != axis]]
+
+
+def _transposed(ctx: Any, x: Any, aval: ShapedArray, order: list[int]) -> tuple[Any, ShapedArray]:
+    moved = aval.update(shape=tuple([aval.shape[i] for i in order]))
+    return ctx.transpose(x, moved, order), moved
+
+
+class _Scan:
+    """One scan while it is being emitted."""
+
+    __slots__ = ("combine", "ctx", "identity", "reverse")
+
+    def __init__(self, ctx: Any, reverse: bool, combine: Combine, identity: Any) -> None:
+        self.ctx = ctx
+        self.reverse = reverse
+        self.combine = combine
+        self.identity = identity
+
+    def by_window(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        """One ``reduce_window`` whose window reaches to the first element."""
+        ctx = self.ctx
+        size = aval.shape[axis]
+        scalar = ShapedArray((), aval.dtype)
+        window = [size if i == axis else 1 for i in range(aval.ndim)]
+        padding = np.zeros((aval.ndim, 2), np.int64)
+        padding[axis, int(self.reverse)] = size - 1
+        operation = ctx.op(
+            "stablehlo.reduce_window",
+            [x, ctx.splat(self.identity, scalar)],
+            [aval],
+            {"window_dimensions": i64_array(window), "padding": dense_i64(padding)},
+            regions=1,
+        )
+        with ctx.block(operation.regions[0], [scalar, scalar]) as (a, b):
+            ctx.finish([self.combine(a, b, scalar)])
+        return operation.results[0]
+
+    def by_rows(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        """A loop that combines one row of the other axes at a time."""
+        ctx = self.ctx
+        n = aval.shape[axis]
+        row = aval.update(shape=tuple([1 if i == axis else d for i, d in enumerate(aval.shape)]))
+        sizes = {"slice_sizes": i64_array(row.shape)}
+
+        def condition(values: Sequence[Any]) -> Any:
+            return ctx.compare(values[0], ctx.splat(n, _I32), _FLAG, "LT")
+
+        def body(values: Sequence[Any]) -> list[Any]:
+            step, total, result, source = values
+            zero = ctx.splat(0, _I32)
+            at = step
+            if self.reverse:
+                at = ctx.op1("stablehlo.subtract", [ctx.splat(n - 1, _I32), step], _I32)
+            starts = [at if i == axis else zero for i in range(aval.ndim)]
+            element = ctx.op1("stablehlo.dynamic_slice", [source, *starts], row, sizes)
+            total = self.combine(total, element, row)
+            result = ctx.op1("stablehlo.dynamic_update_slice", [result, total, *starts], aval)
+            return [ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32), total, result, source]
+
+        start = [ctx.splat(0, _I32), ctx.splat(self.identity, row), ctx.splat(0, aval), x]
+        return ctx.while_loop(start, [_I32, row, aval, aval], condition, body)[2]
+
+    def by_blocks(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        """Blocks side by side, then the totals of the blocks before are added."""
+        n = aval.shape[axis]
+        length = math.isqrt(n)
+        count = -(-n // length)
+        surplus = count * length - n
+        filled = self._resized(x, aval, axis, after=surplus)
+        shape = (*aval.shape[:axis], count, length, *aval.shape[axis + 1 :])
+        blocks = aval.update(shape=shape)
+        order = _front(blocks, axis + 1)
+        ctx = self.ctx
+        x, steps = _transposed(ctx, ctx.reshape(filled, blocks), blocks, order)
+        x = self.by_rows(x, steps, 0)
+        # The last step of each block holds its total; shifted by one block and scanned, these
+        # are what comes before each block.
+        at = 0 if self.reverse else length - 1
+        totals = steps.update(shape=steps.shape[1:])
+        last = ctx.slice(
+            x,
+            steps.update(shape=(1, *totals.shape)),
+            [at, *[0] * totals.ndim],
+            [at + 1, *totals.shape],
+            [1] * steps.ndim,
+        )
+        shifted = self._resized(ctx.reshape(last, totals), totals, axis, before=1, after=-1)
+        before = self.by_rows(shifted, totals, axis)
+        before = ctx.broadcast_in_dim(before, steps, range(1, steps.ndim))
+        x = self.combine(before, x, steps)
+        x = ctx.transpose(x, blocks, [order.index(i) for i in range(blocks.ndim)])
+        whole = aval.update(shape=(*aval.shape[:axis], n + surplus, *aval.shape[axis + 1 :]))
+        return self._resized(ctx.reshape(x, whole), whole, axis, after=-surplus)
+
+    def _resized(
+        self, x: Any, aval: ShapedArray, axis: int, before: int = 0, after: int = 0
+    ) -> Any:
+        """``x`` with identities added (or elements cut off) at the start and end of the scan."""
+        if before == after == 0:
+            return x
+        low, high = [0] * aval.ndim, [0] * aval.ndim
+        low[axis], high[axis] = (after, before) if self.reverse else (before, after)
+        shape = tuple([d + a + b for d, a, b in zip(aval.shape, low, high, strict=True)])
+        scalar = self.ctx.splat(self.identity, ShapedArray((), aval.dtype))
+        attributes = {
+            "edge_padding_low": i64_array(low),
+            "edge_padding_high": i64_array(high),
+            "interior_padding": i64_array([0] * aval.ndim),
+        }
+        return self.ctx.op1("stablehlo.pad", [x, scalar], aval.update(shape=shape), attributes)

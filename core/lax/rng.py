@@ -1,0 +1,270 @@
+"""Random bits: threefry2x32, the generators of StableHLO, and stateful uniform numbers."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import int32, int64, is_complex, uint32, uint64
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
+from tracebridge.core.mlir.attrs import i64_array
+
+_I32 = ShapedArray((), int32)
+
+# Threefry-2x32-20: Salmon, Moraes, Dror, Shaw (2011), "Parallel random numbers: as easy as 1, 2,
+# 3", table 2 and section 3.3 (the parity constant of the key schedule).
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_GROUPS = 5
+
+
+@final
+class Threefry2x32(Primitive):
+    """Encrypts counters (x, y) by keys (k, l); operands of one shape, or scalars."""
+
+    name = "threefry2x32"
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        if any([a.dtype != uint32 for a in avals]):
+            got = ", ".join([a.str_short() for a in avals])
+            msg = f"threefry2x32: got {got}, expected four arrays of uint32"
+            raise DtypeMismatchError(msg)
+        out = ShapedArray(common_shape(self.name, avals), uint32)
+        return [out, out]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        """The rounds one after the other: as a loop they are twice as slow on CPU."""
+        k, l, x, y = operands
+        (k_aval, l_aval, x_aval, y_aval), out = ctx.avals_in, ctx.avals_out[0]
+
+        def full(v: Any, aval: ShapedArray) -> Any:
+            same = aval.shape == out.shape
+            return v if same else ctx.broadcast_in_dim(v, out, ())
+
+        # The schedule is computed on scalars where the keys are scalars.
+        key = k_aval if k_aval.ndim == l_aval.ndim else out
+        if key is out:
+            k, l = full(k, k_aval), full(l, l_aval)
+
+        def op(name: str, a: Any, b: Any, aval: ShapedArray = out) -> Any:
+            return ctx.op1(f"stablehlo.{name}", [a, b], aval)
+
+        parity = op("xor", op("xor", k, l, key), ctx.splat(_PARITY, key), key)
+        schedule = (k, l, parity)
+        x = op("add", full(x, x_aval), full(k, key))
+        y = op("add", full(y, y_aval), full(l, key))
+        for group in range(_GROUPS):
+            for distance in _ROTATIONS[group % 2]:
+                x = op("add", x, y)
+                left = op("shift_left", y, ctx.splat(distance, out))
+                right = op("shift_right_logical", y, ctx.splat(32 - distance, out))
+                y = op("xor", op("or", left, right), x)
+            step = group + 1
+            x = op("add", x, full(schedule[step % 3], key))
+            count = op("add", schedule[(step + 1) % 3], ctx.splat(step, key), key)
+            y = op("add", y, full(count, key))
+        return [x, y]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        outs, dim = batch_elementwise(self, ctx, args, dims, params)
+        return outs, [dim, dim]
+
+
+class RandomAlgorithm(enum.IntEnum):
+    """Generators that StableHLO names; the default is the fastest of the platform.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.RandomAlgorithm.RNG_PHILOX.value
+    2
+    """
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_ALGORITHM_NAMES = {0: "DEFAULT", 1: "THREE_FRY", 2: "PHILOX"}
+_KEY_SIZES = {uint32: 4, uint64: 2}
+_BIT_DTYPES = ("uint8", "uint16", "uint32", "uint64")
+
+
+@final
+class RngBitGenerator(Primitive):
+    """``(key) -> (next key, bits)``; leading axes of the key make independent draws."""
+
+    name = "rng_bit_generator"
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        (key,) = avals
+        if not key.ndim or _KEY_SIZES.get(key.dtype) != key.shape[-1]:
+            msg = (
+                f"rng_bit_generator: got a key {key.str_short()}, expected four uint32 or two uint64"
+            )
+            raise ShapeMismatchError(msg)
+        return [key.strong, ShapedArray((*key.shape[:-1], *params["shape"]), params["dtype"])]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        key_aval, bits = ctx.avals_out
+        shape = params["shape"]
+        (key,) = operands
+        if key_aval.ndim == 1:
+            return self._draw(ctx, key, key_aval, bits, params["algorithm"])
+        count = math.prod(key_aval.shape[:-1])
+        keys = key_aval.update(shape=(count, key_aval.shape[-1]))
+        all_bits = bits.update(shape=(count, *shape))
+        one_key, one_draw = keys.update(shape=keys.shape[1:]), bits.update(shape=shape)
+
+        def condition(values: Sequence[Any]) -> Any:
+            flag = ShapedArray((), np.dtype(np.bool_))
+            return ctx.compare(values[0], ctx.splat(count, _I32), flag, "LT")
+
+        def body(values: Sequence[Any]) -> list[Any]:
+            step, *rest = values
+            zero = ctx.splat(0, _I32)
+            starts = [step, zero]
+            row = keys.update(shape=(1, keys.shape[1]))
+            sizes = {"slice_sizes": i64_array(row.shape)}
+            key = ctx.op1("stablehlo.dynamic_slice", [rest[0], *starts], row, sizes)
+            drawn = self._draw(ctx, ctx.reshape(key, one_key), one_key, one_draw, params["algorithm"])
+            new: list[Any] = [ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)]
+            for value, old, aval in zip(drawn, rest, (keys, all_bits), strict=True):
+                row = ctx.reshape(value, aval.update(shape=(1, *aval.shape[1:])))
+                at = [step, *[zero] * (aval.ndim - 1)]
+                new.append(ctx.op1("stablehlo.dynamic_update_slice", [old, row, *at], aval))
+            return new
+
+        start = [ctx.splat(0, _I32), ctx.reshape(key, keys), ctx.splat(0, all_bits)]
+        _, key, drawn = ctx.while_loop(start, [_I32, keys, all_bits], condition, body)
+        return [ctx.reshape(key, key_aval), ctx.reshape(drawn, bits)]
+
+    def _draw(
+        self, ctx: Any, key: Any, key_aval: ShapedArray, bits: ShapedArray, algorithm: Any
+    ) -> list[Any]:
+        state = ShapedArray((2,), uint64)
+        pairs = ShapedArray((2, 2), uint32)
+        if key_aval.dtype == uint32:
+            key = ctx.op1("stablehlo.bitcast_convert", [ctx.reshape(key, pairs)], state)
+        name = _ALGORITHM_NAMES[int(algorithm)]
+        attribute = mlir.stablehlo.RngAlgorithmAttr.get(name)
+        new, drawn = ctx.op(
+            "stablehlo.rng_bit_generator", [key], [state, bits], {"rng_algorithm": attribute}
+        ).results
+        if key_aval.dtype == uint32:
+            new = ctx.reshape(ctx.op1("stablehlo.bitcast_convert", [new], pairs), key_aval)
+        return [new, drawn]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx
+        (key,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        return self.bind(lax.move_batch_axis(key, d, 0), **params), [0, 0]
+
+
+@final
+class RngUniform(Primitive):
+    """Numbers from a generator with hidden state."""
+
+    name = "rng_uniform"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        a, b = avals
+        if a.dtype != b.dtype or is_complex(a.dtype):
+            msg = f"rng_uniform: got bounds {a.str_short()} and {b.str_short()}"
+            raise DtypeMismatchError(msg, expected="two real scalars of one dtype")
+        if a.ndim or b.ndim:
+            msg = f"rng_uniform: got bounds {a.str_short()} and {b.str_short()}, expected scalars"
+            raise ShapeMismatchError(msg)
+        return ShapedArray(params["shape"], a.dtype)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        shape = ctx.dense(np.asarray(params["shape"], int64))
+        uniform = mlir.stablehlo.RngDistributionAttr.get("UNIFORM")
+        return ctx.op1(
+            "stablehlo.rng", [*operands, shape], ctx.aval_out, {"rng_distribution": uniform}
+        )
+
+
+threefry2x32_p = Threefry2x32()
+rng_bit_generator_p = RngBitGenerator()
+rng_uniform_p = RngUniform()
+
+
+def rng_bit_generator(
+    key: Any,
+    shape: Sequence[int],
+    dtype: Any = np.uint32,
+    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """The next key and random bits of a generator that the platform provides.
+
+    Args:
+        key: state of the generator: four uint32 or two uint64.
+        shape: shape of the bits.
+        dtype: an unsigned dtype of at least 8 bits.
+        algorithm: which generator; the bits of the default one depend on the platform.
+        out_sharding: only ``None``.
+
+    Returns:
+        ``(next key, bits)``.
+
+    >>> import tracebridge as tb
+    >>> key, bits = tb.lax.rng_bit_generator(tb.numpy.zeros(4, "uint32"), (3,))
+    >>> key.shape, bits.shape
+    ((4,), (3,))
+    """
+    if out_sharding is not None:
+        msg = f"rng_bit_generator: out_sharding must be None, got {out_sharding!r}"
+        raise ShapeMismatchError(msg, hint="constrain the result with with_sharding_constraint")
+    found = canonicalize_explicit(dtype, "rng_bit_generator")
+    if found.name not in _BIT_DTYPES:
+        msg = f"rng_bit_generator: got dtype {found.name}, expected one of {_BIT_DTYPES}"
+        raise UnsupportedDtypeError(msg)
+    return tuple(
+        rng_bit_generator_p.bind(
+            as_value(key),
+            shape=tuple(shape),
+            dtype=found,
+            algorithm=RandomAlgorithm(algorithm),
+        )
+    )
+
+
+def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+    """Numbers between ``a`` and ``b`` from a generator with hidden state.
+
+    The numbers differ from call to call, also between equal calls; ``tracebridge.random`` has
+    functions that can be repeated.
+
+    Args:
+        a: lower bound, a real scalar.
+        b: upper bound (not included for floats), of the same dtype.
+        shape: shape of the result.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.rng_uniform(0.0, 1.0, (3,)).shape
+    (3,)
+    """
+    return rng_uniform_p.bind(*operands("rng_uniform", a, b), shape=tuple(shape))
