@@ -43,11 +43,16 @@ def canonicalize(dtype: Any) -> Any:
             longdouble.
         TypeError: no dtype at all.
     """
+    pair = _known_or_resolved(dtype)
+    return pair[0] if pair[0] is pair[1] or option("enable_x64") else pair[1]
+
+
+def _known_or_resolved(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
+    """``(dtype with 64 bits, dtype without)``: one object twice where they are equal."""
     try:
-        pair = _known[dtype]
+        return _known[dtype]
     except (KeyError, TypeError):
-        pair = _resolve(dtype)
-    return pair[0] if option("enable_x64") else pair[1]
+        return _resolve(dtype)
 
 
 def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
@@ -89,9 +94,10 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
             or a dtype that the engine does not have.
     """
     canonical = canonicalize(dtype)
-    if dtype in dtypes.PYTHON_SCALARS or option("enable_x64"):
+    # Only classes are compared with the scalar classes: numpy.dtype("float64") == float is true.
+    if isinstance(dtype, type) and dtype in dtypes.PYTHON_SCALARS:
         return canonical
-    requested = dtypes.native(dtypes.as_dtype(dtype))
+    requested = _known_or_resolved(dtype)[0]
     if requested == canonical:
         return canonical
     policy = option("explicit_x64_dtypes")

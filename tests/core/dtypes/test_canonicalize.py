@@ -67,6 +67,14 @@ def test_explicit_requests_warn():
         assert record[0].filename == __file__
 
 
+@pytest.mark.parametrize(("wide", "narrow"), WIDE, ids=str)
+def test_every_spelling_is_a_request(wide, narrow):
+    """Dtype objects, scalar classes of NumPy and names ask for 64 bits alike."""
+    for spelling in (wide, wide.type, wide.name, wide.newbyteorder(">")):
+        with scopes.enable_x64(False), pytest.warns(ExplicitX64Warning, match=wide.name):
+            assert narrow == c.canonicalize_explicit(spelling, "zeros")
+
+
 def test_explicit_requests_allowed():
     """With 'allow' a request is honoured while 64 bits are off."""
     with scopes.enable_x64(False), scopes.explicit_x64_dtypes("allow"):
