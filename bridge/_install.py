@@ -6,7 +6,19 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from tracebridge.core.ir.array_protocol import install_array_namespace
 from tracebridge.core.ir.trace import install_eager_trace
 from tracebridge.core.runtime.dispatch import EagerTrace
 
+
+def _numpy_functions() -> Mapping[str, Any]:
+    """What operators and methods need; loads the NumPy layer when the first one is used."""
+    return importlib.import_module("tracebridge.numpy._array_methods").functions()
+
+
 install_eager_trace(EagerTrace(), EagerTrace(debug=True))
+install_array_namespace(_numpy_functions)

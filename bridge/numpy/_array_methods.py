@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracebridge.core.ir.array_protocol import install_array_namespace
 from tracebridge.numpy import (
     _indexing,
     _operators,
     at_updates,
     creation,
-    cumulative,
     elementwise_math,
     elementwise_round,
-    indexing_functions,
     linear_products,
     manipulation,
     reductions,
-    searching,
-    sorting,
 )
 
 
@@ -39,20 +34,12 @@ def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> An
     return creation.astype(self, dtype, copy=copy, device=device)
 
 
-def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
-    return elementwise_math.clip(self, min, max)
-
-
 def _flatten(self: Any, order: str = "C") -> Any:
     return manipulation.ravel(self, order)
 
 
 def _copy(self: Any) -> Any:
     return creation.copy(self)
-
-
-def _view(self: Any, dtype: Any = None) -> Any:
-    return indexing_functions.view(self, dtype)
 
 
 def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
@@ -65,45 +52,27 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
 METHODS: dict[str, Any] = {
     "all": reductions.all,
     "any": reductions.any,
-    "argmax": searching.argmax,
-    "argmin": searching.argmin,
-    "argsort": sorting.argsort,
     "astype": _astype,
-    "choose": indexing_functions.choose,
-    "clip": _clip,
-    "compress": lambda self, condition, axis=None, **k: indexing_functions.compress(
-        condition, self, axis, **k
-    ),
     "conj": elementwise_math.conjugate,
     "conjugate": elementwise_math.conjugate,
     "copy": _copy,
-    "cumprod": cumulative.cumprod,
-    "cumsum": cumulative.cumsum,
-    "diagonal": indexing_functions.diagonal,
     "dot": linear_products.dot,
     "flatten": _flatten,
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
-    "nonzero": searching.nonzero,
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": manipulation.ravel,
-    "repeat": indexing_functions.repeat,
     "reshape": _reshape,
     "round": elementwise_round.round,
-    "searchsorted": searching.searchsorted,
-    "sort": sorting.sort,
     "squeeze": manipulation.squeeze,
     "std": reductions.std,
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
-    "take": indexing_functions.take,
     "to_device": _to_device,
-    "trace": linear_products.trace,
     "transpose": _transpose,
     "var": reductions.var,
-    "view": _view,
 }
 
 PROPERTIES: dict[str, Any] = {
@@ -116,13 +85,11 @@ PROPERTIES: dict[str, Any] = {
 }
 
 
-def install() -> None:
-    """Fill the array namespace (called once by the composition root)."""
-    install_array_namespace(
-        {
-            **_operators.OPERATORS,
-            "getitem": _indexing.getitem,
-            "methods": METHODS,
-            "properties": PROPERTIES,
-        }
-    )
+def functions() -> dict[str, Any]:
+    """The contents of the array namespace."""
+    return {
+        **_operators.OPERATORS,
+        "getitem": _indexing.getitem,
+        "methods": METHODS,
+        "properties": PROPERTIES,
+    }

@@ -1,43 +1,50 @@
 """The one slot through which arrays and tracers reach the NumPy layer above the engine.
 
-``tracebridge.numpy`` fills ``NAMESPACE.functions`` when the package is imported (bridge/_install).
-The engine itself never needs it.
+The composition root (bridge/_install) gives the slot a loader; the first operator, method or index
+that is used loads ``tracebridge.numpy``. The engine itself never needs it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
+
+BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and_", "or_",
+    "xor", "lshift", "rshift",
+)  # fmt: skip
+REFLECTED = (
+    "radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rdivmod", "rpow", "rmatmul", "rand",
+    "ror", "rxor", "rlshift", "rrshift",
+)  # fmt: skip
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+UNARY = ("neg", "pos", "abs", "invert", "round_")
 
 
-class ArrayNamespace(Protocol):
-    """Functions that operators, indexing and methods of arrays delegate to."""
+class ArrayNamespace:
+    """Attribute ``add`` implements ``x + y``, and so on.
 
-    def getitem(self, x: Any, index: Any) -> Any: ...
-    def method(self, name: str) -> Any: ...
-    def at(self, x: Any) -> Any: ...
-
-
-class Namespace:
-    """Attribute ``add`` implements ``x + y`` and so on; set once by ``install``."""
+    ``getitem(x, index)``; ``methods`` and ``properties`` by name. All attributes are plain slots
+    once the loader has run, so that an operator costs one attribute read.
+    """
 
     __slots__ = (
-        "abs", "add", "and_", "at", "bool_", "complex_", "divmod", "eq", "float_", "floordiv",
-        "format_", "ge", "getitem", "gt", "index_", "int_", "invert", "iter_", "le", "lshift",
-        "lt", "matmul", "methods", "mod", "mul", "ne", "neg", "or_", "pos", "pow", "properties",
-        "radd", "rand", "rdivmod", "rfloordiv", "rlshift", "rmatmul", "rmod", "rmul", "ror",
-        "round_", "rpow", "rrshift", "rshift", "rsub", "rtruediv", "rxor", "sub", "truediv",
-        "xor",
+        *BINARY, *REFLECTED, *COMPARISONS, *UNARY,
+        "_loader", "getitem", "methods", "properties",
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
-        msg = f"array operation {name!r} needs tracebridge.numpy; import tracebridge first"
-        raise AttributeError(msg)
+        # Reached only while a slot is empty.
+        if name.startswith("_") or name not in self.__slots__:
+            raise AttributeError(name)
+        for key, function in self._loader().items():
+            setattr(self, key, function)
+        return object.__getattribute__(self, name)
 
 
-NAMESPACE: Any = Namespace()
+NAMESPACE: Any = ArrayNamespace()
 
 
-def install_array_namespace(functions: dict[str, Any]) -> None:
-    """Hook: fill the slot with the functions of the NumPy layer."""
-    for name, function in functions.items():
-        setattr(NAMESPACE, name, function)
+def install_array_namespace(loader: Callable[[], Mapping[str, Any]]) -> None:
+    """Hook: ``loader()`` gives the functions of the NumPy layer by slot."""
+    NAMESPACE._loader = loader
