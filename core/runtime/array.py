@@ -14,6 +14,7 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
+from tracebridge.core.runtime.dlpack_export import dlpack_device, export_capsule
 from tracebridge.core.runtime.signature import Signature, signature
 
 if TYPE_CHECKING:
@@ -151,6 +152,19 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
                 raise ValueError(msg)
             return host.astype(dtype)
         return host.copy() if copy else host
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return export_capsule(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack_device(self)
 
     def item(self, *index: Any) -> Any:
         """One element as a Python scalar."""

@@ -1,0 +1,88 @@
+"""The producer side of DLPack: what ``Array.__dlpack__`` and ``__dlpack_device__`` do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core._jaxlib import dlpack as door
+from tracebridge.core._jaxlib.xla import (
+    ArrayCopySemantics,
+    DeviceList,
+    XlaRuntimeError,
+    copy_to_devices,
+    rewrap,
+)
+from tracebridge.core.errors.exchange_errors import (
+    ExchangeError,
+    LayoutError,
+    OwnershipError,
+    UnsupportedExchangeDtypeError,
+)
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+if TYPE_CHECKING:
+    from tracebridge.core.runtime.array import Array
+
+CPU = 1
+# platform -> DLPack's device type
+DEVICE_TYPES: dict[str, int] = {"cpu": CPU, "cuda": 2, "gpu": 2, "rocm": 10}
+NO_SYNC = -1
+
+
+def dlpack_device(array: Array) -> tuple[int, int]:
+    """DLPack's ``(type, id)`` of where an array lives."""
+    sharding = array.sharding
+    if not isinstance(sharding, SingleDeviceSharding):
+        msg = f"DLPack exchanges arrays of one device, this one is spread over {sharding}"
+        raise ExchangeError(msg, hint="gather it first: device_put(x, device)")
+    device = sharding.device
+    kind = DEVICE_TYPES.get(device.platform)
+    if kind is None:
+        msg = f"DLPack has no device type for {device}"
+        raise ExchangeError(msg, hint="move the array to the CPU first")
+    return kind, 0 if kind == CPU else device.local_hardware_id
+
+
+def export_capsule(
+    array: Array,
+    stream: Any,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> Any:
+    """A capsule over the memory of ``array``, or of a copy of it."""
+    array.check_alive()
+    here = dlpack_device(array)
+    if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != here:
+        msg = f"__dlpack__: the array is at DLPack device {here}, not at {tuple(dl_device)}"
+        raise LayoutError(msg, hint="move it first: device_put(x, device)")
+    if here[0] == CPU and stream not in (None, NO_SYNC):
+        msg = f"__dlpack__: stream={stream!r} for an array on the CPU, which has no streams"
+        raise ExchangeError(msg, expected="None")
+    # The engine keeps scalars of Python numbers and uses them again; see interop/ownership.py.
+    is_shared = array.sig.borrowed and array.ndim == 0
+    if is_shared and copy is False:
+        msg = "the memory of this scalar is used by other arrays, and copy=False forbids a copy"
+        raise OwnershipError(msg, hint="leave copy out")
+    copied = bool(copy) or is_shared
+    aval, sharding = array.aval, array.sharding
+    # Deleting a buffer object that was exported aborts the process: export one of its own.
+    if copied:
+        (fresh,) = copy_to_devices(
+            [array.buf],
+            [DeviceList((sharding.device,))],
+            [sharding.backend_sharding],
+            [ArrayCopySemantics.ALWAYS_COPY],
+        )
+        buf = rewrap(fresh, aval, sharding.backend_sharding)
+    else:
+        buf = rewrap(array.buf, aval, sharding.backend_sharding)
+    try:
+        return door.to_capsule(
+            buf, None if stream == NO_SYNC else stream, max_version, copied=copied
+        )
+    except XlaRuntimeError as error:
+        msg = f"an array of dtype {array.dtype} cannot be exported by DLPack: {error}"
+        raise UnsupportedExchangeDtypeError(
+            msg, hint="convert it first: x.astype('float32')"
+        ) from error

@@ -1,0 +1,31 @@
+"""What a framework's adapter offers: tensors in, tensors out."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar
+
+from tracebridge.core.runtime.array import Array
+
+
+class TensorAdapter(abc.ABC):
+    """Exchange with one framework. Adapters have no state: there is one instance of each class."""
+
+    name: ClassVar[str]
+    """What messages call the framework."""
+
+    @abc.abstractmethod
+    def accepts(self, cls: type) -> bool:
+        """Whether instances of ``cls`` are tensors of the framework."""
+
+    @abc.abstractmethod
+    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        """An Array of the tensor ``x``, with its shape and dtype.
+
+        ``copy``: None shares the memory where it can be shared, False raises where it cannot,
+        True gives the Array memory of its own. ``device``: a device or sharding to put it on.
+        """
+
+    @abc.abstractmethod
+    def export(self, array: Array, *, copy: bool | None = None) -> Any:
+        """A tensor of the framework with the elements of ``array``; ``copy`` as in ``import_``."""

@@ -1,0 +1,65 @@
+"""Devices of the engine, of DLPack and of the frameworks: one table."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.runtime.backends import default_placement, get_backend
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+
+class Row(NamedTuple):
+    """One kind of device: DLPack's code, platforms of the engine, torch's and TensorFlow's name."""
+
+    code: int
+    platforms: tuple[str, ...]
+    torch: str
+    tensorflow: str
+
+
+CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
+TABLE: tuple[Row, ...] = (
+    Row(CPU, ("cpu",), "cpu", "CPU"),
+    Row(CUDA, ("cuda", "gpu"), "cuda", "GPU"),
+    Row(ROCM, ("rocm",), "cuda", "GPU"),
+)
+# Memory of the host that a GPU can read as well: for the engine it is memory of the CPU.
+_AS_CPU = frozenset({CPU, CUDA_HOST, ROCM_HOST})
+
+
+def dlpack_device(device: Any) -> tuple[int, int]:
+    """DLPack's ``(type, id)`` of a device of the engine."""
+    for row in TABLE:
+        if device.platform in row.platforms:
+            return row.code, 0 if row.code == CPU else device.local_hardware_id
+    msg = f"DLPack has no device type for {device}"
+    raise ExchangeError(msg, hint="move the array to the CPU first: device_put(x, cpu_device)")
+
+
+def placement_of(kind: int, ordinal: int) -> SingleDeviceSharding:
+    """The placement of a tensor at DLPack's device ``(kind, ordinal)``.
+
+    On the CPU that is the default device if it is a CPU device, else the first one.
+
+    Raises:
+        ExchangeError: the engine has no such kind of device.
+        BackendNotFoundError: no back end for that kind is installed.
+    """
+    if kind in _AS_CPU:
+        where = default_placement()
+        return where if where.device.platform == "cpu" else get_backend("cpu").placement
+    for row in TABLE:
+        if row.code == kind or (kind == CUDA_MANAGED and row.code == CUDA):
+            for device in get_backend(row.platforms[0]).devices:
+                if device.local_hardware_id == ordinal:
+                    return SingleDeviceSharding(device)
+    msg = f"there is no device for tensors at DLPack device type {kind}, id {ordinal}"
+    raise ExchangeError(msg, hint="move the tensor to the CPU in its own framework first")
+
+
+def wanted_placement(device: Any) -> Any:
+    """The placement that a caller asked for by a device, a sharding, or None."""
+    if device is None or hasattr(device, "backend_sharding"):
+        return device
+    return SingleDeviceSharding(device)

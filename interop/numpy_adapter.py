@@ -1,0 +1,38 @@
+"""Exchange with NumPy."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.transfer import check_host_dtype
+from tracebridge.interop.adapter import TensorAdapter
+from tracebridge.interop.devices import CPU, placement_of
+from tracebridge.interop.layout import refuse_copy
+from tracebridge.interop.ownership import placed, take_host
+
+
+@final
+class NumpyAdapter(TensorAdapter):
+    """ndarrays in, read-only ndarrays out. 64-bit dtypes are kept."""
+
+    name = "NumPy"
+
+    def accepts(self, cls: type) -> bool:
+        return issubclass(cls, np.ndarray | np.generic)
+
+    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        host = np.asarray(x)
+        check_host_dtype(host.dtype)
+        if copy is False and isinstance(x, np.generic):
+            raise refuse_copy("it is a scalar object", "the NumPy scalar")
+        array = take_host(host, placement_of(CPU, 0), copy=copy, what="the ndarray")
+        return placed(array, device)
+
+    def export(self, array: Array, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return array.__array__(copy=copy)
+
+
+numpy_adapter = NumpyAdapter()

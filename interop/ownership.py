@@ -1,0 +1,100 @@
+"""Who owns memory: Arrays over borrowed memory, and exports that outlive their Array.
+
+Borrowed memory has ``Signature.borrowed``: it is never donated, and deleting the Array only ends
+the Array. An export goes through a buffer object of its own: deleting a buffer object that has
+been exported aborts the process, deleting another object over the same memory does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import rewrap
+from tracebridge.core.errors.exchange_errors import ExchangeError, OwnershipError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.array import Array, new_array
+from tracebridge.core.runtime.backends import default_placement
+from tracebridge.core.runtime.signature import signature
+from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.interop.devices import wanted_placement
+from tracebridge.interop.layout import dense, refuse_copy, why_not_shared
+
+
+def take_host(
+    host: np.ndarray[Any, Any], where: SingleDeviceSharding, *, copy: bool | None, what: str
+) -> Array:
+    """An Array of host memory at the CPU placement ``where``; ``what`` names it in messages.
+
+    With ``copy=None`` or ``False`` the Array reads that memory; who writes to it later changes
+    the Array.
+
+    Raises:
+        LayoutError: ``copy=False`` and the memory cannot be shared.
+    """
+    committed = is_chosen(where)
+    if copy is not True:
+        reason = why_not_shared(host)
+        if not reason:
+            return put_numpy(host, where, committed=committed, borrow=True)
+        if copy is False:
+            raise refuse_copy(reason, what)
+    return put_numpy(dense(host), where, committed=committed)
+
+
+def take_buffer(buf: Any, where: SingleDeviceSharding, aval: ShapedArray) -> Array:
+    """An Array of a buffer that jaxlib imported over foreign memory."""
+    committed = is_chosen(where)
+    return new_array(
+        rewrap(buf, aval, where.backend_sharding), signature(aval, where, committed, True)
+    )
+
+
+def is_chosen(where: SingleDeviceSharding) -> bool:
+    """Whether an Array at ``where`` is committed: computations then stay with the tensor."""
+    return where is not default_placement()
+
+
+def placed(array: Array, device: Any) -> Array:
+    """``array`` committed to a device or sharding; itself for None."""
+    wanted = wanted_placement(device)
+    return array if wanted is None else move(array, wanted, committed=True)
+
+
+def exportable(array: Array, copy: bool | None, framework: str) -> Array:
+    """``array`` in a form whose memory may be handed out: alive, on one device, not shared.
+
+    Raises:
+        DeletedArrayError: the memory is gone.
+        ExchangeError: the array is spread over several devices.
+        OwnershipError: ``copy=False`` for a scalar that other parts of the engine use too.
+    """
+    array.check_alive()
+    if not isinstance(array.sharding, SingleDeviceSharding):
+        msg = f"an array that is spread over devices ({array.sharding}) cannot go to {framework}"
+        raise ExchangeError(msg, hint="gather it first: device_put(x, device)")
+    if copy is True:
+        return copied(array)
+    if array.sig.borrowed and array.ndim == 0:
+        # The engine keeps scalars of Python numbers and uses them again: a write by the other
+        # framework would change that number everywhere.
+        if copy is False:
+            msg = "the memory of this scalar is used by other arrays, and copy=False forbids a copy"
+            raise OwnershipError(msg, hint="leave copy out")
+        return copied(array)
+    return array
+
+
+def copied(array: Array) -> Array:
+    """An Array with the same elements and memory of its own, at the same place."""
+    sig = array.sig
+    return put_numpy(
+        array.to_numpy(), sig.sharding, committed=sig.committed, weak_type=sig.aval.weak_type
+    )
+
+
+def export_buffer(array: Array) -> Any:
+    """A new buffer object over the memory of ``array``, to be exported and dropped."""
+    return rewrap(array.buf, array.aval, array.sharding.backend_sharding)

@@ -1,0 +1,95 @@
+"""Exchange with TensorFlow: eager tensors and variables, with the guards that TensorFlow lacks.
+
+Some misuse of its DLPack functions ends the process instead of raising: operations on memory that
+is not aligned to 64 bytes, strings. So dtypes are checked against a table and addresses before
+memory is handed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import tensorflow as tf
+
+from tracebridge.core._jaxlib import dlpack as door
+from tracebridge.core.errors.exchange_errors import ExchangeError, UnsupportedExchangeDtypeError
+from tracebridge.core.runtime.array import Array
+from tracebridge.interop.adapter import TensorAdapter
+from tracebridge.interop.devices import CPU, placement_of
+from tracebridge.interop.dlpack import import_capsule
+from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from, row_of
+from tracebridge.interop.layout import is_aligned
+from tracebridge.interop.ownership import copied, export_buffer, exportable, placed, take_host
+
+_EagerTensor: type = type(tf.constant(0))
+# TensorFlow's DLPack importer knows none of these; they cross as NumPy arrays, by a copy.
+_NOT_BY_CAPSULE = frozenset({"float8_e4m3fn", "float8_e5m2"})
+
+
+@final
+class TensorFlowAdapter(TensorAdapter):
+    """Eager tensors and variables. Variables give their present value."""
+
+    name = "TensorFlow"
+
+    def accepts(self, cls: type) -> bool:
+        return issubclass(cls, tf.Tensor | tf.Variable | tf.SparseTensor | tf.RaggedTensor)
+
+    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        tensor = _eager(x)
+        row = row_from(FROM_TENSORFLOW, tensor.dtype.name, "TensorFlow")
+        if "GPU" in tensor.device:
+            return placed(_import_device(tensor, copy), device)
+        view = _host_view(tensor, plain=row.plain)
+        where = placement_of(CPU, 0)
+        return placed(take_host(view, where, copy=copy, what="the TensorFlow tensor"), device)
+
+    def export(self, array: Array, *, copy: bool | None = None) -> Any:
+        row = row_of(array.dtype, "tensorflow")
+        if row.tensorflow in _NOT_BY_CAPSULE:
+            return tf.constant(exportable(array, copy, "TensorFlow").to_numpy())
+        source = exportable(array, copy, "TensorFlow")
+        if not array.size:
+            return tf.zeros(array.shape, row.tensorflow)
+        if source.device.platform == "cpu" and not is_aligned(source.unsafe_buffer_pointer()):
+            source = copied(source)
+        return tf.experimental.dlpack.from_dlpack(door.to_capsule(export_buffer(source)))
+
+
+def _eager(x: Any) -> Any:
+    """An eager, dense tensor with values."""
+    if isinstance(x, tf.Variable):
+        x = x.value()
+    if isinstance(x, _EagerTensor):
+        return x
+    if isinstance(x, tf.SparseTensor | tf.RaggedTensor):
+        what, hint = f"a {type(x).__name__}", "make it dense: tf.sparse.to_dense, x.to_tensor()"
+    else:
+        what = "a symbolic TensorFlow tensor, which has no values"
+        hint = "call the function eagerly, or convert it with tracebridge.tf"
+    raise ExchangeError(f"{what} cannot become an array", hint=hint)
+
+
+def _host_view(tensor: Any, *, plain: bool) -> np.ndarray[Any, Any]:
+    """An ndarray over the memory of a tensor on the CPU."""
+    if plain:
+        return np.asarray(memoryview(tensor))
+    # memoryview does not know bfloat16 and float8; _numpy gives an ndarray unless ndim is 0.
+    if tensor.shape.rank == 0:
+        return tf.reshape(tensor, [1])._numpy().reshape(())
+    return tensor._numpy()
+
+
+def _import_device(tensor: Any, copy: bool | None) -> Array:
+    kind, ordinal = tensor.__dlpack_device__()
+    where = placement_of(int(kind), int(ordinal))
+    try:
+        capsule = tf.experimental.dlpack.to_dlpack(tensor)
+    except (tf.errors.InvalidArgumentError, TypeError) as error:
+        msg = f"a TensorFlow tensor of dtype {tensor.dtype.name} cannot become an array: {error}"
+        raise UnsupportedExchangeDtypeError(msg) from error
+    return import_capsule(capsule, where, stream=None, copy=copy, what="TensorFlow tensor")
+
+
+tf_adapter = TensorFlowAdapter()

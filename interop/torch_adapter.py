@@ -1,0 +1,179 @@
+"""Exchange with PyTorch: guards, views of host memory, capsules.
+
+A tensor on the CPU comes in as a NumPy view made from torch's capsule. ``tensor.numpy()`` would
+pin the storage for ever (sharded training resizes storages), and jaxlib's import of a capsule is
+ten times slower. Tensors of a GPU come in by capsule, ordered by the consumer's stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from tracebridge.core._jaxlib import dlpack as door
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.runtime.array import Array
+from tracebridge.interop.adapter import TensorAdapter
+from tracebridge.interop.devices import CPU, CUDA, placement_of
+from tracebridge.interop.dlpack import import_capsule
+from tracebridge.interop.dtypes import CARRIERS, FROM_TORCH, TABLE, row_from, row_of
+from tracebridge.interop.layout import refuse_copy
+from tracebridge.interop.ownership import export_buffer, exportable, placed, take_host
+
+_to_capsule = torch._C._to_dlpack
+_from_capsule = torch._C._from_dlpack
+
+DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    getattr(torch, row.torch): row.ours
+    for row in TABLE
+    if row.torch is not None and hasattr(torch, row.torch)
+}
+"""The engine's dtype of each torch dtype."""
+TORCH_DTYPES: dict[np.dtype[Any], torch.dtype] = {ours: theirs for theirs, ours in DTYPES.items()}
+# Dtypes that NumPy does not read from a capsule cross as integers of their width.
+DISGUISES: dict[torch.dtype, torch.dtype] = {
+    getattr(torch, row.torch): getattr(torch, CARRIERS[row.ours.itemsize].name)
+    for row in TABLE
+    if row.torch is not None and not row.plain and hasattr(torch, row.torch)
+}
+
+
+@final
+class CapsuleView:
+    """A tensor as an object of the DLPack protocol, without the checks of torch's own method."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        del options
+        return _to_capsule(self.tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+
+def host_view(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A read-only ndarray over the memory of a dense tensor on the CPU, of the engine's dtype.
+
+    The caller has checked that the tensor is a plain one (``plain`` below). Bool elements are
+    taken as they are.
+    """
+    disguise = DISGUISES.get(tensor.dtype)
+    if disguise is None:
+        return np.from_dlpack(CapsuleView(tensor))
+    carried = np.from_dlpack(CapsuleView(tensor.detach().view(disguise)))
+    return carried.view(DTYPES[tensor.dtype])
+
+
+def check_has_values(tensor: torch.Tensor) -> None:
+    """Raise unless the tensor has memory that can be read here and now.
+
+    A capsule of a fake or zero tensor has a null pointer, which would be read as if it were data.
+    """
+    keys = torch._C._dispatch_keys(tensor)
+    what = ""
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        what = "is being transformed by torch.func"
+    elif keys.has(torch._C.DispatchKey.Python) or keys.has(torch._C.DispatchKey.Functionalize):
+        what = "is a wrapper without memory of its own (fake, functional, distributed or lazy)"
+    elif tensor.is_meta:
+        what = "is on the meta device"
+    elif tensor.layout is not torch.strided:
+        what = f"has the layout {tensor.layout}"
+    elif tensor.is_quantized:
+        what = "is quantized"
+    elif tensor.is_nested:
+        what = "is nested"
+    if what:
+        msg = f"a torch tensor that {what} cannot become an array"
+        raise ExchangeError(
+            msg,
+            expected="a dense tensor with values",
+            hint="use tracebridge.torch.wrap to call a function on it",
+        )
+
+
+def plain(tensor: torch.Tensor, *, copy: bool | None = None) -> torch.Tensor:
+    """The tensor itself if its memory says what its values are, else a dense copy.
+
+    Raises:
+        LayoutError: ``copy=False`` and a copy is needed.
+    """
+    reason = ""
+    if tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor():
+        reason = "it stands for the conjugate, the negative or the zeros of what its memory holds"
+    elif not tensor.is_contiguous():
+        reason = f"it is not contiguous (shape {tuple(tensor.shape)}, strides {tensor.stride()})"
+    if not reason:
+        return tensor
+    if copy is False:
+        raise refuse_copy(reason, "the torch tensor")
+    if tensor._is_zerotensor():
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+@final
+class TorchAdapter(TensorAdapter):
+    """Dense torch tensors of the CPU and of CUDA devices. History of autograd stays behind."""
+
+    name = "torch"
+
+    def accepts(self, cls: type) -> bool:
+        return issubclass(cls, torch.Tensor)
+
+    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        row = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch")
+        check_has_values(x)
+        # Under a mode (FakeTensorMode, FunctionalTensorMode) detach and contiguous would give
+        # tensors of that mode.
+        with _disable_current_modes(), torch.no_grad():
+            tensor = plain(x.detach(), copy=copy)
+            if tensor.device.type == "cpu":
+                view = host_view(tensor)
+                where = placement_of(CPU, 0)
+                return placed(take_host(view, where, copy=copy, what="the torch tensor"), device)
+            if row.ours.kind == "b":
+                tensor = tensor.view(torch.uint8) != 0
+            return placed(_import_device(tensor, copy), device)
+
+    def export(self, array: Array, *, copy: bool | None = None) -> torch.Tensor:
+        row_of(array.dtype, "torch")
+        return to_tensor(exportable(array, copy, "torch"))
+
+
+def _import_device(tensor: torch.Tensor, copy: bool | None) -> Array:
+    """By DLPack. torch makes our stream wait for its current one."""
+    kind, ordinal = tensor.__dlpack_device__()
+    where = placement_of(int(kind), int(ordinal))
+    stream = None
+    if int(kind) == CUDA:
+        stream = where.device.get_stream_for_external_ready_events()
+        # torch refuses to export a tensor of another device than the current one.
+        with torch.cuda.device(tensor.device):
+            capsule = tensor.__dlpack__(stream=stream)
+    else:
+        capsule = tensor.__dlpack__()
+    return import_capsule(capsule, where, stream=stream, copy=copy, what="torch tensor")
+
+
+def to_tensor(array: Array) -> torch.Tensor:
+    """A tensor over the memory of an Array that may be handed out (see ``exportable``)."""
+    return _from_capsule(door.to_capsule(export_buffer(array), current_stream(array.device)))
+
+
+def current_stream(device: Any) -> int | None:
+    """The stream of torch that must wait for the array; None where there are no streams."""
+    if device.platform == "cpu":
+        return None
+    stream = torch.cuda.current_stream(device.local_hardware_id).cuda_stream
+    return stream or 1  # 1 is the protocol's number of the legacy default stream
+
+
+torch_adapter = TorchAdapter()
