@@ -1,15 +1,16 @@
-"""broadcast_in_dim: place axes in a larger shape and repeat along the others."""
+"""broadcast_in_dim, which places axes in a larger shape, and what is made of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, final
 
-import tracebridge.core.lax as lax
-from tracebridge.core.errors.shape_errors import BroadcastError
+from tracebridge.core import lax
+from tracebridge.core.errors.shape_errors import BroadcastError, RankError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
 
@@ -23,19 +24,21 @@ class BroadcastInDim(Structural):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
         shape, dims = params["shape"], params["broadcast_dimensions"]
-        if len(dims) != x.ndim or list(dims) != sorted(set(dims)) or any(
-            [not 0 <= d < len(shape) for d in dims]
+        if (
+            len(dims) != x.ndim
+            or list(dims) != sorted(set(dims))
+            or any([not 0 <= d < len(shape) for d in dims])
         ):
             msg = (
                 f"broadcast_in_dim: broadcast_dimensions {dims} must be {x.ndim} increasing axes "
-                f"of the result shape {shape}"
+                f"of the result shape {shape}, one for each axis of {x.str_short()}"
             )
             raise BroadcastError(msg)
         for i, d in enumerate(dims):
             size = x.shape[i]
             if not (type(size) is int and size == 1) and size != shape[d]:
-                msg = f"broadcast_in_dim: cannot repeat shape {x.shape} to {shape} along axes {dims}"
-                raise BroadcastError(msg)
+                msg = f"broadcast_in_dim: cannot repeat shape {x.shape} to {shape} on axes {dims}"
+                raise BroadcastError(msg, hint="only axes of size 1 are repeated")
         return ShapedArray(shape, x.dtype, x.weak_type)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
@@ -51,16 +54,10 @@ class BroadcastInDim(Structural):
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         (x,) = args
-        dims = params["broadcast_dimensions"]
-        repeated = tuple([i for i in range(len(params["shape"])) if i not in dims])
-        ones = tuple(
-            [
-                d
-                for d, n in zip(dims, x.aval.shape, strict=True)
-                if type(n) is int and n == 1 and params["shape"][d] != 1
-            ]
-        )
-        axes = tuple(sorted(repeated + ones))
+        shape, dims = params["shape"], params["broadcast_dimensions"]
+        kept = {d for d, n in zip(dims, x.aval.shape, strict=True) if n == shape[d]}
+        # Summing over an axis of size 1 would be a reduction that reshape does for nothing.
+        axes = tuple([i for i, n in enumerate(shape) if i not in kept and n != 1])
         ct = lax.reduce_sum(ct, axes) if axes else ct
         return [ct if ct.aval.shape == x.aval.shape else lax.reshape(ct, x.aval.shape)]
 
@@ -69,16 +66,19 @@ class BroadcastInDim(Structural):
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
-        x = lax.move_batch_axis(x, d, 0)
-        shape = (ctx.size, *params["shape"])
-        placed = (0, *[i + 1 for i in params["broadcast_dimensions"]])
-        return self.bind(x, shape=shape, broadcast_dimensions=placed), 0
+        shape, placed = params["shape"], params["broadcast_dimensions"]
+        # Right after the axis that precedes the batch axis in the operand: nothing is transposed.
+        at = placed[d - 1] + 1 if d else 0
+        moved = [i + (i >= at) for i in placed]
+        moved.insert(d, at)
+        shape = (*shape[:at], ctx.size, *shape[at:])
+        return self.bind(x, shape=shape, broadcast_dimensions=tuple(moved)), at
 
 
 broadcast_in_dim_p: Primitive = BroadcastInDim()
 
 
-def broadcast_in_dim(operand: Any, shape: Sequence[Any], broadcast_dimensions: Any) -> Any:
+def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[int]) -> Any:
     """Repeat ``operand`` to ``shape``.
 
     Args:
@@ -95,7 +95,75 @@ def broadcast_in_dim(operand: Any, shape: Sequence[Any], broadcast_dimensions: A
     [[0, 1], [0, 1], [0, 1]]
     """
     x = as_value(operand)
-    shape, dims = tuple(shape), tuple(broadcast_dimensions)
-    if x.aval.shape == shape and dims == tuple(range(len(shape))):
+    shape, dims = lax.as_shape("broadcast_in_dim", shape), lax.as_dims(broadcast_dimensions)
+    same = x.aval.shape == shape and dims == tuple(range(len(shape)))
+    if same and type(x) is not Literal:
         return x
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)
+
+
+def broadcast(operand: Any, sizes: Any) -> Any:
+    """``operand`` repeated along new leading axes of ``sizes``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.broadcast(tb.numpy.arange(2), (3,)).tolist()
+    [[0, 1], [0, 1], [0, 1]]
+    """
+    x = as_value(operand)
+    new = lax.as_shape("broadcast", sizes)
+    dims = tuple(range(len(new), len(new) + x.aval.ndim))
+    return broadcast_in_dim(x, (*new, *x.aval.shape), dims)
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """``x`` with as many leading axes of size 1 as it takes to have ``rank`` axes.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.broadcast_to_rank(tb.numpy.arange(2), 3).shape
+    (1, 1, 2)
+    """
+    value = as_value(x)
+    missing = rank - value.aval.ndim
+    if missing < 0:
+        msg = f"broadcast_to_rank: {value.aval.str_short()} has more than {rank} axes"
+        raise RankError(msg)
+    return broadcast(value, (1,) * missing) if missing else value
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """The shape that arrays of ``shapes`` have after NumPy's broadcasting.
+
+    Args:
+        shapes: sequences of sizes. Axes are aligned at the end; sizes must agree or be 1.
+
+    Raises:
+        BroadcastError: two sizes differ and neither is 1.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.broadcast_shapes((2, 1), (3,), ())
+    (2, 3)
+    """
+    tuples = [lax.as_shape("broadcast_shapes", s) for s in shapes]
+    if not tuples:
+        return ()
+    first = tuples[0]
+    if all([s == first for s in tuples]):
+        return first
+    rank = max([len(s) for s in tuples])
+    padded = [(1,) * (rank - len(s)) + s for s in tuples]
+    return tuple([_common_size(sizes, tuples) for sizes in zip(*padded, strict=True)])
+
+
+def _common_size(sizes: Sequence[Any], shapes: Sequence[Any]) -> Any:
+    """The size that is not 1."""
+    found: Any = 1
+    for n in sizes:
+        if type(n) is int and n == 1:
+            continue
+        if type(found) is int and found == 1:
+            found = n
+        elif n != found:
+            got = ", ".join(map(str, shapes))
+            msg = f"broadcast_shapes: shapes {got} do not fit: sizes {found} and {n} differ"
+            raise BroadcastError(msg, hint="aligned at the end, sizes must agree or be 1")
+    return found

@@ -1,19 +1,23 @@
-"""reshape: the same elements in another shape."""
+"""Other shapes for the same elements: reshape, squeeze, expand_dims, collapse."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, final
 
-import tracebridge.core.lax as lax
-from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core import lax
+from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 
 
 @final
 class Reshape(Structural):
+    """``new_sizes``: the shape of the result."""
+
     name = "reshape"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
@@ -25,9 +29,9 @@ class Reshape(Structural):
         return out
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
-        """One operation without attributes."""
-        del avals, params
-        return "stablehlo.reshape", None
+        """One operation without attributes; a rank-0 operand would be repeated first."""
+        del params
+        return ("stablehlo.reshape", None) if avals[0].ndim else None
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return ctx.reshape(operands[0], ctx.aval_out)
@@ -40,20 +44,67 @@ class Reshape(Structural):
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
+        sizes = params["new_sizes"]
+        if d and d == x.aval.ndim - 1:
+            return self.bind(x, new_sizes=(*sizes, ctx.size)), len(sizes)
         x = lax.move_batch_axis(x, d, 0)
-        return self.bind(x, new_sizes=(ctx.size, *params["new_sizes"])), 0
+        return self.bind(x, new_sizes=(ctx.size, *sizes)), 0
+
+
+@final
+class Squeeze(Structural):
+    """``dimensions``: the axes of size 1 that go, each in ``[0, ndim)``."""
+
+    name = "squeeze"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        dims = params["dimensions"]
+        wrong = [d for d in dims if x.shape[d] != 1]
+        if wrong:
+            msg = (
+                f"squeeze: axis {wrong[0]} of shape {x.shape} has size {x.shape[wrong[0]]}, "
+                "expected 1"
+            )
+            raise ShapeMismatchError(msg)
+        shape = tuple([n for i, n in enumerate(x.shape) if i not in dims])
+        return ShapedArray(shape, x.dtype, x.weak_type)
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation without attributes."""
+        del params
+        return ("stablehlo.reshape", None) if avals[0].ndim else None
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.reshape(operands[0], ctx.aval_out)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [lax.reshape(ct, args[0].aval.shape)]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        axes = tuple([i + (i >= d) for i in params["dimensions"]])
+        return self.bind(x, dimensions=axes), d - sum([i < d for i in axes])
 
 
 reshape_p = Reshape()
+squeeze_p = Squeeze()
 
 
-def reshape(operand: Any, new_sizes: Sequence[Any], dimensions: Sequence[int] | None = None) -> Any:
+def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
     """The elements of ``operand`` in row-major order, in a new shape of the same size.
 
     Args:
         operand: an array.
         new_sizes: the new shape; its product is the number of elements.
         dimensions: order in which to read the axes of ``operand`` (default: as they are).
+
+    Raises:
+        ShapeMismatchError: the number of elements differs, or a size is negative.
 
     >>> import tracebridge as tb
     >>> tb.lax.reshape(tb.numpy.arange(4), (2, 2)).tolist()
@@ -62,5 +113,86 @@ def reshape(operand: Any, new_sizes: Sequence[Any], dimensions: Sequence[int] | 
     x = as_value(operand)
     if dimensions is not None and tuple(dimensions) != tuple(range(x.aval.ndim)):
         x = lax.transpose(x, tuple(dimensions))
-    shape = tuple(new_sizes)
-    return x if shape == x.aval.shape else reshape_p.bind(x, new_sizes=shape)
+    shape = lax.as_shape("reshape", new_sizes)
+    if shape == x.aval.shape and type(x) is not Literal:
+        return x
+    return reshape_p.bind(x, new_sizes=shape)
+
+
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+    """``array`` without some axes of size 1.
+
+    Args:
+        array: an array of ``ndim`` axes.
+        dimensions: which axes to drop, each in ``[-ndim, ndim)``.
+
+    Raises:
+        AxisError: an axis is out of range or repeated.
+        ShapeMismatchError: an axis has another size than 1.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.squeeze(tb.numpy.zeros((1, 2, 1)), (0, -1)).shape
+    (2,)
+    """
+    x = as_value(array)
+    dims = tuple(sorted(lax.as_axes("squeeze", dimensions, x.aval.ndim)))
+    if not dims and type(x) is not Literal:
+        return x
+    return squeeze_p.bind(x, dimensions=dims)
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """``array`` with new axes of size 1.
+
+    Args:
+        array: an array of ``ndim`` axes.
+        dimensions: where the new axes are in the result, each in ``[-n, n)`` with
+            ``n = ndim + len(dimensions)``.
+
+    Raises:
+        AxisError: an axis is out of range or repeated.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.expand_dims(tb.numpy.zeros(2), (0, -1)).shape
+    (1, 2, 1)
+    """
+    x = as_value(array)
+    new = lax.as_axes("expand_dims", dimensions, x.aval.ndim + len(tuple(dimensions)))
+    sizes = list(x.aval.shape)
+    for d in sorted(new):
+        sizes.insert(d, 1)
+    kept = tuple([i for i in range(len(sizes)) if i not in new])
+    return lax.broadcast_in_dim(x, tuple(sizes), kept)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """``operand`` with the axes ``start_dimension`` to ``stop_dimension`` (exclusive) as one.
+
+    Args:
+        operand: an array of ``ndim`` axes.
+        start_dimension: first axis, in ``[-ndim, ndim)``.
+        stop_dimension: the axis after the last one, in ``[-ndim, ndim]``; ``None`` is ``ndim``.
+
+    Raises:
+        AxisError: the range is empty or out of bounds.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.collapse(tb.numpy.zeros((2, 3, 4)), 1).shape
+    (2, 12)
+    """
+    x = as_value(operand)
+    ndim = x.aval.ndim
+    start = operator.index(start_dimension)
+    stop = ndim if stop_dimension is None else operator.index(stop_dimension)
+    low = start + ndim if start < 0 else start
+    high = stop + ndim if stop < 0 else stop
+    if not 0 <= low < high <= ndim:
+        msg = (
+            f"collapse: axes {start} to {stop_dimension} of an array of {ndim} axes are not a "
+            "range with at least one axis"
+        )
+        raise AxisError(msg)
+    size: Any = 1
+    for n in x.aval.shape[low:high]:
+        size = size * n
+    return lax.reshape(x, (*x.aval.shape[:low], size, *x.aval.shape[high:]))

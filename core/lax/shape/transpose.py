@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
 
 
 @final
 class Transpose(Structural):
+    """``permutation``: which axis of the operand each axis of the result is."""
+
     name = "transpose"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
@@ -27,7 +30,8 @@ class Transpose(Structural):
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation."""
-        del avals
+        if not avals[0].ndim:
+            return None
         return "stablehlo.transpose", {"permutation": i64_array(params["permutation"])}
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
@@ -53,10 +57,19 @@ transpose_p = Transpose()
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """``operand`` with axis ``permutation[i]`` as axis ``i``.
 
+    Args:
+        operand: an array of ``n`` axes.
+        permutation: the numbers ``0`` to ``n - 1`` in any order.
+
+    Raises:
+        RankError: no permutation of the axes.
+
     >>> import tracebridge as tb
     >>> tb.lax.transpose(tb.numpy.zeros((2, 3)), (1, 0)).shape
     (3, 2)
     """
     x = as_value(operand)
-    order = tuple(permutation)
-    return x if order == tuple(range(x.aval.ndim)) else transpose_p.bind(x, permutation=order)
+    order = lax.as_dims(permutation)
+    if order == tuple(range(x.aval.ndim)) and type(x) is not Literal:
+        return x
+    return transpose_p.bind(x, permutation=order)

@@ -1,0 +1,636 @@
+"""Scatters: windows of an array set, or combined with updates, at computed positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+from tracebridge.core import lax
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import operands, scalar_like
+from tracebridge.core.mlir.attrs import boolean
+
+
+class Scatter(Primitive):
+    """Operands: an array, index vectors (their last axis), updates. Params as in ``scatter``."""
+
+    # StableHLO operation that combines an element with an update.
+    combiner: ClassVar[str]
+    takes_bool: ClassVar[bool] = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        x, indices, updates = avals
+        numbers = params["dimension_numbers"]
+        if x.dtype != updates.dtype:
+            msg = (
+                f"{self.name}: operand and updates need the same dtype, got {x.str_short()} and "
+                f"{updates.str_short()}"
+            )
+            raise DtypeMismatchError(msg, hint="convert one with convert_element_type")
+        if is_bool(x.dtype) and not self.takes_bool:
+            msg = f"{self.name} works on numbers, got bool"
+            raise UnsupportedDtypeError(msg)
+        batching = (numbers.operand_batching_dims, numbers.scatter_indices_batching_dims)
+        index_map = numbers.scatter_dims_to_operand_dims
+        inserted = numbers.inserted_window_dims
+        lax.check_index_numbers(self.name, x, indices, inserted, index_map, batching)
+        window_ndim = x.ndim - len(inserted) - len(batching[0])
+        window_axes = numbers.update_window_dims
+        lax.check_window_axes(self.name, window_axes, window_ndim, updates.ndim)
+        rest = [n for i, n in enumerate(updates.shape) if i not in window_axes]
+        if tuple(rest) != indices.shape[:-1]:
+            msg = (
+                f"{self.name}: the axes of updates {updates.str_short()} beside the window "
+                f"{window_axes} have sizes {tuple(rest)}, expected those of the indices, "
+                f"{indices.shape[:-1]}"
+            )
+            raise ShapeMismatchError(msg)
+        for axis, n in enumerate(window_sizes(x, updates, numbers)):
+            if lax.surely_less(x.shape[axis], n):
+                msg = (
+                    f"{self.name}: the window of updates {updates.str_short()} has size {n} along "
+                    f"axis {axis} of the operand {x.str_short()}"
+                )
+                raise ShapeMismatchError(msg)
+        return ShapedArray(x.shape, x.dtype, x.weak_type and updates.weak_type)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        x, indices, updates = operands
+        aval, indices_aval, updates_aval = ctx.avals_in
+        numbers = params["dimension_numbers"]
+        indices, indices_aval = lax.signed_indices(ctx, indices, indices_aval)
+        if params["mode"] is lax.GatherScatterMode.CLIP:
+            window = window_sizes(aval, updates_aval, numbers)
+            index_map = numbers.scatter_dims_to_operand_dims
+            indices = lax.clipped_indices(
+                ctx, indices, indices_aval, aval.shape, window, index_map
+            )
+        # XLA drops windows that leave the operand, so the other modes need nothing more.
+        attributes = {
+            "scatter_dimension_numbers": mlir.stablehlo.ScatterDimensionNumbers.get(
+                list(numbers.update_window_dims),
+                list(numbers.inserted_window_dims),
+                list(numbers.operand_batching_dims),
+                list(numbers.scatter_indices_batching_dims),
+                list(numbers.scatter_dims_to_operand_dims),
+                indices_aval.ndim - 1,
+            ),
+            "indices_are_sorted": boolean(params["indices_are_sorted"]),
+            "unique_indices": boolean(params["unique_indices"]),
+        }
+        operation = ctx.op(
+            "stablehlo.scatter", [x, indices, updates], [ctx.aval_out], attributes, regions=1
+        )
+        scalar = ShapedArray((), aval.dtype)
+        with ctx.block(operation.regions[0], [scalar, scalar]) as (old, new):
+            ctx.finish([self.combine(ctx, old, new, scalar)])
+        return operation.results[0]
+
+    def combine(self, ctx: Any, old: Any, new: Any, scalar: ShapedArray) -> Any:
+        """Emit the new element from the old one and an update."""
+        return ctx.op1(self.combiner, [old, new], scalar)
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        x, indices, updates = args
+        x = lax.to_front(x, dims[0], ctx.size)
+        updates = lax.to_front(updates, dims[2], ctx.size)
+        numbers = params["dimension_numbers"]
+        numbers = numbers._replace(
+            update_window_dims=_shifted(numbers.update_window_dims),
+            inserted_window_dims=_shifted(numbers.inserted_window_dims),
+            scatter_dims_to_operand_dims=_shifted(numbers.scatter_dims_to_operand_dims),
+            operand_batching_dims=_shifted(numbers.operand_batching_dims),
+        )
+        if dims[1] is None:
+            # All elements of the batch at the same positions: the batch is part of the window.
+            window = (0, *numbers.update_window_dims)
+            numbers = numbers._replace(update_window_dims=window)
+        else:
+            indices = lax.move_batch_axis(indices, dims[1], 0)
+            of_indices = _shifted(numbers.scatter_indices_batching_dims)
+            numbers = numbers._replace(
+                operand_batching_dims=(0, *numbers.operand_batching_dims),
+                scatter_indices_batching_dims=(0, *of_indices),
+            )
+        return self.bind(x, indices, updates, **{**params, "dimension_numbers": numbers}), 0
+
+
+@final
+class ScatterSet(Scatter):
+    """Where windows overlap without the promise of unique indices, one of the updates stays."""
+
+    name = "scatter"
+
+    def combine(self, ctx: Any, old: Any, new: Any, scalar: ShapedArray) -> Any:
+        return new
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        x, indices, updates = primals
+        t_x, _, t_updates = tangents
+        if t_updates is None:
+            # Whichever update stays, its tangent is zero.
+            zeros = lax.zeros_of(updates.aval.tangent)
+            return self.bind(*primals, **params), self.bind(t_x, indices, zeros, **params)
+        t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
+        if params["unique_indices"]:
+            return self.bind(*primals, **params), self.bind(t_x, indices, t_updates, **params)
+        # The order of the updates is not defined, so a second scatter might let another one win:
+        # choose the winners once, and use them for the result and its tangent.
+        untouched, wins = winners(x.aval, indices, updates.aval, params)
+        out = _put(x, indices, updates, untouched, wins, params)
+        return out, _put(t_x, indices, t_updates, untouched, wins, params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        x, indices, updates = args
+        cts: list[Any] = [None, None, None]
+        if is_linear_input(x):
+            zeros = lax.zeros_of(updates.aval.tangent)
+            cts[0] = self.bind(ct, indices, zeros, **params)
+        if is_linear_input(updates):
+            found = window_of(ct, indices, updates.aval, params)
+            if not params["unique_indices"]:
+                _, wins = winners(x.aval, indices, updates.aval, params)
+                found = lax.select_n(wins, scalar_like(found, 0), found)
+            cts[2] = found
+        return cts
+
+
+class _Additive(Scatter):
+    """Linear in the operand and in the updates together."""
+
+    takes_bool = False
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        x, indices, _ = primals
+        t_x, _, t_updates = tangents
+        out = self.bind(*primals, **params)
+        if t_updates is None:
+            return out, t_x
+        t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
+        return out, self.bind(t_x, indices, t_updates, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        x, indices, updates = args
+        ct_updates = None
+        if is_linear_input(updates):
+            ct_updates = self.update_cotangent(window_of(ct, indices, updates.aval, params))
+        return [ct if is_linear_input(x) else None, None, ct_updates]
+
+    def update_cotangent(self, window: Any) -> Any:
+        """The cotangent of the updates from that of the windows they went to."""
+        return window
+
+
+@final
+class ScatterAdd(_Additive):
+    """Updates are added."""
+
+    name = "scatter_add"
+    combiner = "stablehlo.add"
+
+
+@final
+class ScatterSub(_Additive):
+    """Updates are subtracted."""
+
+    name = "scatter_sub"
+    combiner = "stablehlo.subtract"
+
+    def update_cotangent(self, window: Any) -> Any:
+        return lax.neg(window)
+
+
+@final
+class ScatterMul(Scatter):
+    """Elements are multiplied by updates."""
+
+    name = "scatter_mul"
+    combiner = "stablehlo.multiply"
+    takes_bool = False
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        x, indices, updates = primals
+        t_x, _, t_updates = tangents
+        out = self.bind(*primals, **params)
+        total = None if t_x is None else self.bind(t_x, indices, updates, **params)
+        if t_updates is None:
+            return out, total
+        if params["unique_indices"]:
+            zeros = lax.zeros_of(x.aval.tangent)
+            part = lax.mul(scatter_add_p.bind(zeros, indices, t_updates, **params), x)
+        else:
+            part = _product_tangent(x, indices, updates, t_updates, params)
+        return out, part if total is None else lax.add(total, part)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        _, indices, updates = args
+        return [self.bind(ct, indices, updates, **params), None, None]
+
+
+class _Extreme(Scatter):
+    """The derivative at an element is shared by all that equal it: the operand and updates."""
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        x, indices, updates = primals
+        t_x, _, t_updates = tangents
+        out = self.bind(*primals, **params)
+        one, zero = scalar_like(x, 1), scalar_like(x, 0)
+        zeros = lax.zeros_of(x.aval.strong)
+        won = lax.eq(updates, window_of(out, indices, updates.aval, params))
+        count = scatter_add_p.bind(zeros, indices, lax.select_n(won, zero, one), **params)
+        kept = lax.select_n(lax.eq(x, out), zero, one)
+        # At least 1, so that NaN (which equals nothing) does not divide by zero.
+        share = lax.div(one, lax.max(lax.add(count, kept), one))
+        total = None if t_x is None else lax.mul(t_x, lax.mul(kept, share))
+        if t_updates is None:
+            return out, total
+        shares = lax.select_n(won, zero, window_of(share, indices, updates.aval, params))
+        start = lax.zeros_of(x.aval.tangent) if total is None else total
+        return out, scatter_add_p.bind(start, indices, lax.mul(t_updates, shares), **params)
+
+    def combine(self, ctx: Any, old: Any, new: Any, scalar: ShapedArray) -> Any:
+        if not is_complex(scalar.dtype):
+            return ctx.op1(self.combiner, [old, new], scalar)
+        binary = lax.min if self.combiner == "stablehlo.minimum" else lax.max
+        return ctx.lower_fun(binary, old, new, avals_in=(scalar, scalar))[0]
+
+
+@final
+class ScatterMin(_Extreme):
+    """The least of the element and its updates stays."""
+
+    name = "scatter_min"
+    combiner = "stablehlo.minimum"
+
+
+@final
+class ScatterMax(_Extreme):
+    """The greatest of the element and its updates stays."""
+
+    name = "scatter_max"
+    combiner = "stablehlo.maximum"
+
+
+scatter_p = ScatterSet()
+scatter_add_p = ScatterAdd()
+scatter_sub_p = ScatterSub()
+scatter_mul_p = ScatterMul()
+scatter_min_p = ScatterMin()
+scatter_max_p = ScatterMax()
+
+
+# parts of the rules ------------------------------------------------------------------------------
+
+
+def _shifted(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Axes behind a new leading axis."""
+    return tuple([a + 1 for a in axes])
+
+
+def window_sizes(x: ShapedArray, updates: ShapedArray, numbers: Any) -> tuple[Any, ...]:
+    """The size of the window along each axis of the operand."""
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    sizes = iter([updates.shape[a] for a in numbers.update_window_dims])
+    return tuple([1 if axis in dropped else next(sizes) for axis in range(x.ndim)])
+
+
+def window_of(x: Any, indices: Any, updates: ShapedArray, params: dict[str, Any]) -> Any:
+    """What stands in ``x`` where the updates go; zero for those that are dropped."""
+    numbers = params["dimension_numbers"]
+    return lax.gather(
+        x,
+        indices,
+        lax.GatherDimensionNumbers(
+            offset_dims=numbers.update_window_dims,
+            collapsed_slice_dims=numbers.inserted_window_dims,
+            start_index_map=numbers.scatter_dims_to_operand_dims,
+            operand_batching_dims=numbers.operand_batching_dims,
+            start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+        ),
+        window_sizes(x.aval, updates, numbers),
+        unique_indices=params["unique_indices"],
+        indices_are_sorted=params["indices_are_sorted"],
+        mode=params["mode"],
+        fill_value=0,
+    )
+
+
+def winners(
+    x: ShapedArray, indices: Any, updates: ShapedArray, params: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Masks: which elements no update reaches, and which elements of the updates stay."""
+    numbers = params["dimension_numbers"]
+    axes = tuple([i for i in range(updates.ndim) if i not in numbers.update_window_dims])
+    sizes = tuple([updates.shape[i] for i in axes])
+    count: Any = 1
+    for n in sizes:
+        count = count * n
+    # Numbers from 1; windows of one update share a number, since they reach an element once.
+    order = lax.reshape(lax.add(lax.iota("uint32", count), lax.full((), 1, "uint32")), sizes)
+    order = lax.broadcast_in_dim(order, updates.shape, axes)
+    marks = scatter_p.bind(lax.full(x.shape, 0, "uint32"), indices, order, **params)
+    untouched = lax.eq(marks, scalar_like(marks, 0))
+    return untouched, lax.eq(order, window_of(marks, indices, updates, params))
+
+
+def _put(
+    x: Any, indices: Any, updates: Any, untouched: Any, wins: Any, params: dict[str, Any]
+) -> Any:
+    """The scatter in which the winning updates stay."""
+    zero = scalar_like(x, 0)
+    kept = lax.select_n(untouched, zero, x)
+    return scatter_add_p.bind(kept, indices, lax.select_n(wins, zero, updates), **params)
+
+
+def _product_tangent(
+    x: Any, indices: Any, updates: Any, t_updates: Any, params: dict[str, Any]
+) -> Any:
+    """The tangent of products of several updates, also where some of them are zero.
+
+    With the nonzero factors' product P and the sum S of their ``t / u``, one zero factor z with
+    tangent t gives ``P * (t + z * S)``: z is 0, but its own derivative counts in second order.
+    """
+    zero, one = scalar_like(updates, 0), scalar_like(updates, 1)
+    zeros = lax.zeros_of(x.aval.tangent)
+
+    def added(terms: Any) -> Any:
+        return scatter_add_p.bind(zeros, indices, terms, **params)
+
+    vanishes = lax.eq(updates, zero)
+    factors = lax.select_n(vanishes, updates, one)
+    product = scatter_mul_p.bind(x, indices, factors, **params)
+    count = added(lax.select_n(vanishes, zero, one))
+    quotients = added(lax.select_n(vanishes, lax.div(t_updates, factors), zero))
+    of_zeros = added(lax.select_n(vanishes, zero, t_updates))
+    values = added(lax.select_n(vanishes, zero, updates))
+    x_zero, x_one = scalar_like(count, 0), scalar_like(count, 1)
+    single = lax.add(of_zeros, lax.mul(values, quotients))
+    inner = lax.select_n(lax.eq(count, x_one), x_zero, single)
+    return lax.mul(product, lax.select_n(lax.eq(count, x_zero), inner, quotients))
+
+
+# public functions --------------------------------------------------------------------------------
+
+
+def _bind(
+    primitive: Primitive,
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Any,
+) -> Any:
+    x, new = operands(primitive.name, operand, updates)
+    modes = lax.GatherScatterMode
+    parsed = modes.from_any(mode)
+    return primitive.bind(
+        x,
+        as_value(scatter_indices),
+        new,
+        dimension_numbers=lax.ScatterDimensionNumbers(
+            *[lax.as_axes_tuple(axes) for axes in dimension_numbers]
+        ),
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+        mode=modes.FILL_OR_DROP if parsed is modes.ONE_HOT else parsed,
+    )
+
+
+def scatter(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """``operand`` with windows replaced at the positions that ``scatter_indices`` holds.
+
+    The axes of ``updates`` at ``update_window_dims`` are the window, the others those of
+    ``scatter_indices`` but the last. ``updates[batch, offset]`` goes to
+    ``operand[scatter_indices[batch] + offset]``, entries placed by
+    ``scatter_dims_to_operand_dims``. Where windows overlap, one of the updates stays; which one
+    is not defined.
+
+    Args:
+        operand: an array.
+        scatter_indices: integers; the last axis holds the index vectors.
+        updates: array of the operand's dtype.
+        dimension_numbers: a ScatterDimensionNumbers.
+        indices_are_sorted: a promise that index vectors come in increasing order.
+        unique_indices: a promise that no two windows overlap.
+        mode: a GatherScatterMode or its name, for windows that leave the operand; ``None`` drops
+            them.
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.scatter(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    [2.0, 2.0, 7.0]
+    """
+    return _bind(
+        scatter_p,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_add(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """``operand`` with updates added to windows at computed positions.
+
+    The arguments are those of ``scatter``. Where windows overlap, all updates count.
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.scatter_add(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    [3.0, 2.0, 10.0]
+    """
+    return _bind(
+        scatter_add_p,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_sub(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """``operand`` with updates subtracted from windows at computed positions.
+
+    The arguments are those of ``scatter``. Where windows overlap, all updates count.
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.scatter_sub(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    [-1.0, 2.0, -4.0]
+    """
+    return _bind(
+        scatter_sub_p,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_mul(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """``operand`` with windows at computed positions multiplied by updates.
+
+    The arguments are those of ``scatter``. Where windows overlap, all updates count.
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.scatter_mul(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    [2.0, 2.0, 21.0]
+    """
+    return _bind(
+        scatter_mul_p,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_min(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """``operand`` with the minimum of windows at computed positions and updates.
+
+    The arguments are those of ``scatter``. The derivative at a tie is shared evenly.
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.scatter_min(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    return _bind(
+        scatter_min_p,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_max(
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: Any,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """``operand`` with the maximum of windows at computed positions and updates.
+
+    The arguments are those of ``scatter``. The derivative at a tie is shared evenly.
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.scatter_max(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    [2.0, 2.0, 7.0]
+    """
+    return _bind(
+        scatter_max_p,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )

@@ -1,0 +1,201 @@
+"""Static slices: slice, slice_in_dim, index_in_dim."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core import lax
+from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.families import Structural
+from tracebridge.core.mlir.attrs import i64_array
+
+
+@final
+class Slice(Structural):
+    """``x[start_indices:limit_indices:strides]``, one entry per axis in each parameter."""
+
+    name = "slice"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        starts, limits, strides = (
+            params["start_indices"],
+            params["limit_indices"],
+            params["strides"],
+        )
+        if not len(starts) == len(limits) == len(strides) == x.ndim:
+            msg = (
+                f"slice: start_indices {starts}, limit_indices {limits} and strides {strides} "
+                f"need one entry for each axis of {x.str_short()}"
+            )
+            raise RankError(msg)
+        shape: list[Any] = []
+        for axis, n in enumerate(x.shape):
+            start, limit, stride = starts[axis], limits[axis], strides[axis]
+            if (
+                lax.surely_less(start, 0)
+                or lax.surely_less(limit, start)
+                or lax.surely_less(n, limit)
+            ):
+                msg = (
+                    f"slice: {start}:{limit} for axis {axis} of {x.str_short()}, "
+                    f"expected 0 <= start <= limit <= {n}"
+                )
+                hint = "slice_in_dim counts negative positions from the end"
+                raise ShapeMismatchError(msg, hint=hint)
+            if lax.surely_less(stride, 1):
+                msg = f"slice: stride {stride} for axis {axis}, expected at least 1"
+                raise ShapeMismatchError(msg, hint="use rev for the reverse order")
+            length = limit - start
+            shape.append(length if stride == 1 else (length + stride - 1) // stride)
+        return ShapedArray(shape, x.dtype, x.weak_type)
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation, where no bound is symbolic."""
+        bounds = (params["start_indices"], params["limit_indices"], params["strides"])
+        if not avals[0].ndim or any([type(n) is not int for b in bounds for n in b]):
+            return None
+        starts, limits, strides = [i64_array(b) for b in bounds]
+        attributes = {"start_indices": starts, "limit_indices": limits, "strides": strides}
+        return "stablehlo.slice", attributes
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        starts, limits = params["start_indices"], params["limit_indices"]
+        return ctx.slice(operands[0], ctx.aval_out, starts, limits, params["strides"])
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        (x,) = args
+        config: list[tuple[Any, ...]] = []
+        for axis, n in enumerate(x.aval.shape):
+            start, stride = params["start_indices"][axis], params["strides"][axis]
+            count = ct.aval.shape[axis]
+            if stride == 1:
+                covered = count
+            elif type(count) is int:
+                covered = max((count - 1) * stride + 1, 0)
+            else:
+                covered = (count - 1) * stride + 1
+            config.append((start, n - start - covered, stride - 1))
+        return [lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), config)]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+
+        def with_batch(part: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
+            return (*part[:d], entry, *part[d:])
+
+        out = self.bind(
+            x,
+            start_indices=with_batch(params["start_indices"], 0),
+            limit_indices=with_batch(params["limit_indices"], ctx.size),
+            strides=with_batch(params["strides"], 1),
+        )
+        return out, d
+
+
+slice_p = Slice()
+
+
+def slice(
+    operand: Any,
+    start_indices: Sequence[Any],
+    limit_indices: Sequence[Any],
+    strides: Sequence[Any] | None = None,
+) -> Any:
+    """The elements at ``start, start + stride, ...`` below ``limit`` along each axis.
+
+    Args:
+        operand: an array of ``n`` axes.
+        start_indices: ``n`` first positions, at least 0.
+        limit_indices: ``n`` positions after the last, at most the sizes.
+        strides: ``n`` steps of at least 1 (default: all 1).
+
+    Raises:
+        ShapeMismatchError: positions are out of range.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.slice(tb.numpy.arange(6), (1,), (6,), (2,)).tolist()
+    [1, 3, 5]
+    """
+    x = as_value(operand)
+    starts, limits = lax.as_dims(start_indices), lax.as_dims(limit_indices)
+    steps = (1,) * len(starts) if strides is None else lax.as_dims(strides)
+    whole = limits == x.aval.shape and not any(starts) and steps == (1,) * x.aval.ndim
+    if whole and len(starts) == x.aval.ndim and type(x) is not Literal:
+        return x
+    return slice_p.bind(x, start_indices=starts, limit_indices=limits, strides=steps)
+
+
+def slice_in_dim(
+    operand: Any, start_index: Any, limit_index: Any, stride: Any = 1, axis: int = 0
+) -> Any:
+    """A slice along one axis, as ``x[start_index:limit_index:stride]``.
+
+    Args:
+        operand: an array.
+        start_index: first position; ``None`` is 0, negative ones count from the end.
+        limit_index: the position after the last; ``None`` is the size.
+        stride: step of at least 1.
+        axis: in ``[-ndim, ndim)``.
+
+    Raises:
+        ShapeMismatchError: positions are out of range.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.slice_in_dim(tb.numpy.arange(5), -3, None).tolist()
+    [2, 3, 4]
+    """
+    x = as_value(operand)
+    which = lax.as_axis("slice_in_dim", axis, x.aval.ndim)
+    size = x.aval.shape[which]
+    starts: list[Any] = [0] * x.aval.ndim
+    limits = list(x.aval.shape)
+    strides: list[Any] = [1] * x.aval.ndim
+    starts[which] = _from_end(start_index, size, 0)
+    limits[which] = _from_end(limit_index, size, size)
+    strides[which] = stride
+    return slice(x, starts, limits, strides)
+
+
+def _from_end(index: Any, size: Any, default: Any) -> Any:
+    """``index`` counted from the front."""
+    if index is None:
+        return default
+    position = lax.as_dims((index,))[0]
+    return position + size if lax.surely_less(position, 0) else position
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """One position of an axis.
+
+    Args:
+        operand: an array.
+        index: in ``[-n, n)`` for an axis of size ``n``.
+        axis: in ``[-ndim, ndim)``.
+        keepdims: whether the axis stays, with size 1.
+
+    Raises:
+        IndexingError: the index is out of range.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.index_in_dim(tb.numpy.arange(5), -1, keepdims=False).tolist()
+    4
+    """
+    x = as_value(operand)
+    which = lax.as_axis("index_in_dim", axis, x.aval.ndim)
+    size = x.aval.shape[which]
+    position = operator.index(index)
+    front = _from_end(position, size, 0)
+    if lax.surely_less(front, 0) or not lax.surely_less(front, size):
+        msg = f"index_in_dim: index {position} is out of bounds for axis {which} of size {size}"
+        raise IndexingError(msg)
+    piece = slice_in_dim(x, front, front + 1, 1, which)
+    return piece if keepdims else lax.squeeze(piece, (which,))

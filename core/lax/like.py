@@ -1,0 +1,94 @@
+"""Arrays of one value: full, full_like, zeros_like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """An array with all elements ``fill_value``.
+
+    Args:
+        shape: shape of the result.
+        fill_value: a scalar.
+        dtype: of the result (default: that of ``fill_value``).
+
+    Raises:
+        RankError: ``fill_value`` has axes.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.full((2,), 7, "float32").tolist()
+    [7.0, 7.0]
+    """
+    value = as_value(fill_value)
+    if value.aval.ndim:
+        msg = f"full: fill_value must be a scalar, got {value.aval.str_short()}"
+        raise RankError(msg)
+    if dtype is not None:
+        value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full"))
+    return lax.broadcast_in_dim(value, lax.as_shape("full", shape), ())
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """An array with the shape and dtype of ``x`` and all elements ``fill_value``.
+
+    Args:
+        x: an array, or anything with ``shape`` and ``dtype``.
+        fill_value: a scalar.
+        dtype: another dtype than that of ``x``.
+        shape: another shape than that of ``x``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.full_like(tb.numpy.zeros(2), 7).tolist()
+    [7.0, 7.0]
+    """
+    like = aval_like(x)
+    dims = like.shape if shape is None else lax.as_shape("full_like", shape)
+    value = as_value(fill_value)
+    if value.aval.ndim:
+        msg = f"full_like: fill_value must be a scalar, got {value.aval.str_short()}"
+        raise RankError(msg)
+    if dtype is None:
+        value = lax.convert_dtype(value, like.dtype, like.weak_type)
+    else:
+        value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full_like"))
+    return lax.broadcast_in_dim(value, dims, ())
+
+
+def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Zeros with the shape and dtype of ``x``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.zeros_like(tb.numpy.ones(2)).tolist()
+    [0.0, 0.0]
+    """
+    return full_like(x, 0, dtype, shape)
+
+
+def ones_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Ones with the shape and dtype of ``x``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.ones_like(tb.numpy.zeros(2)).tolist()
+    [1.0, 1.0]
+    """
+    return full_like(x, 1, dtype, shape)
+
+
+def aval_like(x: Any) -> ShapedArray:
+    """The aval of an array, or of anything that has a shape and a dtype."""
+    if not isinstance(x, np.ndarray | Literal) and hasattr(x, "shape") and hasattr(x, "dtype"):
+        found = getattr(x, "aval", None)
+        if isinstance(found, ShapedArray):
+            return found
+        return ShapedArray(tuple(x.shape), x.dtype, bool(getattr(x, "weak_type", False)))
+    return as_value(x).aval

@@ -1,0 +1,60 @@
+"""Checks of axes and shapes that the operations of this folder and its kin share."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from tracebridge.core.errors.shape_errors import (
+    AxisError,
+    InconclusiveDimensionError,
+    ShapeMismatchError,
+)
+
+
+def as_axis(call: str, axis: Any, ndim: int) -> int:
+    """``axis`` as an int in ``[0, ndim)``; negative ones count from the end."""
+    index = operator.index(axis)
+    if not -ndim <= index < ndim:
+        raise AxisError(index, ndim, call=call)
+    return index + ndim if index < 0 else index
+
+
+def as_axes(call: str, axes: Iterable[Any], ndim: int) -> tuple[int, ...]:
+    """``axes`` as distinct ints in ``[0, ndim)``, in the order given."""
+    found = tuple([as_axis(call, a, ndim) for a in axes])
+    if len(set(found)) != len(found):
+        msg = f"{call}: axes {found} name an axis twice, expected distinct axes"
+        raise AxisError(msg)
+    return found
+
+
+def as_dim(size: Any) -> Any:
+    """A dimension as an int, or as the symbolic expression it is."""
+    if type(size) is int or getattr(size, "is_symbolic_dim", False):
+        return size
+    return operator.index(size)
+
+
+def as_dims(sizes: Iterable[Any]) -> tuple[Any, ...]:
+    """Dimensions, offsets or limits as ints or symbolic expressions."""
+    return tuple([s if type(s) is int else as_dim(s) for s in sizes])
+
+
+def as_shape(call: str, shape: Any) -> tuple[Any, ...]:
+    """``shape`` (a sequence, or one dimension) as a tuple of dimensions, none negative."""
+    dims = as_dims(shape) if isinstance(shape, Iterable) else (as_dim(shape),)
+    for d in dims:
+        if type(d) is int and d < 0:
+            msg = f"{call}: shape {dims} has a negative size, expected sizes of at least 0"
+            raise ShapeMismatchError(msg)
+    return dims
+
+
+def surely_less(a: Any, b: Any) -> bool:
+    """Whether ``a < b`` for all values of symbolic dimensions; False where nobody can say."""
+    try:
+        return bool(a < b)
+    except InconclusiveDimensionError:
+        return False

@@ -1,0 +1,127 @@
+"""concatenate: arrays one after the other along an axis."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core import lax
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import AxisError, RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import operands as as_values
+from tracebridge.core.mlir.attrs import i64
+
+
+@final
+class Concatenate(Primitive):
+    """``dimension``: the axis along which sizes add up; the others agree."""
+
+    name = "concatenate"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        axis = params["dimension"]
+        if not avals:
+            msg = "concatenate: got no arrays, expected at least one"
+            raise ShapeMismatchError(msg)
+        first = avals[0]
+        got = ", ".join([a.str_short() for a in avals])
+        if any([a.ndim != first.ndim for a in avals]):
+            msg = f"concatenate: operands need the same number of axes, got {got}"
+            raise RankError(msg)
+        if not 0 <= axis < first.ndim:
+            msg = (
+                f"concatenate: dimension {axis} is out of bounds for {got}, "
+                f"expected 0 <= dimension < {first.ndim}"
+            )
+            raise AxisError(msg)
+        if any([a.dtype != first.dtype for a in avals]):
+            msg = f"concatenate: operands need the same dtype, got {got}"
+            hint = "convert them, or use tracebridge.numpy.concatenate, which promotes"
+            raise DtypeMismatchError(msg, hint=hint)
+        rest = (*first.shape[:axis], *first.shape[axis + 1 :])
+        if any([(*a.shape[:axis], *a.shape[axis + 1 :]) != rest for a in avals]):
+            msg = f"concatenate: sizes may differ along axis {axis} alone, got {got}"
+            raise ShapeMismatchError(msg)
+        size: Any = 0
+        for a in avals:
+            size = size + a.shape[axis]
+        shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+        return ShapedArray(shape, first.dtype, all([a.weak_type for a in avals]))
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+        """One operation."""
+        del avals
+        return "stablehlo.concatenate", {"dimension": i64(params["dimension"])}
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        attributes = {"dimension": i64(params["dimension"])}
+        return ctx.op1("stablehlo.concatenate", operands, ctx.aval_out, attributes)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        parts = [
+            lax.zeros_of(p.aval.tangent) if t is None else t
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        return self.bind(*primals, **params), self.bind(*parts, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        axis = params["dimension"]
+        cts: list[Any] = []
+        start: Any = 0
+        for a in args:
+            limit = start + a.aval.shape[axis]
+            linear = is_linear_input(a)
+            cts.append(lax.slice_in_dim(ct, start, limit, axis=axis) if linear else None)
+            start = limit
+        return cts
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        at = next(d for d in dims if d is not None)
+        moved = [
+            lax.broadcast_batch(a, ctx.size, at) if d is None else lax.move_batch_axis(a, d, at)
+            for a, d in zip(args, dims, strict=True)
+        ]
+        axis = params["dimension"]
+        return self.bind(*moved, dimension=axis + (axis >= at)), at
+
+
+concatenate_p = Concatenate()
+
+
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Arrays joined along an axis.
+
+    Args:
+        operands: sequence of arrays, or one array whose slices along axis 0 are joined. They have
+            one dtype and, but for axis ``dimension``, one shape.
+        dimension: the axis, in ``[0, ndim)``.
+
+    Raises:
+        DtypeMismatchError: dtypes differ.
+        ShapeMismatchError: there are no arrays, or their shapes do not fit.
+
+    >>> import tracebridge as tb
+    >>> x = tb.numpy.arange(2)
+    >>> tb.lax.concatenate([x, x], 0).tolist()
+    [0, 1, 0, 1]
+    """
+    axis = operator.index(dimension)
+    if not isinstance(operands, list | tuple):
+        operands = rows(operands) if hasattr(operands, "shape") else list(operands)
+    values = as_values("concatenate", *operands)
+    return concatenate_p.bind(*values, dimension=axis)
+
+
+def rows(array: Any) -> list[Any]:
+    """The slices of an array along axis 0."""
+    x = as_value(array)
+    if not x.aval.ndim:
+        msg = f"concatenate: expected a sequence of arrays, got {x.aval.str_short()}"
+        raise RankError(msg)
+    return [lax.index_in_dim(x, i, 0, keepdims=False) for i in range(x.aval.shape[0])]

@@ -1,0 +1,133 @@
+"""Arrays made of sizes: iota, and symbolic dimensions as values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_int
+from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import AxisError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.values import literal
+
+_I32 = np.dtype(np.int32)
+
+
+class _OfSizes(Primitive):
+    """No operands, so there is nothing to differentiate, transpose or batch."""
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(**params), None
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return []
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return self.bind(**params), None
+
+
+@final
+class Iota(_OfSizes):
+    """Positions along ``dimension`` in an array of ``shape`` and ``dtype``."""
+
+    name = "iota"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        shape, axis, dtype = params["shape"], params["dimension"], params["dtype"]
+        if is_bool(dtype):
+            msg = "iota: dtype must be an integer, floating or complex dtype, got bool"
+            raise UnsupportedDtypeError(msg)
+        if not 0 <= axis < len(shape):
+            msg = (
+                f"broadcasted_iota: dimension {axis} is out of bounds for shape {shape}, "
+                f"expected 0 <= dimension < {len(shape)}"
+            )
+            raise AxisError(msg)
+        return ShapedArray(shape, dtype)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.iota(ctx.aval_out, params["dimension"])
+
+
+@final
+class DimensionSize(_OfSizes):
+    """A symbolic dimension ``dim`` as a scalar of ``dtype``."""
+
+    name = "dimension_size"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return ShapedArray((), params["dtype"])
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        size = ctx.dim(params["dim"])
+        return size if params["dtype"] == _I32 else ctx.convert(size, ctx.aval_out)
+
+
+iota_p = Iota()
+dimension_size_p = DimensionSize()
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """The numbers 0 to ``size - 1``.
+
+    Args:
+        dtype: an integer, floating or complex dtype.
+        size: how many.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.iota("int32", 3).tolist()
+    [0, 1, 2]
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+    """Positions along one axis of an array.
+
+    Args:
+        dtype: an integer, floating or complex dtype.
+        shape: shape of the result.
+        dimension: the axis, in ``[0, len(shape))``.
+
+    Raises:
+        UnsupportedDtypeError: bool has no positions.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.broadcasted_iota("int32", (2, 3), 1).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    return iota_p.bind(
+        dtype=canonicalize_explicit(dtype, "iota"),
+        shape=lax.as_shape("iota", shape),
+        dimension=operator.index(dimension),
+    )
+
+
+def dimension_size(dim: Any, like: Any = None) -> Any:
+    """A dimension as a scalar, of the dtype of ``like`` (an array or dtype; default: int)."""
+    dtype = default_int() if like is None else np.dtype(getattr(like, "dtype", like))
+    if type(dim) is int:
+        return literal(dim, dtype)
+    return dimension_size_p.bind(dim=dim, dtype=dtype)
+
+
+def shape_as_value(shape: Any) -> Any:
+    """``shape`` as an integer array of rank 1.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.shape_as_value((2, 3)).tolist()
+    [2, 3]
+    """
+    dims = lax.as_shape("shape_as_value", shape)
+    if not dims:
+        return lax.full((0,), 0, default_int())
+    return lax.concatenate([lax.reshape(dimension_size(d), (1,)) for d in dims], 0)

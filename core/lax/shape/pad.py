@@ -1,0 +1,147 @@
+"""pad: elements around and between those of an array; negative padding cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core import lax
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.lax.families import operands
+from tracebridge.core.mlir.attrs import i64_array
+from tracebridge.core.symbolic.dims import max_dim
+
+
+@final
+class Pad(Primitive):
+    """``padding_config``: per axis elements before, after and between the operand's elements."""
+
+    name = "pad"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        x, value = avals
+        config = params["padding_config"]
+        if value.ndim:
+            msg = f"pad: padding_value must be a scalar, got {value.str_short()}"
+            raise RankError(msg)
+        if value.dtype != x.dtype:
+            msg = (
+                f"pad: operand and padding_value need the same dtype, got {x.str_short()} and "
+                f"{value.str_short()}"
+            )
+            raise DtypeMismatchError(msg)
+        if len(config) != x.ndim:
+            msg = (
+                f"pad: padding_config has {len(config)} entries, expected one for each axis of "
+                f"{x.str_short()}"
+            )
+            raise RankError(msg)
+        shape: list[Any] = []
+        for axis, (n, (low, high, interior)) in enumerate(zip(x.shape, config, strict=True)):
+            if type(interior) is int and interior < 0:
+                msg = f"pad: interior padding must be at least 0, got {interior} for axis {axis}"
+                raise ShapeMismatchError(msg)
+            size = low + high + n + _gaps(n) * interior if interior != 0 else low + high + n
+            if type(size) is int and size < 0:
+                msg = (
+                    f"pad: padding {(low, high, interior)} leaves {size} elements of axis {axis} "
+                    f"of shape {x.shape}, expected at least 0"
+                )
+                raise ShapeMismatchError(msg)
+            shape.append(size)
+        return ShapedArray(shape, x.dtype, x.weak_type and value.weak_type)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        low, high, interior = zip(*params["padding_config"], strict=True) or ((), (), ())
+        parts = (low, high, interior)
+        if all([type(n) is int for part in parts for n in part]):
+            attributes = {
+                "edge_padding_low": i64_array(low),
+                "edge_padding_high": i64_array(high),
+                "interior_padding": i64_array(interior),
+            }
+            return ctx.op1("stablehlo.pad", operands, ctx.aval_out, attributes)
+        tensors = [ctx.shape_tensor(part) for part in parts]
+        return ctx.op1("stablehlo.dynamic_pad", [*operands, *tensors], ctx.aval_out)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        parts = [
+            lax.zeros_of(p.aval.tangent) if t is None else t
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        return self.bind(*primals, **params), self.bind(*parts, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        x, value = args
+        config = params["padding_config"]
+        undo = tuple([(-low, -high, 0) for low, high, _ in config])
+        inner = lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), undo)
+        if any([interior != 0 for _, _, interior in config]):
+            strides = tuple([interior + 1 for _, _, interior in config])
+            inner = lax.slice(inner, (0,) * len(config), inner.aval.shape, strides)
+        ct_x = inner if is_linear_input(x) else None
+        if not is_linear_input(value):
+            return [ct_x, None]
+        axes = tuple(range(len(config)))
+        return [ct_x, lax.sub(lax.reduce_sum(ct, axes), lax.reduce_sum(inner, axes))]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x, value), (d, value_dim) = args, dims
+        config = params["padding_config"]
+        if d is None:
+            x, d = lax.broadcast_batch(x, ctx.size, 0), 0
+        config = (*config[:d], (0, 0, 0), *config[d:])
+        if value_dim is None:
+            return self.bind(x, value, padding_config=config), d
+        # One padding value per element of the batch: mark what is padded, then choose.
+        zero = lax.full_of(value.aval.update(shape=()), 0)
+        padded = self.bind(x, zero, padding_config=config)
+        inside = lax.full_of(ShapedArray(x.aval.shape, bool), True)
+        outside = lax.full_of(ShapedArray((), bool), False)
+        mask = self.bind(inside, outside, padding_config=config)
+        values = lax.broadcast_in_dim(value, padded.aval.shape, (d,))
+        return lax.select_n(mask, values, padded), d
+
+
+def _gaps(n: Any) -> Any:
+    """How many places there are between ``n`` elements."""
+    return max(n - 1, 0) if type(n) is int else max_dim(n - 1, 0)
+
+
+pad_p = Pad()
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """``operand`` with elements of ``padding_value`` around and between its own.
+
+    Args:
+        operand: an array of ``n`` axes.
+        padding_value: scalar of the same dtype.
+        padding_config: ``n`` triples ``(low, high, interior)``: how many elements go before the
+            first, after the last, and between neighbours. Negative ``low`` and ``high`` cut
+            elements off, after those between have been put in.
+
+    Raises:
+        DtypeMismatchError: the padding value has another dtype.
+        ShapeMismatchError: the configuration does not fit, or cuts more than there is.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.pad(tb.numpy.array([1, 2, 3]), 0, [(-1, 2, 1)]).tolist()
+    [0, 2, 0, 3, 0, 0]
+    """
+    x, value = operands("pad", operand, padding_value)
+    config = tuple([_triple(entry) for entry in padding_config])
+    return pad_p.bind(x, value, padding_config=config)
+
+
+def _triple(entry: Sequence[Any]) -> tuple[Any, ...]:
+    triple = lax.as_dims(entry)
+    if len(triple) != 3:
+        msg = f"pad: padding_config needs (low, high, interior) for each axis, got {triple}"
+        raise ShapeMismatchError(msg)
+    return triple

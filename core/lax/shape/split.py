@@ -1,0 +1,120 @@
+"""split: an array cut into pieces along an axis; tile: an array repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core import lax
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+
+
+@final
+class Split(Primitive):
+    """Pieces of ``sizes`` along ``axis``: one equation instead of a slice for each."""
+
+    name = "split"
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        (x,) = avals
+        sizes, axis = params["sizes"], params["axis"]
+        total: Any = 0
+        for n in sizes:
+            total = total + n
+        if total != x.shape[axis]:
+            msg = (
+                f"split: sizes {sizes} add up to {total}, expected {x.shape[axis]}, "
+                f"the size of axis {axis} of {x.str_short()}"
+            )
+            raise ShapeMismatchError(msg)
+        before, after = x.shape[:axis], x.shape[axis + 1 :]
+        return [ShapedArray((*before, n, *after), x.dtype, x.weak_type) for n in sizes]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        (x,) = operands
+        (aval,) = ctx.avals_in
+        axis = params["axis"]
+        starts: list[Any] = [0] * aval.ndim
+        limits = list(aval.shape)
+        pieces: list[Any] = []
+        position: Any = 0
+        for out in ctx.avals_out:
+            starts[axis] = position
+            position = limits[axis] = position + out.shape[axis]
+            pieces.append(ctx.slice(x, out, starts, limits, [1] * aval.ndim))
+        return pieces
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(*primals, **params), self.bind(*tangents, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        (x,) = args
+        sizes, axis = params["sizes"], params["axis"]
+        before, after = x.aval.shape[:axis], x.aval.shape[axis + 1 :]
+        parts = [
+            lax.zeros_of(x.aval.tangent.update(shape=(*before, n, *after))) if c is None else c
+            for c, n in zip(ct, sizes, strict=True)
+        ]
+        return [lax.concatenate(parts, axis)]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        axis = params["axis"]
+        outs = self.bind(x, sizes=params["sizes"], axis=axis + (axis >= d))
+        return outs, [d] * len(outs)
+
+
+split_p = Split()
+
+
+def split(operand: Any, sizes: Sequence[Any], axis: int = 0) -> list[Any]:
+    """Pieces of ``operand``, one after the other along an axis.
+
+    Args:
+        operand: an array of ``ndim`` axes.
+        sizes: sizes of the pieces; they add up to the size of the axis.
+        axis: in ``[-ndim, ndim)``.
+
+    Raises:
+        ShapeMismatchError: the sizes do not add up.
+
+    >>> import tracebridge as tb
+    >>> [piece.tolist() for piece in tb.lax.split(tb.numpy.arange(5), (2, 3))]
+    [[0, 1], [2, 3, 4]]
+    """
+    x = as_value(operand)
+    which = lax.as_axis("split", axis, x.aval.ndim)
+    return split_p.bind(x, sizes=lax.as_shape("split", tuple(sizes)), axis=which)
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """``operand`` repeated ``reps[i]`` times along axis ``i``.
+
+    Args:
+        operand: an array of ``n`` axes.
+        reps: ``n`` counts of at least 0.
+
+    Raises:
+        RankError: there is not one count for each axis.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.tile(tb.numpy.arange(2), (2,)).tolist()
+    [0, 1, 0, 1]
+    """
+    x = as_value(operand)
+    counts = lax.as_shape("tile", tuple(reps))
+    if len(counts) != x.aval.ndim:
+        msg = f"tile: reps {counts} need one count for each axis of {x.aval.str_short()}"
+        raise RankError(msg)
+    wide = tuple([n for pair in zip(counts, x.aval.shape, strict=True) for n in pair])
+    shape = tuple([r * n for r, n in zip(counts, x.aval.shape, strict=True)])
+    repeated = lax.broadcast_in_dim(x, wide, tuple(range(1, 2 * len(counts), 2)))
+    return lax.reshape(repeated, shape)
