@@ -1,5 +1,25 @@
 """Operations on arrays without implicit promotion, and the primitives that they bind."""
 
+from tracebridge.core.collectives.all_gather import all_gather as all_gather
+from tracebridge.core.collectives.all_gather import all_gather_p as all_gather_p
+from tracebridge.core.collectives.all_gather import psum_scatter as psum_scatter
+from tracebridge.core.collectives.all_gather import reduce_scatter_p as reduce_scatter_p
+from tracebridge.core.collectives.axes import axis_size as axis_size
+from tracebridge.core.collectives.axis_index import axis_index as axis_index
+from tracebridge.core.collectives.axis_index import axis_index_p as axis_index_p
+from tracebridge.core.collectives.permute import all_to_all as all_to_all
+from tracebridge.core.collectives.permute import all_to_all_p as all_to_all_p
+from tracebridge.core.collectives.permute import ppermute as ppermute
+from tracebridge.core.collectives.permute import ppermute_p as ppermute_p
+from tracebridge.core.collectives.permute import pshuffle as pshuffle
+from tracebridge.core.collectives.permute import pswapaxes as pswapaxes
+from tracebridge.core.collectives.psum import pmax as pmax
+from tracebridge.core.collectives.psum import pmax_p as pmax_p
+from tracebridge.core.collectives.psum import pmean as pmean
+from tracebridge.core.collectives.psum import pmin as pmin
+from tracebridge.core.collectives.psum import pmin_p as pmin_p
+from tracebridge.core.collectives.psum import psum as psum
+from tracebridge.core.collectives.psum import psum_p as psum_p
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
 from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier

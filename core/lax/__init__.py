@@ -211,8 +211,6 @@ from tracebridge.core.lax.reduce.argminmax import argmax as argmax
 from tracebridge.core.lax.reduce.argminmax import argmax_p as argmax_p
 from tracebridge.core.lax.reduce.argminmax import argmin as argmin
 from tracebridge.core.lax.reduce.argminmax import argmin_p as argmin_p
-from tracebridge.core.lax.reduce.axes import reduction_axes as reduction_axes
-from tracebridge.core.lax.reduce.axes import reduction_axis as reduction_axis
 from tracebridge.core.lax.reduce.cumulative import cumlogsumexp as cumlogsumexp
 from tracebridge.core.lax.reduce.cumulative import cumlogsumexp_p as cumlogsumexp_p
 from tracebridge.core.lax.reduce.cumulative import cummax as cummax

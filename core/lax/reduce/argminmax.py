@@ -152,7 +152,7 @@ argmin_p = Argmin()
 
 def _arg_extremum(primitive: _ArgExtremum, operand: Any, axis: int, index_dtype: Any) -> Any:
     x = as_value(operand)
-    axis = lax.reduction_axis(primitive.name, axis, x.aval.ndim)
+    axis = lax.as_axis(primitive.name, axis, x.aval.ndim)
     dtype = canonicalize_explicit(index_dtype, primitive.name)
     if not is_integer(dtype):
         msg = f"{primitive.name}: index_dtype must be an integer dtype, got {dtype.name}"

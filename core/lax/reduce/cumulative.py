@@ -224,7 +224,7 @@ cumlogsumexp_p = Cumlogsumexp()
 
 def _cumulative(primitive: _Cumulative, operand: Any, axis: int, reverse: bool) -> Any:
     x = as_value(operand)
-    axis = lax.reduction_axis(primitive.name, axis, x.aval.ndim)
+    axis = lax.as_axis(primitive.name, axis, x.aval.ndim)
     return primitive.bind(x, axis=axis, reverse=bool(reverse))
 
 

@@ -249,7 +249,7 @@ reduce_xor_p = ReduceXor()
 
 def _reduce(primitive: Reduction, operand: Any, axes: Sequence[int]) -> Any:
     x = as_value(operand)
-    axes = lax.reduction_axes(primitive.name, axes, x.aval.ndim)
+    axes = tuple(sorted(lax.as_axes(primitive.name, axes, x.aval.ndim)))
     return primitive.bind(x, axes=axes) if axes else x
 
 

@@ -1,0 +1,1 @@
+"""First-order primitives over named axes."""

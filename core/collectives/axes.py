@@ -1,0 +1,114 @@
+"""Names of axes: which are bound, how large they are, and what collectives share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.config.scopes import axis_env
+from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import literal
+from tracebridge.core.tree import tree
+
+
+def size_of_axis(call: str, name: Any) -> Any:
+    """The size of the innermost bound axis ``name``.
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds the name.
+    """
+    bound = axis_env()
+    for other, size in reversed(bound):
+        if other == name:
+            return size
+    raise UnboundAxisNameError(name, call=call, bound=[n for n, _ in bound])
+
+
+def axis_names(axis_name: Any) -> tuple[Any, ...]:
+    """A name, or a tuple or list of names, as a tuple."""
+    return tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+
+
+def bound_names(call: str, axis_name: Hashable) -> tuple[Any, ...]:
+    """The names in ``axis_name``, each of them bound."""
+    names = axis_names(axis_name)
+    for name in names:
+        size_of_axis(call, name)
+    return names
+
+
+def single_name(call: str, axis_name: Any) -> Any:
+    """The only name in ``axis_name``, which must be bound."""
+    names = bound_names(call, axis_name)
+    if len(names) != 1:
+        msg = f"{call}: got the axis names {names}, expected exactly one"
+        raise AxisSpecError(msg)
+    return names[0]
+
+
+def axis_size(axis_name: Any) -> Any:
+    """The number of elements of a named axis, or of the product of several.
+
+    Args:
+        axis_name: a bound axis name, or a tuple of them.
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds a name.
+
+    >>> import tracebridge as tb
+    >>> tb.vmap(lambda x: x * tb.lax.axis_size("i"), axis_name="i")(tb.numpy.arange(3)).tolist()
+    [0, 3, 6]
+    """
+    total: Any = 1
+    for name in axis_names(axis_name):
+        total = total * size_of_axis("axis_size", name)
+    return total
+
+
+def map_leaves(fun: Callable[[Any], Any], x: Any) -> Any:
+    """``fun`` of the values of the leaves of ``x``."""
+    return tree.map(lambda leaf: fun(as_value(leaf)), x)
+
+
+class Collective(Primitive):
+    """One operand, combined across the elements of the named axes in parameter ``axes``."""
+
+    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+        return axis_name in params["axes"]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        """All axes of vmap are gone before lowering."""
+        raise UnboundAxisNameError(params["axes"][0], call=self.name)
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x,), (d,) = args, dims
+        if not self.names_axis(ctx.axis_name, params):
+            return self.along(x, d, **params)
+        return self.resolve(x, d, ctx, **params)
+
+    def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
+        """Batch over another axis, which is none of the collective's business."""
+        return self.bind(x, **params), d
+
+    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+        """Batch over the named axis itself; ``d`` is None where the elements are all equal."""
+        raise TypeError(self.name)
+
+
+def take_rows(x: Any, order: np.ndarray[Any, Any]) -> Any:
+    """``x`` with the elements of axis 0 in another order."""
+    return lax.index_take(x, [order], (0,))
+
+
+def size_value(size: Any, dtype: Any) -> Any:
+    """The size of an axis as a scalar of ``dtype``."""
+    if type(size) is int:
+        return literal(size, dtype)
+    return lax.convert_element_type(lax.dimension_size(size), dtype)

@@ -1,0 +1,230 @@
+"""Exchanges along named axes: ppermute, pshuffle, all_to_all, pswapaxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.collectives.axes import (
+    Collective,
+    map_leaves,
+    single_name,
+    size_of_axis,
+    take_rows,
+)
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.ir.aval import ShapedArray
+
+
+@final
+class Ppermute(Collective):
+    """Parameters ``axes`` (one name) and ``perm``, pairs (source, destination)."""
+
+    name = "ppermute"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return avals[0].strong
+
+    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+        x = lax.to_front(x, d, ctx.size)
+        source = np.zeros(ctx.size, np.int32)
+        sent = np.zeros(ctx.size, np.bool_)
+        for a, b in params["perm"]:
+            source[b], sent[b] = a, True
+        moved = take_rows(x, source)
+        if not sent.all():
+            flags = lax.broadcast_in_dim(sent, moved.aval.shape, (0,))
+            moved = lax.select(flags, moved, lax.zeros_of(moved.aval))
+        return moved, 0
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(*primals, **params), self.bind(*tangents, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        back = tuple([(b, a) for a, b in params["perm"]])
+        return [self.bind(ct, axes=params["axes"], perm=back)]
+
+
+@final
+class AllToAll(Collective):
+    """Element i gives part j of ``split_axis`` to element j, as part i of ``concat_axis``.
+
+    The part loses its axis and gets a new one of the size of the named axis.
+    """
+
+    name = "all_to_all"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        split, concat, size = params["split_axis"], params["concat_axis"], params["size"]
+        if x.shape[split] != size:
+            msg = (
+                f"all_to_all: axis {split} of {x.str_short()} must have the size {size} of the "
+                f"axis {params['axes'][0]!r}"
+            )
+            raise ShapeMismatchError(msg)
+        shape = [s for i, s in enumerate(x.shape) if i != split]
+        shape.insert(concat, size)
+        return ShapedArray(tuple(shape), x.dtype)
+
+    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+        """The batch axis and the split axis change places."""
+        split, concat = params["split_axis"], params["concat_axis"]
+        x = lax.to_front(x, d, ctx.size)
+        parts = lax.move_batch_axis(x, split + 1, 0)
+        return lax.move_batch_axis(parts, 1, concat + 1), 0
+
+    def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
+        if d is None:
+            return self.bind(x, **params), None
+        moved = lax.move_batch_axis(x, d, 0)
+        axes = {name: params[name] + 1 for name in ("split_axis", "concat_axis")}
+        return self.bind(moved, **{**params, **axes}), 0
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(*primals, **params), self.bind(*tangents, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        axes = {"split_axis": params["concat_axis"], "concat_axis": params["split_axis"]}
+        return [self.bind(ct, **{**params, **axes})]
+
+
+ppermute_p = Ppermute()
+all_to_all_p = AllToAll()
+
+
+def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+    """Send the values of some elements of a named axis to others.
+
+    Args:
+        x: pytree of arrays.
+        axis_name: a bound axis name.
+        perm: pairs ``(source, destination)``; no source and no destination appears twice.
+
+    Returns:
+        Pytree like ``x``: what was received, zeros for elements that nothing is sent to.
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds the name.
+        AxisSpecError: the pairs are out of range or repeat an element.
+
+    >>> import tracebridge as tb
+    >>> shift = [(0, 1), (1, 2)]
+    >>> f = tb.vmap(lambda x: tb.lax.ppermute(x, "i", shift), axis_name="i")
+    >>> f(tb.numpy.array([5, 6, 7])).tolist()
+    [0, 5, 6]
+    """
+    name = single_name("ppermute", axis_name)
+    size = size_of_axis("ppermute", name)
+    pairs = tuple([(int(a), int(b)) for a, b in perm])
+    for what, ends in (("source", [a for a, _ in pairs]), ("destination", [b for _, b in pairs])):
+        if len(set(ends)) != len(ends) or any([not 0 <= e < size for e in ends]):
+            msg = f"ppermute: perm {pairs} must name each {what} once, in [0, {size})"
+            raise AxisSpecError(msg)
+    return map_leaves(lambda value: ppermute_p.bind(value, axes=(name,), perm=pairs), x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Give element i of a named axis the value of element ``perm[i]``.
+
+    Args:
+        x: pytree of arrays.
+        axis_name: a bound axis name.
+        perm: a permutation of the positions.
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds the name.
+        AxisSpecError: ``perm`` is not a permutation.
+
+    >>> import tracebridge as tb
+    >>> f = tb.vmap(lambda x: tb.lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")
+    >>> f(tb.numpy.array([5, 6, 7])).tolist()
+    [7, 5, 6]
+    """
+    size = size_of_axis("pshuffle", single_name("pshuffle", axis_name))
+    if sorted(perm) != list(range(size)):
+        msg = f"pshuffle: {list(perm)} is not a permutation of range({size})"
+        raise AxisSpecError(msg)
+    return ppermute(x, axis_name, [(source, i) for i, source in enumerate(perm)])
+
+
+def all_to_all(
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
+    """Exchange a named axis with an array axis.
+
+    Args:
+        x: pytree of arrays.
+        axis_name: a bound axis name.
+        split_axis: array axis whose part j goes to element j.
+        concat_axis: array axis of the result along which the received parts lie.
+        axis_index_groups: only ``None``.
+        tiled: split and concatenate existing axes, instead of removing and adding one.
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds the name.
+        ShapeMismatchError: ``split_axis`` cannot be split into as many parts.
+
+    >>> import tracebridge as tb
+    >>> f = tb.vmap(lambda x: tb.lax.all_to_all(x, "i", 0, 0), axis_name="i")
+    >>> f(tb.numpy.array([[0, 1], [2, 3]])).tolist()
+    [[0, 2], [1, 3]]
+    """
+    if axis_index_groups is not None:
+        msg = f"all_to_all: axis_index_groups must be None, got {axis_index_groups!r}"
+        raise AxisSpecError(msg, hint="nest two vmaps with an axis name each")
+    name = single_name("all_to_all", axis_name)
+    size = size_of_axis("all_to_all", name)
+
+    def exchange(value: Any) -> Any:
+        ndim = value.aval.ndim
+        split = lax.as_axis("all_to_all", split_axis, ndim)
+        concat = lax.as_axis("all_to_all", concat_axis, ndim)
+        if not tiled:
+            return all_to_all_p.bind(
+                value, axes=(name,), size=size, split_axis=split, concat_axis=concat
+            )
+        shape = value.aval.shape
+        if shape[split] % size != 0:
+            msg = (
+                f"all_to_all: axis {split} of {value.aval.str_short()} must be a multiple of the "
+                f"size {size} of the axis {name!r}"
+            )
+            raise ShapeMismatchError(msg)
+        parts = (*shape[:split], size, shape[split] // size, *shape[split + 1 :])
+        # Without the axis of the parts the axes are those of ``value``.
+        received = all_to_all_p.bind(
+            lax.reshape(value, parts), axes=(name,), size=size, split_axis=split, concat_axis=concat
+        )
+        out = received.aval.shape
+        merged = (*out[:concat], out[concat] * out[concat + 1], *out[concat + 2 :])
+        return lax.reshape(received, merged)
+
+    return map_leaves(exchange, x)
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+    """Swap a named axis with an array axis of the same size.
+
+    Args:
+        x: pytree of arrays.
+        axis_name: a bound axis name.
+        axis: the array axis.
+        axis_index_groups: only ``None``.
+
+    >>> import tracebridge as tb
+    >>> f = tb.vmap(lambda x: tb.lax.pswapaxes(x, "i", 0), axis_name="i")
+    >>> f(tb.numpy.array([[0, 1], [2, 3]])).tolist()
+    [[0, 2], [1, 3]]
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

@@ -1,0 +1,239 @@
+"""Sums, means and extremes over named axes: psum, pmean, pmax, pmin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.collectives.axes import (
+    Collective,
+    axis_names,
+    map_leaves,
+    size_of_axis,
+    size_value,
+    take_rows,
+)
+from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.dtypes.weak_type import is_python_scalar
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.tree import tree
+
+
+class _AllReduce(Collective):
+    """Parameters ``axes`` and ``axis_index_groups`` (a tuple of tuples, or None)."""
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        if is_bool(x.dtype) or (is_complex(x.dtype) and self.name != "psum"):
+            msg = f"{self.name} does not work on {x.dtype.name}"
+            raise UnsupportedDtypeError(msg)
+        return x.strong
+
+    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+        groups = params["axis_index_groups"]
+        if groups is not None:
+            return self._in_groups(x, d, ctx, groups)
+        out = self.of_equal(x, ctx.size) if d is None else self.reduce(x, (d,))
+        rest = tuple([a for a in params["axes"] if a != ctx.axis_name])
+        return (self.bind(out, axes=rest, axis_index_groups=None) if rest else out), None
+
+    def _in_groups(self, x: Any, d: int | None, ctx: Any, groups: Any) -> tuple[Any, Any]:
+        """Sort elements by group, reduce each group, and give the result to its members."""
+        x = lax.to_front(x, d, ctx.size)
+        order = np.concatenate([np.asarray(g, np.int32) for g in groups])
+        count, length = len(groups), len(groups[0])
+        shape = x.aval.shape[1:]
+        sorted_x = take_rows(x, order)
+        reduced = self.reduce(lax.reshape(sorted_x, (count, length, *shape)), (1,))
+        dims = (0, *range(2, 2 + len(shape)))
+        wide = lax.broadcast_in_dim(reduced, (count, length, *shape), dims)
+        back = lax.reshape(wide, (count * length, *shape))
+        return take_rows(back, np.argsort(order).astype(np.int32)), 0
+
+    def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
+        """The reduction of array axes that the collective stands for."""
+        raise TypeError(self.name)
+
+    def of_equal(self, x: Any, size: Any) -> Any:
+        """The reduction of ``size`` equal elements."""
+        del size
+        return x
+
+
+@final
+class Psum(_AllReduce):
+    """Sum over named axes."""
+
+    name = "psum"
+
+    def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return lax.reduce_sum(x, axes)
+
+    def of_equal(self, x: Any, size: Any) -> Any:
+        return lax.mul(x, size_value(size, x.aval.dtype))
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(*primals, **params), self.bind(*tangents, **params)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        """Every element took part in every sum."""
+        return [self.bind(ct, **params)]
+
+
+class _Extremum(_AllReduce):
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """Elements that tie share the derivative evenly, as in reduce_max."""
+        (x,), (t,) = primals, tangents
+        ans = self.bind(x, **params)
+        wins = lax.eq(x, ans)
+        count = psum_p.bind(lax.convert_element_type(wins, t.aval.dtype), **params)
+        total = psum_p.bind(lax.select(wins, t, lax.zeros_of(t.aval)), **params)
+        return ans, lax.div(total, count)
+
+
+@final
+class Pmax(_Extremum):
+    """Maximum over named axes."""
+
+    name = "pmax"
+
+    def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return lax.reduce_max(x, axes)
+
+
+@final
+class Pmin(_Extremum):
+    """Minimum over named axes."""
+
+    name = "pmin"
+
+    def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return lax.reduce_min(x, axes)
+
+
+psum_p = Psum()
+pmax_p = Pmax()
+pmin_p = Pmin()
+
+
+def _split_axes(call: str, axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Bound names, and positions of array axes, in ``axis_name``."""
+    all_names = axis_names(axis_name)
+    positions = tuple([a for a in all_names if isinstance(a, int)])
+    names = tuple([a for a in all_names if not isinstance(a, int)])
+    for name in names:
+        size_of_axis(call, name)
+    return names, positions
+
+
+def _checked_groups(call: str, names: tuple[Any, ...], groups: Any) -> Any:
+    """``axis_index_groups`` as tuples: a partition of the one named axis into equal parts."""
+    if groups is None:
+        return None
+    if len(names) != 1:
+        msg = f"{call}: axis_index_groups needs exactly one axis name, got {names}"
+        raise AxisSpecError(msg)
+    found = tuple([tuple([int(i) for i in g]) for g in groups])
+    members = sorted([i for g in found for i in g])
+    size = size_of_axis(call, names[0])
+    if members != list(range(size)) or len({len(g) for g in found}) != 1:
+        msg = f"{call}: axis_index_groups {found} do not split the axis {names[0]!r} of size {size}"
+        raise AxisSpecError(msg, expected="groups of one length that hold each index once")
+    return found
+
+
+def _all_reduce(primitive: _AllReduce, x: Any, axis_name: Any, groups: Any) -> Any:
+    names, positions = _split_axes(primitive.name, axis_name)
+    groups = _checked_groups(primitive.name, names, groups)
+
+    def apply(value: Any) -> Any:
+        if is_bool(value.aval.dtype):
+            value = lax.convert_element_type(value, default_int())
+        if positions:
+            value = primitive.reduce(value, lax.as_axes(primitive.name, positions, value.aval.ndim))
+        return primitive.bind(value, axes=names, axis_index_groups=groups) if names else value
+
+    return map_leaves(apply, x)
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Sum of ``x`` over the elements of named axes.
+
+    Args:
+        x: pytree of arrays. A Python number is multiplied by the size of the axes.
+        axis_name: a bound axis name, or a tuple of them; ints in it are axes of the arrays.
+        axis_index_groups: groups of indices of one named axis, of one length; each group is
+            summed on its own.
+
+    Returns:
+        Pytree like ``x``, equal for all elements (of a group).
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds a name.
+
+    >>> import tracebridge as tb
+    >>> tb.vmap(lambda x: tb.lax.psum(x, "i"), axis_name="i")(tb.numpy.arange(3)).tolist()
+    [3, 3, 3]
+    """
+    names, positions = _split_axes("psum", axis_name)
+    if axis_index_groups is None and not positions:
+        leaves = tree.leaves(x)
+        if leaves and all(is_python_scalar(leaf) for leaf in leaves):
+            total: Any = 1
+            for name in names:
+                total = total * size_of_axis("psum", name)
+            return tree.map(lambda leaf: leaf * total, x)
+    return _all_reduce(psum_p, x, axis_name, axis_index_groups)
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Mean of ``x`` over the elements of named axes; arguments as in ``psum``.
+
+    >>> import tracebridge as tb
+    >>> tb.vmap(lambda x: tb.lax.pmean(x, "i"), axis_name="i")(tb.numpy.arange(3.0)).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    names, positions = _split_axes("pmean", axis_name)
+    count: Any = 1
+    for name in names:
+        count = count * size_of_axis("pmean", name)
+    groups = _checked_groups("pmean", names, axis_index_groups)
+    if groups is not None:
+        count = len(groups[0])
+
+    def mean(value: Any) -> Any:
+        if not is_inexact(value.aval.dtype):
+            value = lax.convert_element_type(value, to_inexact(value.aval.dtype))
+        total = _all_reduce(psum_p, value, axis_name, axis_index_groups)
+        divisor = count
+        for a in positions:
+            divisor = divisor * value.aval.shape[a]
+        return lax.div(total, size_value(divisor, total.aval.dtype))
+
+    return map_leaves(mean, x)
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Largest element of ``x`` over named axes; arguments as in ``psum``.
+
+    >>> import tracebridge as tb
+    >>> tb.vmap(lambda x: tb.lax.pmax(x, "i"), axis_name="i")(tb.numpy.arange(3)).tolist()
+    [2, 2, 2]
+    """
+    return _all_reduce(pmax_p, x, axis_name, axis_index_groups)
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """Smallest element of ``x`` over named axes; arguments as in ``psum``.
+
+    >>> import tracebridge as tb
+    >>> tb.vmap(lambda x: tb.lax.pmin(x, "i"), axis_name="i")(tb.numpy.arange(3)).tolist()
+    [0, 0, 0]
+    """
+    return _all_reduce(pmin_p, x, axis_name, axis_index_groups)
