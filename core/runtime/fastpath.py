@@ -1,6 +1,6 @@
 """The cached call: one flat function from Python arguments to results.
 
-Written for its number of bytecodes: a hit does one ContextVar read, one dict lookup on interned
+Written for its number of bytecodes (a ``try`` costs nothing unless it catches): a hit does one ContextVar read, one dict lookup on interned
 signatures and the execution. Everything else is in ``miss``. The measurements behind each line
 are in docs/decisions/0003-dispatch-in-python.md; benchmarks guard it.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, state
 from tracebridge.core.runtime.array import Array
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.dispatch import raise_for
 from tracebridge.core.tree.tree import flatten
@@ -26,8 +27,8 @@ class CallCache:
     """Executables of one jitted function by signature.
 
     ``one``: ``(execute, handlers, signature of the result, run)`` by the signature of the only
-    argument; ``execute`` is None unless the result is one array. ``many``: by the tuple of signatures of
-    positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if an argument
+    argument; ``execute`` is None unless the result is one array. ``many``: by the tuple of
+    signatures of positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if an argument
     is a tree. ``keyed``: by ``(treedef of args and kwargs, key of statics, *signatures)``, for
     calls with keywords or static arguments.
     """
@@ -66,44 +67,48 @@ def make_cached_call(
     array_class = Array
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or state() is not None:
-            return keyed(*args, **kwargs)
-        if trees:
+        try:
+            if kwargs or state() is not None:
+                return keyed(*args, **kwargs)
+            if trees:
+                try:
+                    flat, treedef = flatten(args)
+                    run = trees[treedef, *[leaf.sig for leaf in flat]]
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                # Outside the handler, so that errors of the slow path have no KeyError as context.
+                if run is None:
+                    return miss(args, kwargs)
+                try:
+                    return run(flat)
+                except XlaRuntimeError as error:
+                    raise_for(flat, name, error)
+                    raise
             try:
-                flat, treedef = flatten(args)
-                run = trees[treedef, *[leaf.sig for leaf in flat]]
+                if len(args) == 1:
+                    execute, handlers, sig, run = one[args[0].sig]
+                else:
+                    run = many[tuple([a.sig for a in args])]
+                    execute = None
             except (KeyError, AttributeError, TypeError):
                 run = None
-            # Outside the handler, so that errors of the slow path have no KeyError as context.
             if run is None:
                 return miss(args, kwargs)
             try:
-                return run(flat)
+                if execute is None:
+                    return run(*args)
+                # One array in, one array out: the commonest call is worth its lines.
+                (buf,) = execute([args[0].buf]).consume_with_handlers(handlers)
             except XlaRuntimeError as error:
-                raise_for(flat, name, error)
+                raise_for(args, name, error)
                 raise
-        try:
-            if len(args) == 1:
-                execute, handlers, sig, run = one[args[0].sig]
-            else:
-                run = many[tuple([a.sig for a in args])]
-                execute = None
-        except (KeyError, AttributeError, TypeError):
-            run = None
-        if run is None:
-            return miss(args, kwargs)
-        try:
-            if execute is None:
-                return run(*args)
-            # One array in, one array out: the commonest call is worth its lines.
-            (buf,) = execute([args[0].buf]).consume_with_handlers(handlers)
-        except XlaRuntimeError as error:
-            raise_for(args, name, error)
+            result = new(array_class)
+            result.sig = sig
+            result.buf = buf
+            return result
+        except Exception as error:
+            hide_internal_frames(error)
             raise
-        result = new(array_class)
-        result.sig = sig
-        result.buf = buf
-        return result
 
     return call
 
@@ -126,19 +131,23 @@ def make_keyed_call(
     keyed = cache.keyed
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state() is not None:
-            return miss(args, kwargs)
         try:
-            flat, key = key_of(args, kwargs)
-            run = keyed[key, *[leaf.sig for leaf in flat]]
-        except (KeyError, AttributeError, TypeError):
-            run, flat = None, args
-        if run is None:
-            return miss(args, kwargs)
-        try:
-            return run(flat)
-        except XlaRuntimeError as error:
-            raise_for(flat, name, error)
+            if state() is not None:
+                return miss(args, kwargs)
+            try:
+                flat, key = key_of(args, kwargs)
+                run = keyed[key, *[leaf.sig for leaf in flat]]
+            except (KeyError, AttributeError, TypeError):
+                run, flat = None, args
+            if run is None:
+                return miss(args, kwargs)
+            try:
+                return run(flat)
+            except XlaRuntimeError as error:
+                raise_for(flat, name, error)
+                raise
+        except Exception as error:
+            hide_internal_frames(error)
             raise
 
     return call
