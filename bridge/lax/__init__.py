@@ -13,6 +13,7 @@ from tracebridge.core.collectives.permute import ppermute as ppermute
 from tracebridge.core.collectives.permute import ppermute_p as ppermute_p
 from tracebridge.core.collectives.permute import pshuffle as pshuffle
 from tracebridge.core.collectives.permute import pswapaxes as pswapaxes
+from tracebridge.core.collectives.psum import pbroadcast as pbroadcast
 from tracebridge.core.collectives.psum import pmax as pmax
 from tracebridge.core.collectives.psum import pmax_p as pmax_p
 from tracebridge.core.collectives.psum import pmean as pmean

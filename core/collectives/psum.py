@@ -8,10 +8,12 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.collectives.axes import (
     Collective,
     axis_names,
     map_leaves,
+    single_name,
     size_of_axis,
     size_value,
     take_rows,
@@ -20,6 +22,7 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.dtypes.weak_type import is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.tree import tree
@@ -237,3 +240,36 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     [0, 0, 0]
     """
     return _all_reduce(pmin_p, x, axis_name, axis_index_groups)
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """The value that one element of a named axis has, for all elements.
+
+    Args:
+        x: pytree of arrays.
+        axis_name: a bound axis name.
+        source: the position of the element.
+
+    Raises:
+        UnboundAxisNameError: no surrounding transformation binds the name.
+
+    >>> import tracebridge as tb
+    >>> f = tb.vmap(lambda x: tb.lax.pbroadcast(x, "i", 1), axis_name="i")
+    >>> f(tb.numpy.array([5, 6, 7])).tolist()
+    [6, 6, 6]
+    """
+    name = single_name("pbroadcast", axis_name)
+    size = size_of_axis("pbroadcast", name)
+    if not -size <= source < size:
+        raise AxisError(f"pbroadcast: source {source} is not a position of axis {name!r}")
+    here = lax.eq(axis_index(name), source % size)
+
+    def send(value: Any) -> Any:
+        is_mask = is_bool(value.aval.dtype)
+        sent = lax.convert_element_type(value, default_int()) if is_mask else value
+        total = psum_p.bind(
+            lax.select(here, sent, lax.zeros_of(sent.aval)), axes=(name,), axis_index_groups=None
+        )
+        return lax.convert_element_type(total, np.bool_) if is_mask else total
+
+    return map_leaves(send, x)
