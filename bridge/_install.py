@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracebridge.core.ir.array_protocol import install_array_namespace
-from tracebridge.core.ir.trace import install_eager_trace
-from tracebridge.core.runtime.dispatch import EagerTrace
+from tracebridge.core.ir.eager_slot import install_eager_traces
 
 
 def _numpy_functions() -> Mapping[str, Any]:
@@ -20,5 +19,11 @@ def _numpy_functions() -> Mapping[str, Any]:
     return importlib.import_module("tracebridge.numpy._array_methods").functions()
 
 
-install_eager_trace(EagerTrace(), EagerTrace(debug=True))
+def _eager_traces() -> tuple[Any, Any]:
+    """The runtime's eager traces; loads the runtime when the first operation is applied."""
+    dispatch = importlib.import_module("tracebridge.core.runtime.dispatch")
+    return dispatch.EagerTrace(), dispatch.EagerTrace(debug=True)
+
+
+install_eager_traces(_eager_traces)
 install_array_namespace(_numpy_functions)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.scopes import STATE, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.ir.eager_slot import EAGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,23 +32,6 @@ class Trace(abc.ABC):
     @abc.abstractmethod
     def process(self, app: Application, args: Sequence[Value]) -> Any:
         """Apply ``app``; gives one value, or a list where ``app.multiple`` is set."""
-
-
-class _EagerSlot:
-    """Holds the trace that executes at once. The runtime fills it (see bridge/_install)."""
-
-    __slots__ = ("debug", "trace")
-    trace: Trace
-    debug: Trace
-
-
-EAGER = _EagerSlot()
-
-
-def install_eager_trace(trace: Trace, debug: Trace) -> None:
-    """Hook: the traces for eager evaluation, without and with thread-scoped options."""
-    EAGER.trace = trace
-    EAGER.debug = debug
 
 
 def current_trace() -> Trace:

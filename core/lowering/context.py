@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.trace import EAGER
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.mlir.attrs import string
@@ -206,4 +206,4 @@ class LoweringContext(Builder):
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """The elements of an Array constant on the host."""
-    return EAGER.trace.to_numpy(array)  # type: ignore[attr-defined]  # the runtime's eager trace
+    return EAGER.trace.to_numpy(array)
