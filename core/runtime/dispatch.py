@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -9,8 +10,8 @@ from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, option
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.primitive import all_primitives
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -21,13 +22,13 @@ from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.placement import all_at, choose_placement
 from tracebridge.core.runtime.transfer import move, put_literal
+from tracebridge.core.util.caching import clear_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
 
-    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.values import Value
 
 
@@ -85,6 +86,7 @@ class EagerTrace(Trace):
             check_not_forked()
             run = self.prepare(app, arrays)
             app.eager[key] = run
+            _EXECUTED.add(app)
         try:
             out = run(*arrays)
         except XlaRuntimeError as error:
@@ -146,13 +148,24 @@ def raise_for(args: Sequence[Any], name: str, error: BaseException) -> None:
             ) from error
 
 
+# Applications with eager executables, so that these can be dropped.
+_EXECUTED: weakref.WeakSet[Application] = weakref.WeakSet()
+
+
 def forget_executables() -> None:
     """Drop the eager executables of all applications."""
-    for primitive in all_primitives():
-        primitive.applications.clear()
+    for app in list(_EXECUTED):
+        app.eager.clear()
+    _EXECUTED.clear()
 
 
-on_fork(forget_executables)
+def _forget_everything() -> None:
+    """In a forked child no executable may run: empty every cache that holds one."""
+    forget_executables()
+    clear_all()
+
+
+on_fork(_forget_everything)
 
 
 @on_global_change
