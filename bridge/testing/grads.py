@@ -193,10 +193,11 @@ def numeric_jvp(
     flat: Flat, values: Sequence[Any], tangents: Sequence[Any], eps: float | None = None
 ) -> list[Host | None]:
     """Central differences of a flat function along ``tangents``; None for inactive results."""
-    wide = [np.dtype(v.aval.dtype) for v in values if is_active(v)]
     if eps is None:
-        coarse = max([float(finfo(d).eps) for d in wide], default=1.0)
-        eps = coarse ** (1 / 3)
+        # Truncation and rounding errors balance at the cube root of the rounding error.
+        seen = [v.aval.dtype for v in values if is_active(v)]
+        seen += [o.dtype for o in map(to_host, flat(*values)) if dtypes.is_inexact(o.dtype)]
+        eps = max([float(finfo(dtype).eps) for dtype in seen], default=1.0) ** (1 / 3)
 
     def at(step: float) -> list[Host]:
         moved = [
@@ -295,7 +296,7 @@ def check_flat(
     if "rev" in modes:
         back = compiled(vjp_of(flat, active))(*values, *cts)
         left, right = np.asarray(pair(given, back)), np.asarray(pair(cts, numeric))
-        _compare([left], [right], atol, rtol, f"{path}vjp", like=given)
+        _compare([left], [right], atol, rtol, f"{path}vjp", like=[*given, *cts])
     if order > 1:
         for mode, make, extra in (("fwd", jvp_of, given), ("rev", vjp_of, cts)):
             if mode in modes and extra:

@@ -1,0 +1,82 @@
+"""Powers: mixed exponents, derivatives at zero, exactness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.jvp import jvp_flat
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.testing import check_grads, check_rules
+
+
+def slope(f: Any, x: float) -> float:
+    """The derivative of a function of one number, by forward mode."""
+    (_,), (t,) = jvp_flat(lambda x: [f(x)], [as_value(x)], [as_value(1.0)])
+    return 0.0 if t is None else float(np.asarray(getattr(t, "value", t)))
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "expected"),
+    [
+        (lambda x: lax.pow(x, 0), 0.0, 0.0),
+        (lambda x: lax.pow(x, 1), 0.0, 1.0),
+        (lambda x: lax.pow(x, 2), 0.0, 0.0),
+        (lambda x: lax.pow(x, 1.0), 0.0, 1.0),
+        (lambda x: lax.pow(x, 0.5), 0.0, np.inf),
+        (lambda x: lax.pow(x, 2.0), -2.0, -4.0),
+        (lambda y: lax.pow(0.0, y), 0.0, 0.0),
+        (lambda y: lax.pow(0.0, y), 1.0, 0.0),
+        (lambda y: lax.pow(-2.0, y), 2.0, np.nan),
+        (lambda x: lax.integer_pow(x, 0), 0.0, 0.0),
+        (lambda x: lax.integer_pow(x, 1), 0.0, 1.0),
+        (lambda x: lax.integer_pow(x, -1), 2.0, -0.25),
+        (lax.sqrt, 0.0, np.inf),
+        (lax.cbrt, 0.0, np.inf),
+        (lax.rsqrt, 0.0, -np.inf),
+    ],
+)
+def test_derivatives_at_edges(f: Any, x: float, expected: float) -> None:
+    """Limits where they exist; integer exponents give no 0 * inf."""
+    np.testing.assert_allclose(slope(f, x), expected)
+
+
+@pytest.mark.parametrize("y", [*range(-9, 18), 31, 64])
+def test_integer_powers_by_repeated_multiplication(y: int) -> None:
+    """Small results are exact; the last unit may differ elsewhere."""
+    x = np.array([1.0, 2.0, -1.5, 0.75])
+
+    actual = np.asarray(lax.integer_pow(x.astype(np.float32), y))
+
+    np.testing.assert_allclose(actual, x**y, rtol=1e-6 * max(1, abs(y)))
+    assert np.float32(2.0) ** y == actual[1]
+
+
+def test_integer_exponents_of_any_width() -> None:
+    """The exponent's dtype does not matter, nor does its sign."""
+    x = np.array([0.5, -2.0, 3.0])
+    for dtype in (np.int8, np.int32, np.uint8):
+        y = np.array([2, 3, 0]).astype(dtype)
+        check_rules(lax.pow, x, y, reference=lambda x, y: x ** y.astype(float))
+
+
+def test_wrong_operands() -> None:
+    """Integer bases have integer_pow; exponents must fit."""
+    with pytest.raises(TypeError, match="bases that are floats or complex numbers, got int32"):
+        lax.pow(2, 2)
+    with pytest.raises(TypeError, match="exponent must be an integer or have the base's dtype"):
+        lax.pow(np.float32(2), np.complex64(1))
+    with pytest.raises(TypeError, match="exponent must be an integer"):
+        lax.pow(np.float32(2), True)
+    with pytest.raises(TypeError, match="int32 has no negative powers, got -1"):
+        lax.integer_pow(2, -1)
+    with pytest.raises(TypeError):
+        lax.integer_pow(2.0, 0.5)  # type: ignore[arg-type]  # what is tested
+
+
+def test_powers_have_all_derivatives() -> None:
+    """Third order, in both arguments."""
+    check_grads(lax.pow, (np.array([0.5, 2.0]), np.array([1.5, -0.5])), order=3, rtol=1e-4)

@@ -1,0 +1,123 @@
+"""argmax and argmin agree with NumPy, on both paths of the lowering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import tracebridge as tb
+from tracebridge import lax
+from tracebridge.core.config.scopes import enable_x64
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
+from tracebridge.testing import check_rules
+
+PAIRS = {"argmax": (lax.argmax, np.argmax), "argmin": (lax.argmin, np.argmin)}
+DTYPES = [
+    "bool",
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "float16",
+    ml_dtypes.bfloat16,
+    "float32",
+    "float64",
+]
+# Short axes are reduced in one pass over pairs, long ones in two passes.
+LENGTHS = [1, 2, 31, 32, 100]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", PAIRS)
+def test_first_extreme_wins(name: str, dtype: Any, length: int) -> None:
+    """The position of the first extreme element, along the first and the last axis."""
+    ours, numpys = PAIRS[name]
+    x = np.random.default_rng(0).integers(0, 5, (3, length)).astype(dtype)
+
+    for axis, array in ((1, x), (0, np.ascontiguousarray(x.T))):
+        result = np.asarray(ours(array, axis, np.int32))
+
+        assert numpys(array.astype(np.float64), axis=axis).tolist() == result.tolist()
+        assert np.int32 == result.dtype
+
+
+@pytest.mark.parametrize("length", [5, 50])
+@pytest.mark.parametrize("dtype", ["float32", "float64", ml_dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("name", PAIRS)
+def test_first_nan_wins(name: str, dtype: Any, length: int) -> None:
+    """NaNs count as extreme; rows of infinities of the losing sign have an answer too."""
+    ours, numpys = PAIRS[name]
+    x = np.random.default_rng(0).normal(size=(6, length)).astype(np.float32)
+    x[0, 3] = np.nan
+    x[1, [2, 4]] = np.nan
+    x[2, :] = np.nan
+    x[3, :] = -np.inf
+    x[4, :] = np.inf
+    x[5, [1, 2]] = [np.inf, -np.inf]
+
+    assert numpys(x, axis=1).tolist() == ours(x.astype(dtype), 1, np.int32).tolist()
+
+
+@given(
+    arrays(
+        np.float32,
+        st.tuples(st.integers(1, 3), st.integers(1, 70)),
+        elements=st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]),
+    ),
+    st.sampled_from(sorted(PAIRS)),
+)
+def test_any_mixture_of_special_values(x: np.ndarray[Any, Any], name: str) -> None:
+    """Signed zeros are equal, NaNs win, infinities are numbers like others."""
+    ours, numpys = PAIRS[name]
+
+    assert numpys(x, axis=1).tolist() == ours(x, 1, np.int32).tolist()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("name", PAIRS)
+def test_all_rules_agree(name: str, axis: int) -> None:
+    """Staging, jit and batching; positions have no derivative."""
+    ours, numpys = PAIRS[name]
+    x = np.random.default_rng(1).normal(size=(3, 4, 40)).astype(np.float32)
+
+    check_rules(
+        lambda x: ours(x, axis, np.int32), x, reference=lambda x: numpys(x, axis=axis), order=0
+    )
+    gradient = tb.grad(
+        lambda x: lax.convert_element_type(ours(x, 0, np.int32), np.float32)
+    )(np.arange(3.0, dtype=np.float32))
+    assert [0.0, 0.0, 0.0] == gradient.tolist()
+
+
+@pytest.mark.parametrize("index_dtype", ["int8", "uint16", "int32", "int64", "uint64"])
+def test_index_dtype(index_dtype: str) -> None:
+    """The result has the dtype that was asked for; positions wrap around in narrow ones."""
+    x = np.zeros((2, 300), np.float32)
+    x[:, 290] = 1
+
+    with enable_x64():
+        result = np.asarray(lax.argmax(x, 1, index_dtype))
+
+    assert np.dtype(index_dtype) == result.dtype
+    assert np.array([290, 290]).astype(index_dtype).tolist() == result.tolist()
+
+
+def test_errors() -> None:
+    """What is refused, and why."""
+    with pytest.raises(ShapeMismatchError, match="argmax: axis 0 of f32\\[0,3\\] has no elements"):
+        lax.argmax(np.zeros((0, 3), np.float32), 0, np.int32)
+    with pytest.raises(AxisError, match="argmin: axis 1 is out of bounds"):
+        lax.argmin(np.zeros(3, np.float32), 1, np.int32)
+    with pytest.raises(UnsupportedDtypeError, match="index_dtype must be an integer dtype"):
+        lax.argmin(np.zeros(3, np.float32), 0, np.float32)
+    with pytest.raises(UnsupportedDtypeError, match="argmax works on real numbers"):
+        lax.argmax(np.zeros(3, np.complex64), 0, np.int32)

@@ -1,0 +1,68 @@
+"""The gamma functions at poles and zeros, and their derivatives of all orders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import special
+
+from tracebridge.core import lax
+from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.testing import check_grads, check_rules
+
+
+def test_lgamma_is_infinite_at_its_poles_and_ends() -> None:
+    """0 and negative integers are poles; both infinities give infinity."""
+    x = put_numpy(np.array([0.0, -0.0, -1.0, -2.0, np.inf, -np.inf, np.nan]))
+
+    actual = np.asarray(lax.lgamma(x))
+
+    np.testing.assert_array_equal([np.inf] * 6 + [np.nan], actual)
+
+
+def test_lgamma_is_accurate_on_both_sides_of_zero() -> None:
+    """Reflection serves negative arguments."""
+    x = np.linspace(-3.9, 6.1, 101)
+
+    actual = np.asarray(lax.lgamma(put_numpy(x)))
+
+    np.testing.assert_allclose(actual, special.gammaln(x), rtol=1e-12, atol=1e-13)
+
+
+def test_digamma_has_no_value_at_its_poles() -> None:
+    """The two-sided limits do not exist at 0, -1, -2, ..."""
+    x = put_numpy(np.array([0.0, -1.0, -2.0, -np.inf, np.inf]))
+
+    actual = np.asarray(lax.digamma(x))
+
+    np.testing.assert_array_equal([np.nan] * 4 + [np.inf], actual)
+
+
+def test_lgamma_can_be_differentiated_again_and_again() -> None:
+    """The derivatives are digamma and the polygamma functions."""
+    check_grads(lax.lgamma, (np.array([0.7, 2.5, -1.3]),), order=3)
+
+
+def test_polygamma_and_zeta_follow_scipy() -> None:
+    """Orders and exponents beyond the first; derivatives in the second argument."""
+    x = np.array([0.6, 1.5, 4.0])
+    for m in (0.0, 1.0, 2.0, 5.0):
+        check_rules(
+            lambda x, m=m: lax.polygamma(m, x),
+            x,
+            reference=lambda x, m=m: special.polygamma(int(m), x),
+            rtol=1e-10,
+        )
+    check_rules(
+        lambda q: lax.zeta(3.0, q),
+        x,
+        reference=lambda q: special.zeta(3.0, q),
+        rtol=1e-10,
+    )
+
+
+def test_orders_are_not_differentiable() -> None:
+    """polygamma and zeta say that they lack a derivative in the first argument."""
+    with pytest.raises(MissingRuleError, match="first argument"):
+        check_grads(lambda m: lax.polygamma(m, 1.5), (np.float64(1.0),), order=1)
