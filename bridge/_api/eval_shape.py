@@ -7,8 +7,11 @@ from typing import Any
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge.core.control.jit import Arguments
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.ir.debug_info import parameter_names
 from tracebridge.core.ir.shape_struct import struct_of
+from tracebridge.core.tree.tree import flatten
 
 
 @api_boundary
@@ -29,5 +32,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
     check_callable("eval_shape", fun)
-    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, fun, args, kwargs, locate=False)
+    leaves, structure = flatten((args, kwargs))
+    call = Arguments(fun, leaves, structure, parameters=parameter_names(fun))
+    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False)
     return tree.unflatten([struct_of(a) for a in jaxpr.out_avals])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -21,6 +20,7 @@ from tracebridge._api.values import (
     tangent_or_zeros,
     values_of,
 )
+from tracebridge._api.wraps import named_like
 from tracebridge.core.dtypes.dtypes import complexes, float0, floats, is_complex, is_inexact
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import GradientTypeError
@@ -106,7 +106,7 @@ def grad(
     options = GradOptions("grad", fun, argnums, has_aux, holomorphic, allow_int)
     check_reduce_axes("grad", reduce_axes)
 
-    @functools.wraps(fun)
+    @named_like(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         _, gradient, aux = gradient_of(options, args, kwargs)
         return (gradient, aux) if has_aux else gradient
@@ -147,7 +147,7 @@ def value_and_grad(
     options = GradOptions("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
     check_reduce_axes("value_and_grad", reduce_axes)
 
-    @functools.wraps(fun)
+    @named_like(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         value, gradient, aux = gradient_of(options, args, kwargs)
         return ((value, aux) if has_aux else value), gradient
@@ -160,9 +160,7 @@ def gradient_of(
 ) -> tuple[Any, Any, Any]:
     """``(value, gradient, aux)``: one linearization and one backward walk."""
     if len(args) < options.highest:
-        check_argument_count(
-            options.call, options.fun, options.argnums, options.highest, len(args)
-        )
+        check_argument_count(options.call, options.fun, options.argnums, options.highest, len(args))
     nums = options.nums
     chosen = args[nums[0]] if options.single else tuple([args[i] for i in nums])
     leaves, tree = flatten(chosen)

@@ -1,27 +1,37 @@
-"""jit: compiled functions, and switches for all of them."""
+"""jit: compiled functions; switches for all of them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tracebridge._api.argnums import check_callable, check_disjoint, resolve
 from tracebridge._api.statics import Splitter
-from tracebridge.core.control.jit import Arguments, Jitted, JitOptions, make_jit
-from tracebridge.core.runtime.fastpath import clear_fast_paths
-from tracebridge.core.tree.tree import flatten
+from tracebridge._api.wraps import named_like
+from tracebridge.core.aot.stages import trace_stage
+from tracebridge.core.config.scopes import Scope
+from tracebridge.core.control.jit import Arguments, JitOptions, Jitted, make_jit
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.runtime.backends import get_backend
+from tracebridge.core.runtime.fastpath import KeyFunctions, clear_fast_paths
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.tree.tree import leaves
 from tracebridge.core.util.caching import clear_all
 
 
 class _Unspecified:
-    """Type of the default of the sharding arguments, for which None is a value."""
+    """Type of the default of arguments for which None is a value."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return "<unspecified>"
 
 
-UNSPECIFIED = _Unspecified()
+UNSPECIFIED: Final = _Unspecified()
 
 
 def jit(
@@ -38,37 +48,188 @@ def jit(
     device: Any = None,
     backend: str | None = None,
     inline: bool = False,
+    abstracted_axes: Any = None,
     compiler_options: dict[str, Any] | None = None,
 ) -> Any:
+    """A compiled form of ``fun``.
+
+    The first call with arguments of new shapes, dtypes or structure traces ``fun`` and compiles
+    the program; later calls run it. Usable as a decorator, also as ``@jit(static_argnums=1)``.
+
+    Args:
+        fun: pure function of arrays, numbers and trees of them.
+        in_shardings: device of the arguments: a device, a single-device sharding, or a tree of
+            them; None leaves the choice to the arguments.
+        out_shardings: device of the results, likewise; the same as that of the arguments.
+        static_argnums: positions of arguments that are compile-time constants: any hashable
+            objects. Each new value compiles again.
+        static_argnames: names of such arguments. If only one of the two is given the other is
+            derived from the signature of ``fun``.
+        donate_argnums: positions of arguments whose memory the results may take over; they
+            cannot be used after the call.
+        donate_argnames: names of such arguments, derived likewise.
+        keep_unused: keep arguments that the program does not use.
+        device: device to run on. By default committed arguments decide, else the default device.
+        backend: platform to run on: "cpu", "gpu", "tpu". Not together with ``device``.
+        inline: under another trace, insert the equations of ``fun`` instead of a call.
+        abstracted_axes: not supported; use ``tracebridge.export`` for symbolic shapes.
+        compiler_options: XLA flags by name, for this function.
+
+    Returns:
+        A function with the arguments of ``fun`` and the attributes ``lower``, ``trace``,
+        ``eval_shape`` and ``clear_cache``.
+
+    Raises:
+        ArgumentSpecError: the function has no such argument, or one is static and donated.
+        DevicePlacementError: the shardings, ``device`` and ``backend`` name several devices.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> @tb.jit
+    ... def norm(x):
+    ...     return tnp.sqrt(tnp.sum(x * x))
+    >>> print(norm(tnp.array([3.0, 4.0])))
+    5.0
+    >>> @tb.jit(static_argnames='n')
+    ... def power(x, n):
+    ...     return x if n == 1 else x * power(x, n - 1)
+    >>> print(power(2.0, n=5))
+    32.0
+    """
+    if fun is UNSPECIFIED:
+        return functools.partial(
+            jit,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            keep_unused=keep_unused,
+            device=device,
+            backend=backend,
+            inline=inline,
+            abstracted_axes=abstracted_axes,
+            compiler_options=compiler_options,
+        )
     check_callable("jit", fun)
+    if abstracted_axes is not None:
+        msg = f"jit: abstracted_axes={abstracted_axes!r}, expected None"
+        raise ArgumentSpecError(
+            msg, hint="export the function with symbolic shapes: tracebridge.export.export"
+        )
     static = resolve("jit", fun, "static", static_argnums, static_argnames)
     donated = resolve("jit", fun, "donate", donate_argnums, donate_argnames)
     check_disjoint("jit", static, donated)
     options = JitOptions(
-        *static, *donated, keep_unused=keep_unused, inline=inline
+        *static,
+        *donated,
+        keep_unused=bool(keep_unused),
+        inline=bool(inline),
+        placement=_placement(in_shardings, out_shardings, device, backend),
+        compiler_options=tuple(sorted((compiler_options or {}).items())),
     )
-    resolver = None
+    return compiled_function(fun, options)
+
+
+def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
+    """The callable of ``jit``: the closure of the fast path, with attributes."""
+    resolve_call = keys = None
+    static = options.static_argnums, options.static_argnames
+    donated = options.donate_argnums, options.donate_argnames
     if any(static) or any(donated):
-        resolver = _resolver(fun, options)
-    call, jitted = make_jit(fun, options, resolver)
-    functools.update_wrapper(call, fun)
+        splitter = Splitter("jit", fun, *static, donated)
+
+        def resolve_call(_: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+            return splitter.arguments(args, kwargs)
+
+        # Without static arguments the plain fast path serves, which is faster.
+        if any(static):
+            keys = KeyFunctions(splitter.flat_key, splitter.tree_key)
+    call, jitted = make_jit(fun, options, resolve_call, keys)
+    # No wrapper around the call: each frame would cost 0.1 us on the path of a cached call.
+    named_like(fun)(call)
+
+    def trace(*args: Any, **kwargs: Any) -> Any:
+        return trace_stage(jitted, args, kwargs)
+
+    def lower(*args: Any, lowering_platforms: Sequence[str] | None = None, **kwargs: Any) -> Any:
+        return trace_stage(jitted, args, kwargs).lower(lowering_platforms)
+
+    def eval_shape(*args: Any, **kwargs: Any) -> Any:
+        return trace_stage(jitted, args, kwargs).out_info
+
+    function: Any = call
+    function.trace = api_boundary(trace)
+    function.lower = api_boundary(lower)
+    function.eval_shape = api_boundary(eval_shape)
+    function.clear_cache = jitted.clear
     return call
 
 
-def _resolver(fun: Any, options: JitOptions) -> Callable[..., Arguments]:
-    splitter = Splitter("jit", fun, options.static_argnums, options.static_argnames)
+def _placement(in_shardings: Any, out_shardings: Any, device: Any, backend: str | None) -> Any:
+    """A function that gives the placement that the options ask for, or None."""
+    if device is not None and backend is not None:
+        msg = f"jit: both device={device} and backend={backend!r} are given"
+        raise DevicePlacementError(msg, hint="give one of them")
+    wanted = [device]
+    for option, tree in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if tree is not UNSPECIFIED:
+            wanted += [single_device(option, leaf) for leaf in leaves(tree)]
+    places = {d for d in wanted if d is not None}
+    if len(places) > 1 or (places and backend is not None):
+        names = ", ".join(sorted(map(str, places)))
+        got = names if backend is None else f"{names} and backend={backend!r}"
+        msg = f"jit: the options name several places to run at: {got}"
+        raise DevicePlacementError(msg, hint="name one device, or use shard_map over a mesh")
+    if places:
+        (found,) = places
+        sharding = SingleDeviceSharding(found)
+        return lambda: sharding
+    if backend is not None:
+        # Looked up at the first call: the platform need not be started before.
+        return lambda: get_backend(backend).placement
+    return None
 
-    def resolve_call(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        del jitted
-        bound, dynamic, rest, key = splitter.split(args, kwargs)
-        leaves, tree = flatten((dynamic, rest))
-        return Arguments(bound, leaves, tree, key, ())
 
-    return resolve_call
+def single_device(option: str, sharding: Any) -> Any:
+    """The device of a sharding over one device; the device itself if it is one."""
+    if sharding is UNSPECIFIED:
+        return None
+    if isinstance(sharding, SingleDeviceSharding):
+        return sharding.device
+    devices = getattr(sharding, "device_set", None)
+    if devices is not None:
+        if len(devices) == 1:
+            return next(iter(devices))
+        msg = f"{option}: {sharding!r} has {len(devices)} devices"
+        raise DevicePlacementError(
+            msg,
+            expected="a device, or a sharding over one device",
+            hint="use shard_map for programs over several devices",
+        )
+    if hasattr(sharding, "platform") and hasattr(sharding, "client"):
+        return sharding
+    msg = f"{option}: got {sharding!r} of type {type(sharding).__name__}"
+    raise DevicePlacementError(msg, expected="a device, a sharding over one device, or None")
+
+
+def disable_jit(disable: bool = True) -> Scope:
+    """Run jitted functions and control flow step by step inside a ``with`` block, for debugging.
+
+    >>> import tracebridge as tb
+    >>> @tb.jit
+    ... def f(x):
+    ...     return 'large' if x > 2 else 'small'
+    >>> with tb.disable_jit():
+    ...     f(3.0)
+    'large'
+    """
+    return Scope("disable_jit", disable)
 
 
 def clear_caches() -> None:
-    """Forget all traces and compiled programs.
+    """Forget all traces and compiled programs, of jitted functions and of single operations.
 
     >>> import tracebridge as tb
     >>> tb.clear_caches()

@@ -8,17 +8,17 @@ from typing import Any
 
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter
-from tracebridge._api.values import aval_of, name_of_leaf, short_repr
+from tracebridge._api.wraps import named_like
+from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.config.scopes import reset_state, set_state, state, with_axis
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.control.jit import Arguments, argument_names
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
-from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
-from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.ir.shape_struct import struct_of
+from tracebridge.core.tree.tree import PyTreeDef
 
 
 def make_jaxpr(
@@ -47,12 +47,11 @@ def make_jaxpr(
     nums, names = resolve("make_jaxpr", fun, "static", static_argnums, None)
     splitter = Splitter("make_jaxpr", fun, nums, names)
 
-    @functools.wraps(fun)
+    @named_like(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
-        bound, dynamic, dynamic_kwargs, _ = splitter.split(args, kwargs)
         token = set_state(_with_axes(axis_env))
         try:
-            jaxpr, tree = trace_to_jaxpr("make_jaxpr", bound, fun, dynamic, dynamic_kwargs)
+            jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, splitter.arguments(args, kwargs))
         finally:
             reset_state(token)
         closed = ClosedJaxpr(jaxpr)
@@ -71,22 +70,12 @@ def _with_axes(axis_env: Sequence[tuple[Any, int]] | None) -> Any:
 
 
 def trace_to_jaxpr(
-    call: str,
-    fun: Any,
-    named: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    locate: bool | None = None,
+    call: str, fun: Any, args: Arguments, *, locate: bool | None = None
 ) -> tuple[Jaxpr, PyTreeDef]:
-    """The Jaxpr of ``fun`` at arguments or stand-ins for them, and the result's structure.
-
-    ``named`` is the user's function that ``fun`` was made of, for messages.
-    """
-    leaves, tree = flatten((args, kwargs))
-    name = name_of(named)
-    avals = avals_of(f"{call}({name})", leaves, tree)
-    flat_fun = FlatFun(fun, tree, name)
+    """The Jaxpr of a call of ``fun`` at arguments or stand-ins, and the result's structure."""
+    name = name_of(fun)
+    avals = avals_of(f"{call}({name})", args)
+    flat_fun = FlatFun(args.fun, args.tree, name)
     trees: list[PyTreeDef] = []
 
     def flat(*xs: Any) -> list[Any]:
@@ -94,32 +83,6 @@ def trace_to_jaxpr(
         trees.append(out_tree)
         return outs
 
-    debug = DebugInfo(name, where_is(named))
-    jaxpr = stage(flat, avals, debug, locate=locate)
+    names = functools.partial(argument_names, args.tree, args.parameters)
+    jaxpr = stage(flat, avals, DebugInfo(name, where_is(fun), names), locate=locate)
     return jaxpr, trees[0]
-
-
-def avals_of(call: str, leaves: Sequence[Any], tree: PyTreeDef) -> list[ShapedArray]:
-    """The avals of flat arguments ``(args, kwargs)``; names the one that is no array."""
-    avals: list[ShapedArray] = []
-    for i, leaf in enumerate(leaves):
-        if type(leaf) is ShapeDtypeStruct:
-            avals.append(leaf.to_aval())
-            continue
-        try:
-            avals.append(aval_of(leaf))
-        except UnsupportedDtypeError as error:
-            msg = (
-                f"{call}: {argument_name(tree, i)} is {short_repr(leaf)} of type "
-                f"{type(leaf).__name__}; expected arrays, numbers, and trees of them"
-            )
-            raise UnsupportedDtypeError(
-                msg, hint="mark it static (static_argnums) if it is a constant"
-            ) from error
-    return avals
-
-
-def argument_name(tree: PyTreeDef, index: int) -> str:
-    """The name of leaf ``index`` of ``(args, kwargs)``: ``args[0]['w']``, ``kwargs['x']``."""
-    path = name_of_leaf(tree, index, "")
-    return ("args" if path.startswith("[0]") else "kwargs") + path[3:]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.argnums import positional_names, signature_of
+from tracebridge.core.control.jit import Arguments
 from tracebridge.core.errors.tracer_errors import NonHashableStaticArgumentError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.util.caching import BoundedCache
 
 _PLAIN = frozenset({int, bool, str, bytes, type(None)})
 
@@ -35,71 +36,144 @@ def check_hashable(call: str, argument: str, value: Any) -> None:
 
 @final
 class Splitter:
-    """Splits the static arguments of ``fun`` off a call."""
+    """Splits the static arguments of ``fun`` off a call and finds the donated leaves.
 
-    __slots__ = ("_fun", "_layouts", "_parameters", "call", "names", "nums")
+    What depends only on the number of positional arguments, or on the structure of the dynamic
+    ones, is computed once.
+    """
+
+    __slots__ = ("_donated", "_donated_names", "_donated_nums", "_fun", "_layouts", "call", "names",
+                 "nums", "parameters")  # fmt: skip
 
     def __init__(
-        self, call: str, fun: Any, nums: tuple[int, ...], names: tuple[str, ...]
+        self,
+        call: str,
+        fun: Any,
+        nums: tuple[int, ...],
+        names: tuple[str, ...],
+        donated: tuple[tuple[int, ...], tuple[str, ...]] = ((), ()),
     ) -> None:
         self.call = f"{call}({name_of(fun)})"
         self.nums = nums
         self.names = frozenset(names)
+        self.parameters = parameter_names(fun)
         self._fun = fun
-        self._layouts: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-        self._parameters: list[str] | None = None
+        self._donated_nums = donated[0]
+        self._donated_names = frozenset(donated[1])
+        self._layouts: dict[int, tuple[tuple[int, ...], tuple[int, ...], slice | None]] = {}
+        self._donated: BoundedCache[tuple[int, ...]] = BoundedCache(
+            f"donated arguments of {self.call}", 256
+        )
 
-    def layout(self, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Static and dynamic positions of a call with ``n`` positional arguments."""
+    def layout(self, n: int) -> tuple[tuple[int, ...], tuple[int, ...], slice | None]:
+        """Static and dynamic positions of a call with ``n`` positional arguments.
+
+        If the dynamic ones lie side by side also their slice.
+        """
         found = self._layouts.get(n)
         if found is None:
             # A position beyond the call belongs to an argument given by keyword or by default.
             static = sorted({i if i >= 0 else i + n for i in self.nums if -n <= i < n})
             dynamic = [i for i in range(n) if i not in static]
-            found = self._layouts[n] = (tuple(static), tuple(dynamic))
+            start = dynamic[0] if dynamic else 0
+            together = dynamic == list(range(start, start + len(dynamic)))
+            part = slice(start, start + len(dynamic)) if together else None
+            found = self._layouts[n] = (tuple(static), tuple(dynamic), part)
         return found
 
-    def split(
+    def flat_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+        """Dynamic arguments as they are given, and a key of all else.
+
+        Part of the path of a cached call: common cases first.
+        """
+        n = len(args)
+        layout = self._layouts.get(n)
+        static, dynamic, part = self.layout(n) if layout is None else layout
+        if len(static) == 1:
+            value = args[static[0]]
+            kind = type(value)
+            key: Any = (n, kind, value) if kind in _PLAIN else (n, static_key(value))
+        else:
+            # The number of arguments tells calls apart whose static values agree.
+            key = (n, *[static_key(args[i]) for i in static])
+        given = [args[i] for i in dynamic] if part is None else args[part]
+        if not kwargs:
+            return given, key
+        rest = {k: v for k, v in kwargs.items() if k not in self.names}
+        key = (*key, tuple(rest), *self._named_key(kwargs))
+        return [*given, *rest.values()], key
+
+    def tree_key(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]:
-        """``(function of the dynamic arguments, dynamic args, dynamic kwargs, key)``.
+    ) -> tuple[list[Any], tuple[PyTreeDef, Any]]:
+        """Leaves of the dynamic arguments, their structure and the key of the static ones."""
+        n = len(args)
+        static, dynamic, _ = self.layout(n)
+        key = (n, *[static_key(args[i]) for i in static], *self._named_key(kwargs))
+        rest = {k: v for k, v in kwargs.items() if k not in self.names} if kwargs else kwargs
+        leaves, tree = flatten((tuple([args[i] for i in dynamic]), rest))
+        return leaves, (tree, key)
+
+    def _named_key(self, kwargs: dict[str, Any]) -> list[Any]:
+        names = self.names
+        return [(k, static_key(kwargs[k])) for k in sorted(kwargs) if k in names]
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """The call with its static arguments bound.
 
         Raises:
             NonHashableStaticArgumentError: names the argument.
         """
-        if not self.nums and not self.names:
-            return self._fun, args, kwargs, ()
-        static, dynamic = self.layout(len(args))
+        leaves, (tree, key) = self.tree_key(args, kwargs)
+        static, dynamic, _ = self.layout(len(args))
         constants = [args[i] for i in static]
-        named = {k: v for k, v in kwargs.items() if k in self.names} if kwargs else {}
-        key: Any = tuple([static_key(v) for v in constants])
-        if named:
-            key = (key, *[(k, static_key(named[k])) for k in sorted(named)])
+        named = {k: v for k, v in kwargs.items() if k in self.names}
         try:
             hash(key)
         except TypeError:
             self._explain(static, constants, named)
             raise
-        rest = {k: v for k, v in kwargs.items() if k not in named} if named else kwargs
-        bound = bind_statics(self._fun, len(args), static, constants, named)
-        # The number of positional arguments tells calls apart whose static values agree.
-        return bound, tuple([args[i] for i in dynamic]), rest, (len(args), key)
+        fun = bind_statics(self._fun, len(args), static, constants, named)
+        known = self.parameters
+        parameters = tuple([known[i] if i < len(known) else f"args[{i}]" for i in dynamic])
+        donated = self.donated_leaves(tree, len(args))
+        return Arguments(fun, leaves, tree, key, donated, parameters)
+
+    def donated_leaves(self, tree: PyTreeDef, n: int) -> tuple[int, ...]:
+        """Which leaves of the dynamic arguments are donated."""
+        if not self._donated_nums and not self._donated_names:
+            return ()
+        found = self._donated.get((tree, n))
+        if found is None:
+            found = self._find_donated(tree, n)
+            self._donated.set((tree, n), found)
+        return found
+
+    def _find_donated(self, tree: PyTreeDef, n: int) -> tuple[int, ...]:
+        positional, keywords = tree.children()
+        wanted = {i if i >= 0 else i + n for i in self._donated_nums}
+        marks = [i in wanted for i in self.layout(n)[1]]
+        marks += [k in self._donated_names for k in keywords.node_data()[1]]
+        result: list[int] = []
+        start = 0
+        for child, is_donated in zip(
+            [*positional.children(), *keywords.children()], marks, strict=True
+        ):
+            stop = start + child.num_leaves
+            if is_donated:
+                result.extend(range(start, stop))
+            start = stop
+        return tuple(result)
 
     def _explain(
         self, static: tuple[int, ...], constants: list[Any], named: dict[str, Any]
     ) -> None:
         for i, value in zip(static, constants, strict=True):
-            check_hashable(self.call, self.parameter(i), value)
+            known = self.parameters
+            name = f"{i} ({known[i]!r})" if i < len(known) else str(i)
+            check_hashable(self.call, name, value)
         for name, value in named.items():
             check_hashable(self.call, repr(name), value)
-
-    def parameter(self, position: int) -> str:
-        """The name of a positional argument for messages."""
-        if self._parameters is None:
-            signature = signature_of(self._fun)
-            self._parameters = [] if signature is None else positional_names(signature)
-        known = self._parameters
-        return f"{position} ({known[position]!r})" if position < len(known) else str(position)
 
 
 def bind_statics(
@@ -112,15 +186,5 @@ def bind_statics(
         args = [next(fixed) if i in static else next(free) for i in range(n)]
         return fun(*args, **named, **kwargs)
 
-    bound.__name__ = name_of(fun)
+    bound.__wrapped__ = fun  # type: ignore[attr-defined]  # names and places come from there
     return bound
-
-
-def check_all_given(call: str, option: str, nums: tuple[int, ...], n_args: int) -> None:
-    """Raise ArgumentSpecError if a call does not give the positional arguments ``nums``."""
-    missing = [i for i in nums if not -n_args <= i < n_args]
-    if missing:
-        raise ArgumentSpecError(
-            f"{call}: {option}={nums}, but the call has {n_args} positional arguments",
-            hint="give these arguments by position, or name them in the option for names",
-        )

@@ -9,10 +9,8 @@ import numpy as np
 from tracebridge._api.values import values_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.backends import default_placement
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -30,10 +28,7 @@ def device_put(
         return tree.unflatten([v if isinstance(v, Tracer) else to_array(v) for v in values])
     where = device if isinstance(device, SingleDeviceSharding) else SingleDeviceSharding(device)
     return tree.unflatten(
-        [
-            v if isinstance(v, Tracer) else move(to_array(v), where, committed=True)
-            for v in values
-        ]
+        [v if isinstance(v, Tracer) else move(to_array(v), where, committed=True) for v in values]
     )
 
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import is_eager
-from tracebridge.core.ir.typeof import as_value, converter_of
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.transfer import put_numpy
@@ -71,24 +70,6 @@ def short_repr(x: Any) -> str:
     """The text of ``x``, cut to one line of a message."""
     text = repr(x)
     return text if len(text) <= 80 and "\n" not in text else f"{text[:77].splitlines()[0]}..."
-
-
-def aval_of(x: Any) -> ShapedArray:
-    """The aval of an argument, without a transfer to the device.
-
-    Besides arrays, tracers and numbers takes any object with ``shape`` and ``dtype``, such as
-    ``ShapeDtypeStruct``.
-    """
-    aval = getattr(x, "aval", None)
-    if isinstance(aval, ShapedArray):
-        return aval
-    kind = type(x)
-    if kind is not np.ndarray:
-        if converter_of(kind) is not None:
-            return as_value(x).aval
-        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
-            return as_value(x).aval
-    return ShapedArray(x.shape, canonicalize(x.dtype), bool(getattr(x, "weak_type", False)))
 
 
 def public(value: Value) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import name_of_leaf, public, values_of
+from tracebridge._api.wraps import named_like
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
@@ -68,7 +68,7 @@ def vmap(
         )
     same = in_axes == 0 and type(in_axes) is int
 
-    @functools.wraps(fun)
+    @named_like(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         flat_args, tree = flatten((args, kwargs))
         values = values_of(f"vmap({name_of(fun)})", flat_args, tree, "")

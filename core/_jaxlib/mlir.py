@@ -42,6 +42,7 @@ __all__ = [
     "sdy",
     "serialize_portable_artifact",
     "stablehlo",
+    "stablehlo_to_hlo",
 ]
 
 _LAZY = {
@@ -137,6 +138,11 @@ def deserialize_portable_artifact(data: bytes, context: ir.Context) -> ir.Module
 def hlo_to_stablehlo(computation: bytes) -> bytes:
     """Return the StableHLO bytecode of a serialised HLO module proto."""
     return _jax.mlir.hlo_to_stablehlo(computation)
+
+
+def stablehlo_to_hlo(module: bytes) -> Any:
+    """Return the `XlaComputation` of StableHLO bytecode: HLO before XLA's passes."""
+    return _jax.mlir.mlir_module_to_xla_computation(module, False, False)
 
 
 def refine_polymorphic_shapes(

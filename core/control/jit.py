@@ -5,17 +5,21 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import option, state, tracing_key
+from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.control.closed_call import CallPrimitive
+from tracebridge.core.control.explain import explain_miss
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
-from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
+from tracebridge.core.ir.debug_info import DebugInfo, name_of, parameter_names, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -27,11 +31,19 @@ from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.donation import check_donation, mark_donated, owned
 from tracebridge.core.runtime.execute import SINGLE, TREE, make_run
-from tracebridge.core.runtime.fastpath import MAX_ENTRIES, CallCache, make_cached_call
+from tracebridge.core.runtime.fastpath import (
+    MAX_ENTRIES,
+    PLAIN_KEYS,
+    CallCache,
+    KeyFunctions,
+    make_cached_call,
+    make_keyed_call,
+)
 from tracebridge.core.runtime.placement import all_at, choose_placement
+from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import flatten, leaf_treedef, leaves_with_path
+from tracebridge.core.tree.tree import flatten, leaf_paths, leaf_treedef
 from tracebridge.core.util.caching import BoundedCache, WeakIdCache
 
 logger = logging.getLogger("tracebridge.jit")
@@ -57,6 +69,7 @@ class JitOptions:
     """Resolved arguments of ``jit``. Positions and names are sorted tuples."""
 
     __slots__ = (
+        "compiler_options",
         "donate_argnames",
         "donate_argnums",
         "inline",
@@ -75,6 +88,7 @@ class JitOptions:
         keep_unused: bool = False,
         inline: bool = False,
         placement: Any = None,
+        compiler_options: tuple[tuple[str, Any], ...] = (),
     ) -> None:
         self.static_argnums = static_argnums
         self.static_argnames = static_argnames
@@ -84,6 +98,8 @@ class JitOptions:
         self.inline = inline
         # Callable that gives the placement of option ``device`` or ``backend``, or None.
         self.placement = placement
+        # XLA flags by name.
+        self.compiler_options = compiler_options
 
 
 @final
@@ -108,18 +124,28 @@ _TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
 
 @final
 class Arguments:
-    """Flat arguments of one call: leaves, structure, statics, donated leaves."""
+    """Flat arguments of one call: leaves, structure, statics, donated leaves.
 
-    __slots__ = ("donated", "fun", "leaves", "static_key", "tree")
+    ``parameters``: names of the dynamic positional arguments, as far as they are known.
+    """
+
+    __slots__ = ("donated", "fun", "leaves", "parameters", "static_key", "tree")
 
     def __init__(
-        self, fun: Any, leaves: list[Any], tree: Any, static_key: Any, donated: tuple[int, ...]
+        self,
+        fun: Any,
+        leaves: list[Any],
+        tree: Any,
+        static_key: Any = (),
+        donated: tuple[int, ...] = (),
+        parameters: tuple[str, ...] = (),
     ) -> None:
         self.fun = fun
         self.leaves = leaves
         self.tree = tree
         self.static_key = static_key
         self.donated = donated
+        self.parameters = parameters
 
 
 def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any) -> TracedCall:
@@ -132,7 +158,9 @@ def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any)
         return found
     start = time.perf_counter()
     name = name_of(fun)
-    debug = DebugInfo(name, where_is(fun), argument_names(args))
+    # Must not refer to the function: the remembered trace would keep it alive.
+    names = functools.partial(argument_names, args.tree, args.parameters)
+    debug = DebugInfo(name, where_is(fun), names)
     flat_fun = FlatFun(args.fun, args.tree, name)
     trees: list[Any] = []
 
@@ -149,12 +177,20 @@ def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any)
     return traced
 
 
-def argument_names(args: Arguments) -> tuple[str, ...]:
-    """Names of the leaves for messages, such as ``args[0]['w']``."""
-    tree = args.tree.unflatten(range(len(args.leaves)))
-    positional, keywords = tree
-    names = [f"args{keystr(path)}" for path, _ in leaves_with_path(positional)]
-    return (*names, *[f"kwargs{keystr(path)}" for path, _ in leaves_with_path(keywords)])
+def argument_names(tree: Any, parameters: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Names of the leaves of ``(args, kwargs)`` for messages, such as ``params['w']``.
+
+    Positional arguments without a known parameter are called ``args[2]``, and so on.
+    """
+    names: list[str] = []
+    for path in leaf_paths(tree):
+        in_keywords, first, *rest = path
+        if in_keywords.idx:
+            name = str(first.key)
+        else:
+            name = parameters[first.idx] if first.idx < len(parameters) else f"args[{first.idx}]"
+        names.append(name + keystr(rest))
+    return tuple(names)
 
 
 def leaf_values(args: Arguments, name: str) -> list[Any]:
@@ -168,7 +204,8 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
             values.append(as_value(leaf))
         except UnsupportedDtypeError as error:
             msg = (
-                f"{name}: {argument_names(args)[i]} is {leaf!r} of type {type(leaf).__name__}; "
+                f"{name}: {argument_names(args.tree, args.parameters)[i]} is {leaf!r} of type "
+                f"{type(leaf).__name__}; "
                 "arguments are arrays, numbers, and trees of them"
             )
             raise UnsupportedDtypeError(
@@ -181,23 +218,32 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
 class Jitted:
     """What one ``jit(fun)`` remembers; the callable is made by ``make_jit``."""
 
-    __slots__ = ("cache", "fun", "name", "options", "resolve", "runs")
+    __slots__ = ("cache", "fun", "keys", "name", "options", "parameters", "resolve", "runs")
 
     def __init__(
         self,
         fun: Any,
         options: JitOptions,
         resolve: Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments],
+        keys: KeyFunctions = PLAIN_KEYS,
     ) -> None:
+        self.keys = keys
         self.fun = fun
         self.name = name_of(fun)
         self.options = options
+        self.parameters = parameter_names(fun)
         self.resolve = resolve
         self.cache = CallCache()
         self.runs: BoundedCache[Any] = BoundedCache(f"calls of {self.name}", MAX_ENTRIES)
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Everything that the fast path does not do."""
+        cache = self.cache
+        if (cache.keyed or cache.keyed_trees) and state() is None:
+            found = self.find_converted(args, kwargs)
+            if found is not None:
+                run, arrays = found
+                return run(arrays)
         if option("disable_jit"):
             return self.fun(*args, **kwargs)
         call = self.resolve(self, args, kwargs)
@@ -210,9 +256,32 @@ class Jitted:
         arrays = [to_array(v) for v in values]
         entry = self.entry(call, arrays)
         out = entry.call(arrays)
-        if current is None and not call.static_key and not kwargs and not entry.donated:
-            self.remember(args, call, arrays, entry)
+        if current is None and fast_path_allowed():
+            self.remember(args, kwargs, call, arrays, entry)
         return out
+
+    def find_converted(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list[Any]] | None:
+        """The fast path for calls with Python numbers or ndarrays, and their arrays."""
+        cache = self.cache
+        try:
+            if cache.keyed_trees:
+                table = cache.keyed_trees
+                given, key = self.keys.tree(args, kwargs)
+            else:
+                table = cache.keyed
+                given, key = self.keys.flat(args, kwargs)
+            flat = list(given)
+            for i, leaf in enumerate(flat):
+                kind = type(leaf)
+                if kind in SCALAR_TYPES:
+                    flat[i] = scalar_argument(leaf)
+                elif kind is np.ndarray:
+                    flat[i] = to_array(as_value(leaf))
+            return table[key, *[leaf.sig for leaf in flat]], flat
+        except (KeyError, AttributeError, TypeError):
+            return None
 
     def bind(self, call: Arguments, values: list[Any]) -> Any:
         """Under a trace: one equation (or its equations, with ``inline``)."""
@@ -235,6 +304,9 @@ class Jitted:
         key = (*key, option("default_device"))
         found = self.runs.get(key)
         if found is None:
+            if option("explain_cache_misses"):
+                names = argument_names(call.tree, call.parameters)
+                logger.warning("%s", explain_miss(self.name, key, self.runs.keys(), names))
             traced = trace_call(self.fun, call, tuple([s.aval for s in sigs]), self.fun)
             placement, committed = choose_placement(sigs, self.name, placed)
             program = compile_jaxpr(
@@ -243,18 +315,27 @@ class Jitted:
                 placement,
                 keep_unused=self.options.keep_unused,
                 donated=donated,
+                compiler_options=self.options.compiler_options,
             )
             found = CallEntry(self.name, program, traced.out_tree, committed, call.donated, sigs)
             self.runs.set(key, found)
         return found
 
     def remember(
-        self, args: tuple[Any, ...], call: Arguments, arrays: list[Array], entry: CallEntry
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: Arguments,
+        arrays: list[Array],
+        entry: CallEntry,
     ) -> None:
         """Put a signature on the fast path."""
         cache = self.cache
         if len(cache) >= MAX_ENTRIES:
             cache.clear()
+        if kwargs or call.static_key or any([type(x) is not Array for x in call.leaves]):
+            self.remember_keyed(args, kwargs, call, arrays, entry)
+            return
         sigs = [a.sig for a in arrays]
         flat = len(args) == len(arrays) and all(
             [hasattr(a, "aval") or not _is_tree(a) for a in args]
@@ -262,7 +343,7 @@ class Jitted:
         if flat and not cache.trees:
             run = entry.run(star=False)
             if len(args) == 1:
-                cache.one[sigs[0]] = run
+                cache.one[sigs[0]] = entry.one_to_one(run)
             cache.many[tuple(sigs)] = run
         else:
             cache.one.clear()
@@ -270,11 +351,47 @@ class Jitted:
             treedef = flatten(args)[1]
             cache.trees[treedef, *sigs] = entry.run(star=True)
 
+    def remember_keyed(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: Arguments,
+        arrays: list[Array],
+        entry: CallEntry,
+    ) -> None:
+        """The same for calls with keywords, static arguments, numbers or ndarrays."""
+        cache = self.cache
+        run = entry.run(star=True)
+        given, key = self.keys.flat(args, kwargs)
+        if cache.keyed_trees or len(given) != len(arrays) or any([_is_tree(x) for x in given]):
+            cache.keyed.clear()
+            cache.keyed_trees[(call.tree, call.static_key), *[a.sig for a in arrays]] = run
+            return
+        # Leaves have the keywords in sorted order, a call as they were written.
+        names = list(call.tree.children()[1].node_data()[1])
+        written = [name for name in kwargs if name in names]
+        n = len(given) - len(names)
+        places = [*range(n), *[n + names.index(name) for name in written]]
+        sigs = [arrays[i].sig for i in places]
+        if places != list(range(len(places))):
+            run = _reordered(run, places)
+        cache.keyed[key, *sigs] = run
+
     def clear(self) -> None:
         """Forget traces and executables."""
         self.cache.clear()
         self.runs.clear()
         _TRACED.discard(self.fun)
+
+
+def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., Any]:
+    """``run`` of arrays given in the order ``places``."""
+    order = [places.index(i) for i in range(len(places))]
+
+    def run_reordered(given: Sequence[Any]) -> Any:
+        return run([given[i] for i in order])
+
+    return run_reordered
 
 
 def _is_tree(x: Any) -> bool:
@@ -312,10 +429,16 @@ class CallEntry:
         self.donated = donated
         self.sigs = sigs
         self.moved = not all_at(sigs, program.placement)
-        self.run_list = self.run(star=True)
+        self.run_list = self.plain_run(star=True)
 
     def run(self, *, star: bool) -> Callable[..., Any]:
         """A function of positional arrays, or with ``star`` of one sequence of arrays."""
+        if self.donated:
+            return self.call if star else lambda *args: self.call(args)
+        return self.plain_run(star=star)
+
+    def plain_run(self, *, star: bool) -> Callable[..., Any]:
+        """``run`` without what donation needs."""
         single = self.out_tree == leaf_treedef
         run = make_run(
             self.program,
@@ -336,7 +459,21 @@ class CallEntry:
 
         return run_moved
 
-    def call(self, arrays: list[Array]) -> Any:
+    def one_to_one(self, run: Any) -> tuple[Any, ...]:
+        """The entry of the fast path for one argument."""
+        program = self.program
+        plain = (
+            self.out_tree == leaf_treedef
+            and program.kept == (0,)
+            and not (program.constants or self.moved or self.donated)
+        )
+        if not plain:
+            return None, None, None, run
+        (sig,) = program.signatures(self.committed)
+        handlers = program.handlers(self.committed)
+        return program.executable.execute_sharded, handlers, sig, run
+
+    def call(self, arrays: Sequence[Array]) -> Any:
         """Run, with checks that donation and debugging options need."""
         if self.donated:
             check_donation(arrays, self.donated, self.name)
@@ -355,14 +492,21 @@ class CallEntry:
 def plain_arguments(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Arguments of a function without static or donated ones."""
     leaves, tree = flatten((args, kwargs))
-    return Arguments(jitted.fun, leaves, tree, (), ())
+    return Arguments(jitted.fun, leaves, tree, parameters=jitted.parameters)
 
 
 def make_jit(
     fun: Any,
     options: JitOptions,
     resolve: Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments] | None = None,
+    keys: KeyFunctions | None = None,
 ) -> tuple[Callable[..., Any], Jitted]:
-    """The compiled form of ``fun`` and its state. ``resolve`` splits static arguments off."""
-    jitted = Jitted(fun, options, resolve or plain_arguments)
+    """The compiled form of ``fun`` and its state.
+
+    ``resolve`` finds static and donated arguments. ``keys`` is needed where arguments are static;
+    its function ``tree`` gives the leaves and ``(tree, static_key)`` that ``resolve`` gives.
+    """
+    jitted = Jitted(fun, options, resolve or plain_arguments, keys or PLAIN_KEYS)
+    if keys is not None:
+        return make_keyed_call(jitted.miss, jitted.cache, jitted.name, keys), jitted
     return make_cached_call(jitted.miss, jitted.cache, jitted.name), jitted

@@ -108,6 +108,16 @@ def filter_exception(exc: BaseException) -> None:
         todo += [item.__cause__, item.__context__]
 
 
+def hide_internal_frames(exc: Exception) -> None:
+    """Filter the traceback of an exception that is about to leave the package, unless turned off.
+
+    For functions that cannot afford the extra call of `api_boundary`. Call it in an `except` clause
+    that ends with a bare `raise`, which does not add the frame again.
+    """
+    if mode != "off":
+        filter_exception(exc)
+
+
 def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
     """Make a public function whose exceptions show no internal frames."""
 

@@ -149,8 +149,9 @@ class ArrayOperators:
         return NAMESPACE.round_(self, ndigits)
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no slot, property or method of the class.
-        if name[:2] != "__":
+        # Only reached for names that are no slot, property or method of the class, and for slots
+        # that are not filled yet: private ones, and the two that the eager trace looks for.
+        if name[0] != "_" and name != "sig" and name != "buf":
             method = NAMESPACE.methods.get(name)
             if method is not None:
                 return method.__get__(self)

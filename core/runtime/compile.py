@@ -86,13 +86,14 @@ def compile_jaxpr(
     *,
     keep_unused: bool = False,
     donated: tuple[int, ...] = (),
+    compiler_options: tuple[tuple[str, Any], ...] = (),
 ) -> Program:
     """Lower and compile ``jaxpr`` for the device of ``placement``."""
     check_not_forked()
     lowered = lower_module(
         jaxpr, name, placement.device.platform, keep_unused=keep_unused, donated=donated
     )
-    return compile_lowered(lowered, placement, jaxpr.out_avals, donated)
+    return compile_lowered(lowered, placement, jaxpr.out_avals, donated, compiler_options)
 
 
 def compile_lowered(

@@ -1,8 +1,9 @@
 """The cached call: one flat function from Python arguments to results.
 
-Written for its number of bytecodes (a ``try`` costs nothing unless it catches): a hit does one ContextVar read, one dict lookup on interned
-signatures and the execution. Everything else is in ``miss``. The measurements behind each line
-are in docs/decisions/0003-dispatch-in-python.md; benchmarks guard it.
+Written for its number of bytecodes (a ``try`` costs nothing unless it catches): a hit does one
+ContextVar read, one dict lookup on interned signatures and the execution. Everything else is in
+``miss``. The measurements behind each line are in docs/decisions/0003-dispatch-in-python.md;
+benchmarks guard it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, state
-from tracebridge.core.runtime.array import Array
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.dispatch import raise_for
 from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    KeyFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Sequence[Any], Any]]
 
 
 @final
@@ -28,18 +31,20 @@ class CallCache:
 
     ``one``: ``(execute, handlers, signature of the result, run)`` by the signature of the only
     argument; ``execute`` is None unless the result is one array. ``many``: by the tuple of
-    signatures of positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if an argument
-    is a tree. ``keyed``: by ``(treedef of args and kwargs, key of statics, *signatures)``, for
-    calls with keywords or static arguments.
+    signatures of positional arrays. ``trees``: by ``(treedef, *signatures)`` of all arguments, if
+    an argument is a tree. ``keyed`` and ``keyed_trees``: by ``(key, *signatures)``, for calls with
+    keywords, static arguments, Python numbers or ndarrays; see ``KeyFunctions``. The tables for
+    trees take over from the others once they have an entry.
     """
 
-    __slots__ = ("__weakref__", "keyed", "many", "one", "trees")
+    __slots__ = ("__weakref__", "keyed", "keyed_trees", "many", "one", "trees")
 
     def __init__(self) -> None:
         self.one: dict[Any, Any] = {}
         self.many: dict[Any, Any] = {}
         self.trees: dict[Any, Any] = {}
         self.keyed: dict[Any, Any] = {}
+        self.keyed_trees: dict[Any, Any] = {}
         _ALL.add(self)
 
     def clear(self) -> None:
@@ -48,9 +53,11 @@ class CallCache:
         self.many.clear()
         self.trees.clear()
         self.keyed.clear()
+        self.keyed_trees.clear()
 
     def __len__(self) -> int:
-        return len(self.one) + len(self.many) + len(self.trees) + len(self.keyed)
+        tables = (self.one, self.many, self.trees, self.keyed, self.keyed_trees)
+        return sum([len(table) for table in tables])
 
 
 _ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
@@ -62,7 +69,7 @@ def make_cached_call(
 ) -> Callable[..., Any]:
     """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``."""
     one, many, trees = cache.one, cache.many, cache.trees
-    keyed = make_keyed_call(miss, cache, name, _key_of_keywords)
+    keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
     new = object.__new__
     array_class = Array
 
@@ -102,41 +109,67 @@ def make_cached_call(
             except XlaRuntimeError as error:
                 raise_for(args, name, error)
                 raise
-            result = new(array_class)
-            result.sig = sig
-            result.buf = buf
-            return result
         except Exception as error:
             hide_internal_frames(error)
             raise
+        result = new(array_class)
+        result.sig = sig
+        result.buf = buf
+        return result
 
     return call
 
 
-def _key_of_keywords(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+@final
+class KeyFunctions:
+    """How calls with keywords or static arguments become keys.
+
+    ``flat(args, kwargs)``: the dynamic arguments as they are given, and a hashable key of the
+    rest; for calls in which no dynamic argument is a tree. ``tree(args, kwargs)``: the leaves of
+    the dynamic arguments, and a pair of the structure of ``(args, kwargs)`` and of a key.
+    """
+
+    __slots__ = ("flat", "tree")
+
+    def __init__(self, flat: KeyFunction, tree: KeyFunction) -> None:
+        self.flat = flat
+        self.tree = tree
+
+
+def _flat_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+    return [*args, *kwargs.values()], (len(args), *kwargs)
+
+
+def _tree_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
     flat, treedef = flatten((args, kwargs))
     return flat, (treedef, ())
+
+
+PLAIN_KEYS = KeyFunctions(_flat_key, _tree_key)
+"""Those of functions without static arguments."""
 
 
 def make_keyed_call(
     miss: Callable[[tuple[Any, ...], dict[str, Any]], Any],
     cache: CallCache,
     name: str,
-    key_of: Callable[[tuple[Any, ...], dict[str, Any]], tuple[list[Any], Any]],
+    keys: KeyFunctions,
 ) -> Callable[..., Any]:
-    """The cached call of functions with static arguments, or of calls with keywords.
-
-    ``key_of(args, kwargs)`` gives the flat dynamic arguments and a hashable key of the rest.
-    """
-    keyed = cache.keyed
+    """The cached call of functions with static arguments, or of calls with keywords."""
+    keyed, keyed_trees = cache.keyed, cache.keyed_trees
+    flat_key, tree_key = keys.flat, keys.tree
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if state() is not None:
                 return miss(args, kwargs)
             try:
-                flat, key = key_of(args, kwargs)
-                run = keyed[key, *[leaf.sig for leaf in flat]]
+                if keyed_trees:
+                    flat, key = tree_key(args, kwargs)
+                    run = keyed_trees[key, *[leaf.sig for leaf in flat]]
+                else:
+                    flat, key = flat_key(args, kwargs)
+                    run = keyed[key, *[leaf.sig for leaf in flat]]
             except (KeyError, AttributeError, TypeError):
                 run, flat = None, args
             if run is None:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key
 from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage
@@ -28,7 +29,7 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, wants_checks
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.placement import all_at, choose_placement
 from tracebridge.core.runtime.transfer import move, put_literal
@@ -90,7 +91,13 @@ class Planned:
             except (KeyError, AttributeError, TypeError):
                 run = None
             # Outside the handler, so that errors of the slow path have no KeyError as context.
-            return self.eager(arrays, statics) if run is None else run(*arrays)
+            if run is None:
+                return self.eager(arrays, statics)
+            try:
+                return run(*arrays)
+            except XlaRuntimeError as error:
+                raise_for(arrays, self.name, error)
+                raise
         if current.trace is None:
             return self.eager(arrays, statics)
         return self.staged(arrays, statics, current)
@@ -171,7 +178,11 @@ class Planned:
             if len(self.runs) >= MAX_ENTRIES:
                 self.runs.clear()
             self.runs[key] = run
-        out = run(*values)
+        try:
+            out = run(*values)
+        except XlaRuntimeError as error:
+            raise_for(values, self.name, error)
+            raise
         if wants_checks():
             check_finite(out if isinstance(out, list) else [out], self.name)
         return out
@@ -257,6 +268,22 @@ def scalar_array(value: Any, aval: ShapedArray | None) -> Array:
     return found
 
 
+# Default avals of Python numbers by class; they change with enable_x64 only.
+_SCALAR_AVALS: dict[type, ShapedArray] = {}
+
+
+def scalar_argument(value: Any) -> Array:
+    """The device scalar of a Python number in its default dtype, weakly typed (bounded cache).
+
+    Only for the default state: a thread-scoped option may change the dtype or the device.
+    """
+    kind = type(value)
+    aval = _SCALAR_AVALS.get(kind)
+    if aval is None:
+        aval = _SCALAR_AVALS[kind] = scalar_value(kind()).aval
+    return scalar_array(value, aval)
+
+
 def coerce(value: Any, aval: Any) -> Literal:
     """A Python number as a Literal of ``aval``."""
     if type(value) is int and aval.dtype.kind in "iu":
@@ -324,7 +351,13 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
                 run = runs[x.sig, ()]
             except (KeyError, AttributeError, TypeError):
                 run = None
-            return planned.eager((x,), ()) if run is None else run(x)
+            if run is None:
+                return planned.eager((x,), ())
+            try:
+                return run(x)
+            except XlaRuntimeError as error:
+                raise_for((x,), planned.name, error)
+                raise
         return planned((x,))
 
     return call
@@ -341,7 +374,13 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
                 run = runs[x.sig, kind if kind in SCALAR_TYPES else y.sig, ()]
             except (KeyError, AttributeError, TypeError):
                 run = None
-            return planned.eager((x, y), ()) if run is None else run(x, y)
+            if run is None:
+                return planned.eager((x, y), ())
+            try:
+                return run(x, y)
+            except XlaRuntimeError as error:
+                raise_for((x, y), planned.name, error)
+                raise
         return planned((x, y))
 
     return call
@@ -361,3 +400,4 @@ def _option_changed(name: str, value: Any) -> None:
     del name, value
     clear_planned()
     _SCALARS.clear()
+    _SCALAR_AVALS.clear()

@@ -97,6 +97,11 @@ class BoundedCache(Generic[V]):
             self.set(key, value)
         return value
 
+    def keys(self) -> list[Hashable]:
+        """Return the keys, those of the young generation last."""
+        young = self._young
+        return [*[key for key in self._old if key not in young], *young]
+
     def pop(self, key: Hashable, default: Any = None) -> V | Any:
         """Forget one key; return its value or `default`."""
         old = self._old.pop(key, default)

@@ -1,0 +1,28 @@
+"""Giving a transformed function the name and documentation of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COPIED = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
+
+
+def named_like(fun: Any) -> Callable[[F], F]:
+    """Decorator: name, documentation and signature of ``fun``.
+
+    Attributes of ``fun`` are not copied, as functools.wraps would do: those of a compiled
+    function (``lower``, ``clear_cache``) do not belong to its gradient.
+    """
+
+    def decorate(wrapper: F) -> F:
+        for attribute in _COPIED:
+            value = getattr(fun, attribute, None)
+            if value is not None:
+                setattr(wrapper, attribute, value)
+        wrapper.__wrapped__ = fun  # type: ignore[attr-defined]  # read by inspect.signature
+        return wrapper
+
+    return decorate

@@ -1,0 +1,1 @@
+"""Ahead of time: trace, lower and compile as separate steps, each with its result to look at."""

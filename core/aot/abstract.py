@@ -1,0 +1,68 @@
+"""Avals of arguments that need not be arrays: ShapeDtypeStruct and the like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core.control.jit import Arguments, argument_names
+from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
+from tracebridge.core.ir.typeof import as_value, converter_of
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.signature import Signature, signature
+
+if TYPE_CHECKING:
+    from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """The aval of an argument, without a transfer to the device.
+
+    Besides arrays, tracers and numbers takes any object with ``shape`` and ``dtype``.
+
+    Raises:
+        UnsupportedDtypeError: ``x`` is none of them.
+    """
+    kind = type(x)
+    if kind is ShapeDtypeStruct:
+        return ShapedArray(x.shape, x.dtype, x.weak_type)
+    aval = getattr(x, "aval", None)
+    if isinstance(aval, ShapedArray):
+        return aval
+    if kind is not np.ndarray and (
+        converter_of(kind) is not None or not (hasattr(x, "shape") and hasattr(x, "dtype"))
+    ):
+        return as_value(x).aval
+    return ShapedArray(x.shape, canonicalize(x.dtype), bool(getattr(x, "weak_type", False)))
+
+
+def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
+    """The avals of flat arguments; names the one that is no array."""
+    avals: list[ShapedArray] = []
+    for i, leaf in enumerate(args.leaves):
+        try:
+            avals.append(aval_of(leaf))
+        except UnsupportedDtypeError as error:
+            text = repr(leaf)
+            shown = text if len(text) <= 80 else f"{text[:77]}..."
+            name = argument_names(args.tree, args.parameters)[i]
+            raise UnsupportedDtypeError(
+                f"{call}: {name} is {shown} of type {type(leaf).__name__}; "
+                "expected arrays, numbers, and trees of them",
+                hint="mark it static (static_argnums, static_argnames) if it is a constant",
+            ) from error
+    return tuple(avals)
+
+
+def signature_of(leaf: Any, aval: ShapedArray, fallback: SingleDeviceSharding) -> Signature:
+    """Where an argument lives: an array's own signature, the sharding of a stand-in."""
+    if type(leaf) is Array:
+        return leaf.sig
+    sharding = getattr(leaf, "sharding", None) if type(leaf) is ShapeDtypeStruct else None
+    if sharding is None:
+        return signature(aval, fallback, False)
+    return signature(aval, sharding, True)

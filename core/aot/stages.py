@@ -1,0 +1,411 @@
+"""The stages of a jitted function: Traced, Lowered, Compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+
+from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
+from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
+from tracebridge.core.aot.abstract import avals_of, signature_of
+from tracebridge.core.control.jit import (
+    Arguments,
+    CallEntry,
+    Jitted,
+    TracedCall,
+    argument_names,
+    trace_call,
+)
+from tracebridge.core.errors.runtime_errors import (
+    ArgumentMismatchError,
+    BackendNotFoundError,
+    DevicePlacementError,
+)
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import ClosedJaxpr
+from tracebridge.core.ir.shape_struct import struct_of
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lowering.module import LoweredModule, lower_module
+from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.backends import default_placement, get_backend
+from tracebridge.core.runtime.compile import Program, compile_lowered
+from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.placement import choose_placement
+from tracebridge.core.runtime.signature import signature
+from tracebridge.core.tree.prefix import equality_errors_of_structures
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+
+class ArgInfo(NamedTuple):
+    """What a stage knows of one argument."""
+
+    aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Sizes of the axes."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the elements."""
+        return self.aval.dtype
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """What ``jit`` returns: callable, with ways to look at its stages."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled function."""
+        ...
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace at these arguments."""
+        ...
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace and lower at these arguments."""
+        ...
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Shapes and dtypes of the result."""
+        ...
+
+
+class Stage:
+    """What all stages know of the call that they were made for."""
+
+    __slots__ = ("_args", "_avals", "_name", "_traced")
+
+    def __init__(
+        self, name: str, args: Arguments, avals: tuple[ShapedArray, ...], traced: TracedCall
+    ) -> None:
+        self._name = name
+        self._args = args
+        self._avals = avals
+        self._traced = traced
+
+    @property
+    def fun_name(self) -> str:
+        """The name of the function."""
+        return self._name
+
+    @property
+    def in_tree(self) -> PyTreeDef:
+        """Structure of ``(args, kwargs)``, static arguments left out."""
+        return self._args.tree
+
+    @property
+    def out_tree(self) -> PyTreeDef:
+        """Structure of the result."""
+        return self._traced.out_tree
+
+    @property
+    def in_avals(self) -> Any:
+        """Tree ``(args, kwargs)`` of the avals of the arguments."""
+        return self.in_tree.unflatten(self._avals)
+
+    @property
+    def out_avals(self) -> Any:
+        """Tree of the avals of the result."""
+        return self.out_tree.unflatten(self._traced.whole.out_avals)
+
+    @property
+    def args_info(self) -> Any:
+        """Tree ``(args, kwargs)`` of ``ArgInfo``."""
+        donated = set(self._args.donated)
+        return self.in_tree.unflatten([ArgInfo(a, i in donated) for i, a in enumerate(self._avals)])
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Which flat arguments are donated."""
+        return self._args.donated
+
+    @property
+    def out_info(self) -> Any:
+        """Tree of ``ShapeDtypeStruct`` of the result."""
+        return self.out_tree.unflatten([struct_of(a) for a in self._traced.whole.out_avals])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}>"
+
+
+@final
+class Traced(Stage):
+    """A function traced at the avals of some arguments: the result of ``jit(f).trace``.
+
+    >>> import tracebridge as tb
+    >>> traced = tb.jit(lambda x: tb.lax.sin(x)).trace(1.0)
+    >>> traced.out_info
+    ShapeDtypeStruct(shape=(), dtype=float32, weak_type=True)
+    """
+
+    __slots__ = ("_jitted",)
+
+    def __init__(
+        self, jitted: Jitted, args: Arguments, avals: tuple[ShapedArray, ...], traced: TracedCall
+    ) -> None:
+        super().__init__(jitted.name, args, avals, traced)
+        self._jitted = jitted
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The traced program."""
+        return ClosedJaxpr(self._traced.whole)
+
+    def lower(self, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Lower to StableHLO.
+
+        Args:
+            lowering_platforms: platform to lower for, as a sequence of one name ("cpu", "cuda",
+                "rocm", "tpu"). It need not be installed, but then the result cannot be compiled.
+                None: the platform of the arguments, or the default one.
+
+        Raises:
+            UnexpectedTracerError: the function closes over values of a trace that is running.
+        """
+        if self._traced.has_tracers():
+            raise UnexpectedTracerError(
+                f"jit({self._name}).lower: the function uses values of an enclosing trace, "
+                "so that it has no program of its own"
+            )
+        placed = self._jitted.options.placement
+        fallback = default_placement()
+        sigs = [
+            signature_of(leaf, aval, fallback)
+            for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
+        ]
+        placement, committed = choose_placement(
+            sigs, self._name, None if placed is None else placed()
+        )
+        platform = placement.device.platform
+        if lowering_platforms is not None:
+            if len(tuple(lowering_platforms)) != 1:
+                msg = (
+                    f"jit({self._name}).lower: lowering_platforms={lowering_platforms!r}, "
+                    "expected a sequence of one platform"
+                )
+                raise BackendNotFoundError(
+                    msg, hint="tracebridge.export lowers one program for several platforms"
+                )
+            (platform,) = lowering_platforms
+            if platform != placement.device.platform:
+                placement, committed = None, False
+        module = lower_module(
+            self._traced.whole,
+            self._name,
+            platform,
+            keep_unused=self._jitted.options.keep_unused,
+            donated=self._args.donated,
+        )
+        return Lowered(self, module, placement, committed, platform)
+
+
+@final
+class Lowered(Stage):
+    """A function lowered to StableHLO: the result of ``jit(f).lower``.
+
+    >>> import tracebridge as tb
+    >>> text = tb.jit(lambda x: tb.lax.sin(x)).lower(1.0).as_text()
+    >>> 'stablehlo.sine' in text
+    True
+    """
+
+    __slots__ = ("_committed", "_module", "_options", "_placement", "_platform")
+
+    def __init__(
+        self,
+        traced: Traced,
+        module: LoweredModule,
+        placement: Any,
+        committed: bool,
+        platform: str,
+    ) -> None:
+        super().__init__(traced._name, traced._args, traced._avals, traced._traced)
+        self._options = traced._jitted.options.compiler_options
+        self._module = module
+        self._placement = placement
+        self._committed = committed
+        self._platform = platform
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The program as text.
+
+        Args:
+            dialect: "stablehlo" (the default) or "hlo".
+            debug_info: show source locations (StableHLO only).
+        """
+        if _checked_dialect(dialect) == "hlo":
+            return self.compiler_ir("hlo").as_hlo_text()
+        with building():
+            return self._module.module.operation.get_asm(enable_debug_info=debug_info)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The program as jaxlib's object: an MLIR module, or for "hlo" an XlaComputation."""
+        if _checked_dialect(dialect) == "hlo":
+            with building():
+                return stablehlo_to_hlo(module_to_bytecode(self._module.module))
+        return self._module.module
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of the program before optimization: flops, bytes accessed, ..."""
+        computation = self.compiler_ir("hlo")
+        client = get_backend("cpu" if self._placement is None else self._platform).client
+        return hlo_module_cost_analysis(client, computation.as_hlo_module())
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+        """Compile for the device that the program was lowered for.
+
+        Args:
+            compiler_options: XLA flags by name, for this program only.
+
+        Raises:
+            BackendNotFoundError: the program was lowered for a platform that is not installed.
+            CompileError: XLA rejects the program or an option.
+        """
+        placement = self._placement
+        if placement is None:
+            placement = get_backend(self._platform).placement
+        options = dict(self._options) | (compiler_options or {})
+        sigs = [signature(a, placement, False) for a in self._avals]
+        program = compile_lowered(
+            self._module,
+            placement,
+            self._traced.whole.out_avals,
+            self._args.donated,
+            tuple(sorted(options.items())),
+        )
+        entry = CallEntry(
+            self._name,
+            program,
+            self._traced.out_tree,
+            self._committed,
+            self._args.donated,
+            sigs,
+        )
+        return Compiled(self, program, entry)
+
+
+def _checked_dialect(dialect: str | None) -> str:
+    if dialect in (None, "stablehlo", "hlo"):
+        return dialect or "stablehlo"
+    msg = f"unknown dialect {dialect!r}, expected 'stablehlo' or 'hlo'"
+    raise ValueError(msg)
+
+
+@final
+class Compiled(Stage):
+    """A compiled program: the result of ``jit(f).lower(...).compile()``.
+
+    Called with arguments of the structure, shapes and dtypes that it was compiled for; static
+    arguments are left out.
+
+    >>> import tracebridge as tb
+    >>> compiled = tb.jit(lambda x: x * 2).lower(1.0).compile()
+    >>> print(compiled(3.0))
+    6.0
+    """
+
+    __slots__ = ("_entry", "_program")
+
+    def __init__(self, lowered: Lowered, program: Program, entry: CallEntry) -> None:
+        super().__init__(lowered._name, lowered._args, lowered._avals, lowered._traced)
+        self._program = program
+        self._entry = entry
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program.
+
+        Raises:
+            ArgumentMismatchError: the arguments have another structure, shape or dtype.
+        """
+        leaves, tree = flatten((args, kwargs))
+        if tree != self._args.tree:
+            raise self._wrong_structure(tree)
+        arrays: list[Any] = []
+        for i, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True)):
+            value = as_value(leaf)
+            if isinstance(value, Tracer):
+                raise ArgumentMismatchError(
+                    f"{self._called()}: {self._argument(i)} is a traced value of type "
+                    f"{value.aval}, but a compiled program runs on concrete arrays only",
+                    hint="call the jitted function itself inside transformations",
+                )
+            if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:
+                raise ArgumentMismatchError(
+                    f"{self._called()}: {self._argument(i)} is {value.aval.str_short()}, but the "
+                    f"program was compiled for {aval.str_short()}",
+                    hint="compile it for these arguments too, or call the jitted function",
+                )
+            arrays.append(to_array(value))
+        self._check_places(arrays)
+        return self._entry.call(arrays)
+
+    def _check_places(self, arrays: Sequence[Any]) -> None:
+        """An array committed elsewhere is an error; others are moved."""
+        placement = self._program.placement
+        for i, array in enumerate(arrays):
+            sig = array.sig
+            if sig.committed and sig.sharding is not placement:
+                raise DevicePlacementError(
+                    f"{self._called()}: {self._argument(i)} is committed to {sig.sharding}, but "
+                    f"the program was compiled for {placement}",
+                    hint="move it with device_put(x, device)",
+                )
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as calling the object."""
+        return self(*args, **kwargs)
+
+    def _called(self) -> str:
+        return f"the compiled program {self._name}"
+
+    def _argument(self, index: int) -> str:
+        return f"argument {argument_names(self._args.tree, self._args.parameters)[index]}"
+
+    def _wrong_structure(self, tree: PyTreeDef) -> ArgumentMismatchError:
+        found = equality_errors_of_structures(tree, self._args.tree)
+        text = "; ".join(d.describe("given", "compiled for") for d in found[:3])
+        return ArgumentMismatchError(
+            f"{self._called()}: the arguments (args, kwargs) have another structure than those "
+            f"that it was compiled for: {text}",
+            hint="leave static arguments out; give the others as in the call of lower()",
+        )
+
+    def as_text(self) -> str:
+        """The optimized HLO."""
+        return "\n\n".join([m.to_string() for m in self._program.executable.hlo_modules()])
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of the compiled program: flops, bytes accessed, ..."""
+        return self._program.executable.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """Sizes in bytes of arguments, results, temporary memory and code."""
+        return self._program.executable.get_compiled_memory_stats()
+
+    def runtime_executable(self) -> Any:
+        """Jaxlib's executable."""
+        return self._program.executable
+
+    @property
+    def input_shardings(self) -> Any:
+        """Tree ``(args, kwargs)`` of the shardings of the arguments."""
+        return self.in_tree.unflatten([self._program.placement] * len(self._avals))
+
+    @property
+    def output_shardings(self) -> Any:
+        """Tree of the shardings of the result."""
+        n = len(self._traced.whole.out_avals)
+        return self.out_tree.unflatten([self._program.placement] * n)
+
+
+def trace_stage(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    """``jit(f).trace(*args, **kwargs)``; stand-ins such as ShapeDtypeStruct are arguments too."""
+    call = jitted.resolve(jitted, args, kwargs)
+    avals = avals_of(f"jit({jitted.name})", call)
+    return Traced(jitted, call, avals, trace_call(jitted.fun, call, avals, jitted.fun))
