@@ -1,0 +1,135 @@
+"""Arrays: attributes, conversions, life and death."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.runtime_errors import DeletedArrayError
+
+
+def test_attributes_say_what_the_array_is():
+    """Shape, dtype, size and bytes are those of the elements."""
+    x = tnp.zeros((2, 3), "int16")
+
+    assert (2, 3) == x.shape
+    assert np.dtype("int16") == x.dtype
+    assert 2 == x.ndim
+    assert 6 == x.size
+    assert 2 == x.itemsize
+    assert 12 == x.nbytes
+    assert 2 == len(x)
+
+
+def test_array_cannot_be_made_by_its_class():
+    """The class says how arrays are made."""
+    with pytest.raises(TypeError, match="asarray"):
+        tb.Array(np.zeros(3))
+
+
+def test_conversion_to_numpy_aliases_and_is_read_only():
+    """A read of a CPU array copies nothing and cannot change it."""
+    x = tnp.arange(1000.0)
+    host = np.asarray(x)
+
+    assert host.ctypes.data == x.unsafe_buffer_pointer()
+    assert not host.flags.writeable
+    assert np.asarray(x, copy=True).flags.writeable
+
+
+def test_conversion_to_another_dtype_without_a_copy_is_refused():
+    """copy=False never copies."""
+    with pytest.raises(ValueError, match="without a copy"):
+        np.asarray(tnp.arange(3.0), dtype=np.int32, copy=False)
+
+
+def test_python_scalars_come_out():
+    """Arrays of one element convert to Python numbers."""
+    assert 2.5 == float(tnp.asarray(2.5))
+    assert 3 == int(tnp.asarray(3))
+    assert 1 + 2j == complex(tnp.asarray(1 + 2j))
+    assert [0, 1, 2][tnp.asarray(1)] == 1
+    assert bool(tnp.asarray(1))
+    assert [[0, 1], [2, 3]] == tnp.arange(4).reshape(2, 2).tolist()
+    assert 3 == tnp.arange(4).item(3)
+
+
+def test_repr_shows_elements_dtype_and_weak_type():
+    """The printed form is that of NumPy with the dtype always there."""
+    assert "Array([0., 1.], dtype=float32)" == repr(tnp.arange(2.0).astype("float32"))
+    assert "Array(1., dtype=float32, weak_type=True)" == repr(tnp.asarray(1.0))
+
+
+def test_assignment_to_elements_names_the_way_out():
+    """Arrays are immutable; the message says what to write."""
+    x = tnp.zeros(3)
+    with pytest.raises(TypeError, match=r"x\.at\[index\]\.set"):
+        x[0] = 1.0
+
+
+def test_arrays_are_not_hashable():
+    """== is elementwise, so arrays are no dict keys."""
+    with pytest.raises(TypeError):
+        hash(tnp.zeros(3))
+
+
+def test_copies_and_pickles_have_equal_elements():
+    """copy, deepcopy and pickle give arrays of equal elements, dtype and weak type."""
+    x = tnp.asarray([1.5, 2.5], tnp.bfloat16) if hasattr(tnp, "bfloat16") else tnp.ones(2)
+
+    for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+    assert pickle.loads(pickle.dumps(tnp.asarray(1.0))).weak_type
+
+
+def test_use_after_delete_is_a_clear_error():
+    """A deleted array says so wherever it is used."""
+    x = tnp.arange(3.0) + 1
+    x.delete()
+
+    assert x.is_deleted()
+    for use in (lambda: x + 1, lambda: np.asarray(x), x.block_until_ready, lambda: tb.jit(abs)(x)):
+        with pytest.raises(DeletedArrayError, match="deleted"):
+            use()
+    assert "deleted" in repr(x)
+
+
+def test_views_outlive_their_array():
+    """Host memory read from an array stays valid when the array is gone."""
+    x = tnp.arange(10_000.0) * 2
+    host = np.asarray(x)
+    x.delete()
+    del x
+    gc.collect()
+
+    np.testing.assert_array_equal(np.arange(10_000, dtype=np.float32) * 2, host)
+
+
+def test_numpy_input_is_copied():
+    """A later change of the NumPy array does not show in the array."""
+    host = np.arange(100_000, dtype=np.float32)
+    x = tnp.asarray(host)
+    host[:] = -1
+
+    assert 1.0 == float(x[1])
+
+
+def test_big_endian_input_has_right_values():
+    """Foreign byte order is converted, not reinterpreted."""
+    host = np.arange(4, dtype=">f4")
+
+    np.testing.assert_array_equal(np.arange(4, dtype=np.float32), np.asarray(tnp.asarray(host)))
+
+
+@pytest.mark.parametrize("bad", [np.array(["a"]), np.array([None]), np.array(["2020"], "M8[Y]")])
+def test_elements_that_no_device_has_are_refused(bad):
+    """Strings, objects and dates get an error that names the dtype."""
+    with pytest.raises(TypeError, match="dtype"):
+        tnp.asarray(bad)

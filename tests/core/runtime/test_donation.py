@@ -1,0 +1,75 @@
+"""Donation: arguments that a call may consume."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.runtime_errors import DeletedArrayError, DonationError
+
+
+def fresh(n: int = 1000):
+    """An array of its own memory."""
+    return tnp.arange(float(n)) + 0
+
+
+def test_donated_memory_is_reused():
+    """The result takes the memory of the donated argument."""
+    f = tb.jit(lambda x: x + 1, donate_argnums=0)
+    x = fresh()
+    pointer = x.unsafe_buffer_pointer()
+    y = f(x)
+
+    assert pointer == y.unsafe_buffer_pointer()
+    assert x.is_deleted()
+
+
+def test_use_after_donation_names_the_function():
+    """The error of a later use says which call consumed the array."""
+
+    def consume(x):
+        return x * 2
+
+    f = tb.jit(consume, donate_argnums=(0,))
+    x = fresh()
+    f(x)
+    with pytest.raises(DeletedArrayError, match="consume"):
+        x + 1
+
+
+def test_donation_twice_is_refused():
+    """One array cannot be both donated and another argument."""
+    f = tb.jit(lambda x, y: x + y, donate_argnums=0)
+    x = fresh()
+    with pytest.raises(DonationError, match="donated"):
+        f(x, x)
+
+
+def test_donated_argument_without_a_fitting_result_is_gone_all_the_same():
+    """Donation ends the array also where no result can use its memory."""
+    f = tb.jit(lambda x: x.sum(), donate_argnums=0)
+    x = fresh()
+    f(x)
+
+    assert x.is_deleted()
+
+
+def test_donation_by_name():
+    """donate_argnames means the same argument."""
+    f = tb.jit(lambda x, y: x + y, donate_argnames="y")
+    x, y = fresh(), fresh()
+    f(x, y=y)
+
+    assert y.is_deleted()
+    assert not x.is_deleted()
+
+
+def test_shared_scalars_are_never_donated():
+    """A cached device scalar survives the donation of an argument that uses it."""
+    f = tb.jit(lambda x: x + 1, donate_argnums=0)
+    f(3.0)
+    f(3.0)
+
+    np.testing.assert_allclose(4.0, np.asarray(f(3.0)))
