@@ -47,7 +47,7 @@ def on_device(x: Any, device: Any) -> Any:
 
 
 def array(
-    object: Any,  # noqa: A002 (NumPy's name)
+    object: Any,
     dtype: Any = None,
     copy: bool = True,
     order: str | None = "K",
@@ -208,9 +208,9 @@ def _nested_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 def _is_foreign(leaf: Any) -> bool:
     """Whether NumPy should not be asked to convert a leaf."""
-    return isinstance(leaf, Array | Tracer | Literal) or hasattr(leaf, "__dlpack__") and not (
+    return isinstance(leaf, Array | Tracer | Literal) or (hasattr(leaf, "__dlpack__") and not (
         isinstance(leaf, np.ndarray)
-    )
+    ))
 
 
 # by formula --------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ def _eye(n: Any, m: Any, k: int, dtype: Any) -> Any:
 _eye_planned = Planned(_eye, "eye")
 
 
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:  # noqa: N803 (NumPy's names)
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """A matrix of zeros with ones on diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp

@@ -7,10 +7,27 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+    real_of,
+)
+from tracebridge.core.dtypes.weak_type import dtype_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
-from tracebridge.numpy._promote import broadcast_operands, promote_dtypes
-from tracebridge.numpy.elementwise_math import _binary, _binary_promoted, _unary
+from tracebridge.core.errors.shape_errors import BroadcastError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import binary_function, unary_function
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    broadcast_shape,
+    promote_dtypes,
+    promote_inexact,
+)
+from tracebridge.numpy.elementwise_math import promoted_operands
 
 _BOOL = np.dtype(np.bool_)
 
@@ -46,8 +63,8 @@ def _lexicographic(strict: str) -> Any:
     return run
 
 
-equal = _binary(
-    _binary_promoted("equal", lambda x, y: lax.eq(x, y)),
+equal = binary_function(
+    promoted_operands("equal", lambda x, y: lax.eq(x, y)),
     "equal",
     """``x == y``, elementwise.
 
@@ -56,8 +73,8 @@ equal = _binary(
     [False, True]
     """,
 )
-not_equal = _binary(
-    _binary_promoted("not_equal", lambda x, y: lax.ne(x, y)),
+not_equal = binary_function(
+    promoted_operands("not_equal", lambda x, y: lax.ne(x, y)),
     "not_equal",
     """``x != y``, elementwise.
 
@@ -66,7 +83,7 @@ not_equal = _binary(
     [True, False]
     """,
 )
-less = _binary(
+less = binary_function(
     _lexicographic("lt"),
     "less",
     """``x < y``, elementwise.
@@ -76,7 +93,7 @@ less = _binary(
     [True, False]
     """,
 )
-less_equal = _binary(
+less_equal = binary_function(
     _lexicographic("le"),
     "less_equal",
     """``x <= y``, elementwise.
@@ -86,7 +103,7 @@ less_equal = _binary(
     [True, False]
     """,
 )
-greater = _binary(
+greater = binary_function(
     _lexicographic("gt"),
     "greater",
     """``x > y``, elementwise.
@@ -96,7 +113,7 @@ greater = _binary(
     [False, True]
     """,
 )
-greater_equal = _binary(
+greater_equal = binary_function(
     _lexicographic("ge"),
     "greater_equal",
     """``x >= y``, elementwise.
@@ -107,7 +124,7 @@ greater_equal = _binary(
     """,
 )
 
-bitwise_and = _binary(
+bitwise_and = binary_function(
     lambda x, y: lax.bitwise_and(*_integers("bitwise_and", x, y)),
     "bitwise_and",
     """``x & y``, elementwise, of integers or bools.
@@ -117,7 +134,7 @@ bitwise_and = _binary(
     2
     """,
 )
-bitwise_or = _binary(
+bitwise_or = binary_function(
     lambda x, y: lax.bitwise_or(*_integers("bitwise_or", x, y)),
     "bitwise_or",
     """``x | y``, elementwise, of integers or bools.
@@ -127,7 +144,7 @@ bitwise_or = _binary(
     7
     """,
 )
-bitwise_xor = _binary(
+bitwise_xor = binary_function(
     lambda x, y: lax.bitwise_xor(*_integers("bitwise_xor", x, y)),
     "bitwise_xor",
     """``x ^ y``, elementwise, of integers or bools.
@@ -137,7 +154,7 @@ bitwise_xor = _binary(
     5
     """,
 )
-bitwise_not = _unary(
+bitwise_not = unary_function(
     lambda x: lax.bitwise_not(*_integers("bitwise_not", x)),
     "bitwise_not",
     """``~x``, elementwise, of integers or bools.
@@ -148,7 +165,7 @@ bitwise_not = _unary(
     """,
 )
 invert = bitwise_invert = bitwise_not
-left_shift = _binary(
+left_shift = binary_function(
     lambda x, y: lax.shift_left(*_integers("left_shift", x, y)),
     "left_shift",
     """``x << y``, elementwise.
@@ -163,13 +180,11 @@ bitwise_left_shift = left_shift
 
 def _right_shift(x: Any, y: Any) -> Any:
     x, y = _integers("right_shift", x, y)
-    shift = (
-        lax.shift_right_logical if is_unsigned(x.aval.dtype) else lax.shift_right_arithmetic
-    )
+    shift = lax.shift_right_logical if is_unsigned(x.aval.dtype) else lax.shift_right_arithmetic
     return shift(x, y)
 
 
-right_shift = _binary(
+right_shift = binary_function(
     _right_shift,
     "right_shift",
     """``x >> y``, elementwise; signed integers keep their sign.
@@ -180,8 +195,18 @@ right_shift = _binary(
     """,
 )
 bitwise_right_shift = right_shift
-bitwise_count = _unary(
-    lambda x: lax.population_count(lax.abs(x) if not is_unsigned(x.aval.dtype) else x),
+
+
+def _bitwise_count(x: Any) -> Any:
+    (x,) = _integers("bitwise_count", x)
+    if is_bool(x.aval.dtype):
+        return lax.convert_dtype(x, np.dtype(np.uint8))
+    bits = lax.population_count(x if is_unsigned(x.aval.dtype) else lax.abs(x))
+    return lax.convert_dtype(bits, np.dtype(np.uint8))
+
+
+bitwise_count = unary_function(
+    _bitwise_count,
     "bitwise_count",
     """Number of one bits of the absolute value, elementwise.
 
@@ -199,7 +224,7 @@ def _logical(name: str, operation: Any) -> Any:
     return run
 
 
-logical_and = _binary(
+logical_and = binary_function(
     _logical("logical_and", lambda x, y: lax.bitwise_and(x, y)),
     "logical_and",
     """Whether both are not zero, elementwise.
@@ -209,7 +234,7 @@ logical_and = _binary(
     False
     """,
 )
-logical_or = _binary(
+logical_or = binary_function(
     _logical("logical_or", lambda x, y: lax.bitwise_or(x, y)),
     "logical_or",
     """Whether one is not zero, elementwise.
@@ -219,7 +244,7 @@ logical_or = _binary(
     True
     """,
 )
-logical_xor = _binary(
+logical_xor = binary_function(
     _logical("logical_xor", lambda x, y: lax.bitwise_xor(x, y)),
     "logical_xor",
     """Whether exactly one is not zero, elementwise.
@@ -229,7 +254,7 @@ logical_xor = _binary(
     False
     """,
 )
-logical_not = _unary(
+logical_not = unary_function(
     lambda x: lax.bitwise_not(_truth(x)),
     "logical_not",
     """Whether an element is zero, elementwise.
@@ -265,7 +290,7 @@ def _isinf(x: Any) -> Any:
     return lax.eq(lax.abs(x), lax.full_of(x.aval.update(shape=()), np.inf))
 
 
-isnan = _unary(
+isnan = unary_function(
     _isnan,
     "isnan",
     """Whether an element is NaN.
@@ -275,7 +300,7 @@ isnan = _unary(
     [False, True]
     """,
 )
-isfinite = _unary(
+isfinite = unary_function(
     _isfinite,
     "isfinite",
     """Whether an element is neither infinite nor NaN.
@@ -285,7 +310,7 @@ isfinite = _unary(
     [True, False]
     """,
 )
-isinf = _unary(
+isinf = unary_function(
     _isinf,
     "isinf",
     """Whether an element is infinite.
@@ -295,3 +320,166 @@ isinf = _unary(
     [False, True]
     """,
 )
+
+
+# closeness and equality of arrays ----------------------------------------------------------------
+
+
+def _isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+    a, b = broadcast_operands("isclose", *promote_inexact(a, b))
+    dtype = real_of(a.aval.dtype)
+    rtol, atol = (lax.convert_dtype(t, dtype) for t in (rtol, atol))
+    size = lax.abs(b)
+    rtol, atol, size = broadcast_operands("isclose", rtol, atol, size)
+    limit = lax.add(atol, lax.mul(rtol, size))
+    distance, limit = broadcast_operands("isclose", lax.abs(lax.sub(a, b)), limit)
+    # Where one is infinite the distance says nothing: then they must be equal.
+    close = lax.bitwise_and(lax.le(distance, limit), _isfinite(b))
+    close = lax.bitwise_or(close, lax.eq(a, b))
+    if equal_nan:
+        close = lax.bitwise_or(close, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
+    return close
+
+
+_isclose_planned = Planned(_isclose, "isclose")
+
+
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether ``abs(a - b) <= atol + rtol * abs(b)``, elementwise; equal infinities are close.
+
+    Args:
+        a: array.
+        b: array that ``a`` is compared with.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        equal_nan: whether NaN is close to NaN.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.1])).tolist()
+    [True, False]
+    """
+    return _isclose_planned((a, b, rtol, atol), (bool(equal_nan),))
+
+
+def _allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+    close = _isclose(a, b, rtol, atol, equal_nan)
+    return lax.reduce_and(close, tuple(range(close.aval.ndim)))
+
+
+_allclose_planned = Planned(_allclose, "allclose")
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether all elements are close; arguments as of ``isclose``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> bool(tnp.allclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.0])))
+    True
+    """
+    return _allclose_planned((a, b, rtol, atol), (bool(equal_nan),))
+
+
+def _array_equal(a: Any, b: Any, equal_nan: bool, broadcast: bool) -> Any:
+    if a.aval.shape != b.aval.shape:
+        if not broadcast:
+            return _falsehood()
+        try:
+            broadcast_shape("array_equiv", [a.aval.shape, b.aval.shape])
+        except BroadcastError:
+            return _falsehood()
+    a, b = broadcast_operands("array_equal", *promote_dtypes(a, b))
+    same = lax.eq(a, b)
+    if equal_nan:
+        same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
+    return lax.reduce_and(same, tuple(range(same.aval.ndim)))
+
+
+def _falsehood() -> Any:
+    return lax.full_of(ShapedArray((), _BOOL), False)
+
+
+_array_equal_planned = Planned(_array_equal, "array_equal")
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have the same shape and equal elements.
+
+    >>> import tracebridge.numpy as tnp
+    >>> bool(tnp.array_equal(tnp.array([1, 2]), tnp.array([1.0, 2.0])))
+    True
+    """
+    return _array_equal_planned((a1, a2), (bool(equal_nan), False))
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether two arrays broadcast together and have equal elements then.
+
+    >>> import tracebridge.numpy as tnp
+    >>> bool(tnp.array_equiv(tnp.array([1, 1]), 1))
+    True
+    """
+    return _array_equal_planned((a1, a2), (False, True))
+
+
+# real and complex --------------------------------------------------------------------------------
+
+
+def _has_imaginary_part(x: Any) -> Any:
+    if not is_complex(x.aval.dtype):
+        return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
+    part = lax.imag(x)
+    return lax.ne(part, lax.zeros_of(part.aval.update(shape=())))
+
+
+iscomplex = unary_function(
+    _has_imaginary_part,
+    "iscomplex",
+    """Whether an element has an imaginary part that is not zero.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.iscomplex(tnp.array([1 + 1j, 2 + 0j])).tolist()
+    [True, False]
+    """,
+)
+isreal = unary_function(
+    lambda x: lax.bitwise_not(_has_imaginary_part(x)),
+    "isreal",
+    """Whether an element has no imaginary part, or one of zero.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isreal(tnp.array([1 + 1j, 2 + 0j])).tolist()
+    [False, True]
+    """,
+)
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype of ``x`` is complex, whatever its elements.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.iscomplexobj(tnp.array([1 + 0j]))
+    True
+    """
+    return is_complex(np.asarray(x).dtype if isinstance(x, list | tuple) else dtype_of(x))
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype of ``x`` is not complex.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isrealobj(tnp.array([1.0]))
+    True
+    """
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether ``element`` is a number: a Python or NumPy scalar, or an array without axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isscalar(3.0), tnp.isscalar(tnp.array(3.0)), tnp.isscalar(tnp.array([3.0]))
+    (True, True, False)
+    """
+    if np.isscalar(element):
+        return True
+    return hasattr(element, "aval") and element.aval.ndim == 0

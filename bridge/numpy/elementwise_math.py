@@ -1,4 +1,4 @@
-"""Elementwise mathematics: functions of one or two arrays, computed in their promoted dtype.
+"""Elementwise arithmetic: functions of one or two arrays, computed in their promoted dtype.
 
 Each public function is the fast entry of a planned function (core/runtime/planned.py): the Python
 code of its implementation runs once per kind of argument.
@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import (
     is_bool,
     is_complex,
-    is_inexact,
     is_integer,
     is_unsigned,
 )
-from tracebridge.core.runtime.planned import Planned, binary, unary
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
-    as_dtype,
     broadcast_operands,
     promote_dtypes,
     promote_inexact,
@@ -30,46 +29,27 @@ from tracebridge.numpy._promote import (
 )
 
 
-def _unary(implementation: Callable[[Any], Any], name: str, doc: str) -> Callable[[Any], Any]:
-    function = unary(Planned(implementation, name))
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "tracebridge.numpy"
-    function.__doc__ = doc
-    return function
+def inexact_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """``operation`` on operands promoted to a float or complex dtype and to one shape."""
 
-
-def _binary(implementation: Callable[..., Any], name: str, doc: str) -> Callable[[Any, Any], Any]:
-    function = binary(Planned(implementation, name))
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "tracebridge.numpy"
-    function.__doc__ = doc
-    return function
-
-
-def _inexact(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Integers become floats, then ``operation``."""
-
-    def run(x: Any) -> Any:
-        return operation(*promote_inexact(x))
-
-    return run
-
-
-def _binary_inexact(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def run(x: Any, y: Any) -> Any:
         return operation(*broadcast_operands(name, *promote_inexact(x, y)))
 
     return run
 
 
-def _binary_promoted(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def promoted_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """``operation`` on operands promoted to one dtype and shape."""
+
     def run(x: Any, y: Any) -> Any:
         return operation(*broadcast_operands(name, *promote_dtypes(x, y)))
 
     return run
 
 
-def _binary_numeric(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def numeric_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """``operation`` on operands promoted to one dtype other than bool, and to one shape."""
+
     def run(x: Any, y: Any) -> Any:
         return operation(*broadcast_operands(name, *promote_numeric(x, y)))
 
@@ -77,245 +57,6 @@ def _binary_numeric(name: str, operation: Callable[[Any, Any], Any]) -> Callable
 
 
 # functions of one array --------------------------------------------------------------------------
-
-sin = _unary(
-    _inexact(lambda x: lax.sin(x)),
-    "sin",
-    """Sine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.sin(0.0))
-    0.0
-    """,
-)
-cos = _unary(
-    _inexact(lambda x: lax.cos(x)),
-    "cos",
-    """Cosine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.cos(0.0))
-    1.0
-    """,
-)
-tan = _unary(
-    _inexact(lambda x: lax.tan(x)),
-    "tan",
-    """Tangent, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.tan(0.0))
-    0.0
-    """,
-)
-sinh = _unary(
-    _inexact(lambda x: lax.sinh(x)),
-    "sinh",
-    """Hyperbolic sine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.sinh(0.0))
-    0.0
-    """,
-)
-cosh = _unary(
-    _inexact(lambda x: lax.cosh(x)),
-    "cosh",
-    """Hyperbolic cosine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.cosh(0.0))
-    1.0
-    """,
-)
-tanh = _unary(
-    _inexact(lambda x: lax.tanh(x)),
-    "tanh",
-    """Hyperbolic tangent, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.tanh(0.0))
-    0.0
-    """,
-)
-exp = _unary(
-    _inexact(lambda x: lax.exp(x)),
-    "exp",
-    """Exponential, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.exp(0.0))
-    1.0
-    """,
-)
-expm1 = _unary(
-    _inexact(lambda x: lax.expm1(x)),
-    "expm1",
-    """``exp(x) - 1``, exact for small ``x``, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.expm1(0.0))
-    0.0
-    """,
-)
-exp2 = _unary(
-    _inexact(lambda x: lax.exp2(x)),
-    "exp2",
-    """``2 ** x``, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.exp2(3.0))
-    8.0
-    """,
-)
-log = _unary(
-    _inexact(lambda x: lax.log(x)),
-    "log",
-    """Natural logarithm, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.log(1.0))
-    0.0
-    """,
-)
-log1p = _unary(
-    _inexact(lambda x: lax.log1p(x)),
-    "log1p",
-    """``log(1 + x)``, exact for small ``x``, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.log1p(0.0))
-    0.0
-    """,
-)
-sqrt = _unary(
-    _inexact(lambda x: lax.sqrt(x)),
-    "sqrt",
-    """Square root, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.sqrt(4.0))
-    2.0
-    """,
-)
-cbrt = _unary(
-    _inexact(lambda x: lax.cbrt(x)),
-    "cbrt",
-    """Cube root, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.cbrt(8.0))
-    2.0
-    """,
-)
-arcsin = _unary(
-    _inexact(lambda x: lax.asin(x)),
-    "arcsin",
-    """Inverse sine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.arcsin(0.0))
-    0.0
-    """,
-)
-asin = arcsin
-arccos = _unary(
-    _inexact(lambda x: lax.acos(x)),
-    "arccos",
-    """Inverse cosine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.arccos(1.0))
-    0.0
-    """,
-)
-acos = arccos
-arctan = _unary(
-    _inexact(lambda x: lax.atan(x)),
-    "arctan",
-    """Inverse tangent, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.arctan(0.0))
-    0.0
-    """,
-)
-atan = arctan
-arcsinh = _unary(
-    _inexact(lambda x: lax.asinh(x)),
-    "arcsinh",
-    """Inverse hyperbolic sine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.arcsinh(0.0))
-    0.0
-    """,
-)
-asinh = arcsinh
-arccosh = _unary(
-    _inexact(lambda x: lax.acosh(x)),
-    "arccosh",
-    """Inverse hyperbolic cosine, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.arccosh(1.0))
-    0.0
-    """,
-)
-acosh = arccosh
-arctanh = _unary(
-    _inexact(lambda x: lax.atanh(x)),
-    "arctanh",
-    """Inverse hyperbolic tangent, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.arctanh(0.0))
-    0.0
-    """,
-)
-atanh = arctanh
-log2 = _unary(
-    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / np.log(2.0))),
-    "log2",
-    """Logarithm to base 2, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.log2(8.0))
-    3.0
-    """,
-)
-log10 = _unary(
-    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / np.log(10.0))),
-    "log10",
-    """Logarithm to base 10, elementwise; integers become floats.
-
-    >>> import tracebridge.numpy as tnp
-    >>> round(float(tnp.log10(1000.0)), 5)
-    3.0
-    """,
-)
-deg2rad = _unary(
-    _inexact(lambda x: lax.mul(x, np.pi / 180.0)),
-    "deg2rad",
-    """Degrees to radians, elementwise.
-
-    >>> import tracebridge.numpy as tnp
-    >>> round(float(tnp.deg2rad(180.0)), 4)
-    3.1416
-    """,
-)
-radians = deg2rad
-rad2deg = _unary(
-    _inexact(lambda x: lax.mul(x, 180.0 / np.pi)),
-    "rad2deg",
-    """Radians to degrees, elementwise.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.rad2deg(0.0))
-    0.0
-    """,
-)
-degrees = rad2deg
 
 
 def _negative(x: Any) -> Any:
@@ -341,7 +82,7 @@ def _reciprocal(x: Any) -> Any:
     return lax.div(1.0, x)
 
 
-negative = _unary(
+negative = unary_function(
     _negative,
     "negative",
     """``-x``, elementwise.
@@ -351,7 +92,7 @@ negative = _unary(
     [-1, 2]
     """,
 )
-positive = _unary(
+positive = unary_function(
     lambda x: x,
     "positive",
     """``+x``: the array itself.
@@ -361,7 +102,7 @@ positive = _unary(
     3
     """,
 )
-absolute = _unary(
+absolute = unary_function(
     _absolute,
     "absolute",
     """Absolute value (complex: modulus), elementwise.
@@ -371,9 +112,9 @@ absolute = _unary(
     [1.5, 2.0]
     """,
 )
-abs = absolute  # noqa: A001 (NumPy's name)
-fabs = _unary(
-    _inexact(lambda x: lax.abs(x)),
+abs = absolute
+fabs = unary_function(
+    lambda x: lax.abs(*promote_inexact(x)),
     "fabs",
     """Absolute value as a float, elementwise.
 
@@ -382,7 +123,7 @@ fabs = _unary(
     2.0
     """,
 )
-square = _unary(
+square = unary_function(
     _square,
     "square",
     """``x * x``, elementwise.
@@ -392,7 +133,7 @@ square = _unary(
     [4, 9]
     """,
 )
-sign = _unary(
+sign = unary_function(
     _sign,
     "sign",
     """-1, 0 or 1 by the sign (complex: ``x / abs(x)``), elementwise.
@@ -402,7 +143,7 @@ sign = _unary(
     [-1.0, 0.0, 1.0]
     """,
 )
-reciprocal = _unary(
+reciprocal = unary_function(
     _reciprocal,
     "reciprocal",
     """``1 / x``, elementwise; integers become floats.
@@ -426,7 +167,7 @@ def _imag(x: Any) -> Any:
     return lax.imag(x) if is_complex(x.aval.dtype) else lax.zeros_of(x.aval)
 
 
-conjugate = _unary(
+conjugate = unary_function(
     _conjugate,
     "conjugate",
     """Complex conjugate, elementwise; real arrays are unchanged.
@@ -437,7 +178,7 @@ conjugate = _unary(
     """,
 )
 conj = conjugate
-real = _unary(
+real = unary_function(
     _real,
     "real",
     """Real part, elementwise.
@@ -447,7 +188,7 @@ real = _unary(
     1.0
     """,
 )
-imag = _unary(
+imag = unary_function(
     _imag,
     "imag",
     """Imaginary part, elementwise; zeros for real arrays.
@@ -461,8 +202,8 @@ imag = _unary(
 
 # functions of two arrays -------------------------------------------------------------------------
 
-add = _binary(
-    _binary_promoted("add", lambda x, y: lax.add(x, y)),
+add = binary_function(
+    promoted_operands("add", lambda x, y: lax.add(x, y)),
     "add",
     """``x + y``, elementwise with broadcasting.
 
@@ -471,8 +212,8 @@ add = _binary(
     [1.5, 2.5]
     """,
 )
-subtract = _binary(
-    _binary_promoted("subtract", lambda x, y: lax.sub(x, y)),
+subtract = binary_function(
+    promoted_operands("subtract", lambda x, y: lax.sub(x, y)),
     "subtract",
     """``x - y``, elementwise with broadcasting.
 
@@ -481,8 +222,8 @@ subtract = _binary(
     [0, 1]
     """,
 )
-multiply = _binary(
-    _binary_promoted("multiply", lambda x, y: lax.mul(x, y)),
+multiply = binary_function(
+    promoted_operands("multiply", lambda x, y: lax.mul(x, y)),
     "multiply",
     """``x * y``, elementwise with broadcasting.
 
@@ -491,8 +232,8 @@ multiply = _binary(
     [[3, 6], [4, 8]]
     """,
 )
-true_divide = _binary(
-    _binary_inexact("divide", lambda x, y: lax.div(x, y)),
+true_divide = binary_function(
+    inexact_operands("divide", lambda x, y: lax.div(x, y)),
     "divide",
     """``x / y``, elementwise with broadcasting; integers become floats.
 
@@ -543,7 +284,7 @@ def _divmod(x: Any, y: Any) -> list[Any]:
     return [_floor_divide(x, y), _remainder(x, y)]
 
 
-floor_divide = _binary(
+floor_divide = binary_function(
     _floor_divide,
     "floor_divide",
     """``x // y``: the quotient rounded down, elementwise.
@@ -553,7 +294,7 @@ floor_divide = _binary(
     -4
     """,
 )
-remainder = _binary(
+remainder = binary_function(
     _remainder,
     "remainder",
     """``x % y``: the remainder with the sign of ``y``, elementwise.
@@ -564,8 +305,8 @@ remainder = _binary(
     """,
 )
 mod = remainder
-fmod = _binary(
-    _binary_numeric("fmod", lambda x, y: lax.rem(x, y)),
+fmod = binary_function(
+    numeric_operands("fmod", lambda x, y: lax.rem(x, y)),
     "fmod",
     """The remainder with the sign of ``x``, elementwise.
 
@@ -577,7 +318,7 @@ fmod = _binary(
 _divmod_list = binary(Planned(_divmod, "divmod"))
 
 
-def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:  # noqa: A001 (NumPy's name)
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     """``(x // y, x % y)``, elementwise.
 
     >>> import tracebridge.numpy as tnp
@@ -638,9 +379,9 @@ def power(x1: Any, x2: Any, /) -> Any:
     return _power_planned(x1, x2)
 
 
-pow = power  # noqa: A001 (NumPy's name)
-float_power = _binary(
-    _binary_inexact("float_power", lambda x, y: lax.pow(x, y)),
+pow = power
+float_power = binary_function(
+    inexact_operands("float_power", lambda x, y: lax.pow(x, y)),
     "float_power",
     """``x ** y`` in floats, elementwise.
 
@@ -649,8 +390,8 @@ float_power = _binary(
     0.5
     """,
 )
-arctan2 = _binary(
-    _binary_inexact("arctan2", lambda x, y: lax.atan2(x, y)),
+arctan2 = binary_function(
+    inexact_operands("arctan2", lambda x, y: lax.atan2(x, y)),
     "arctan2",
     """Angle of the point ``(y, x)`` in ``(-pi, pi]``; the first argument is ``y``.
 
@@ -660,8 +401,8 @@ arctan2 = _binary(
     """,
 )
 atan2 = arctan2
-maximum = _binary(
-    _binary_promoted("maximum", lambda x, y: lax.max(x, y)),
+maximum = binary_function(
+    promoted_operands("maximum", lambda x, y: lax.max(x, y)),
     "maximum",
     """The larger, elementwise; NaN if either is.
 
@@ -670,8 +411,8 @@ maximum = _binary(
     [3, 5]
     """,
 )
-minimum = _binary(
-    _binary_promoted("minimum", lambda x, y: lax.min(x, y)),
+minimum = binary_function(
+    promoted_operands("minimum", lambda x, y: lax.min(x, y)),
     "minimum",
     """The smaller, elementwise; NaN if either is.
 
@@ -691,7 +432,7 @@ def _hypot(x: Any, y: Any) -> Any:
     return lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
 
 
-hypot = _binary(
+hypot = binary_function(
     _hypot,
     "hypot",
     """``sqrt(x*x + y*y)`` without overflow, elementwise.
@@ -713,7 +454,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
     return lax.select_n(same, total, lax.add(x, y))
 
 
-logaddexp = _binary(
+logaddexp = binary_function(
     _logaddexp,
     "logaddexp",
     """``log(exp(x) + exp(y))`` without overflow, elementwise.
@@ -725,11 +466,140 @@ logaddexp = _binary(
 )
 
 
-def float_dtype_of(dtype: Any) -> Any:
-    """The float dtype in which integers of ``dtype`` are computed; inexact dtypes as they are."""
-    return dtype if is_inexact(dtype) else to_inexact(dtype)
+def _logaddexp2(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
+    big = lax.max(x, y)
+    delta = lax.sub(x, y)
+    same = lax.ne(delta, delta)
+    tail = lax.log1p(lax.exp2(lax.neg(lax.abs(delta))))
+    total = lax.add(big, lax.mul(tail, 1.0 / np.log(2.0)))
+    return lax.select_n(same, total, lax.add(x, y))
 
 
-def cast(x: Any, dtype: Any) -> Any:
-    """``x`` in ``dtype`` (while planning)."""
-    return as_dtype(x, dtype)
+logaddexp2 = binary_function(
+    _logaddexp2,
+    "logaddexp2",
+    """``log2(2**x + 2**y)`` without overflow, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.logaddexp2(3.0, 3.0))
+    4.0
+    """,
+)
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("fmax", *promote_dtypes(x, y))
+    return _select(lax.bitwise_or(lax.gt(x, y), lax.ne(y, y)), x, y)
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("fmin", *promote_dtypes(x, y))
+    return _select(lax.bitwise_or(lax.lt(x, y), lax.ne(y, y)), x, y)
+
+
+def _select(which: Any, on_true: Any, on_false: Any) -> Any:
+    """A select whose cases may be scalars beside an array."""
+    return lax.select_n(which, *[_full_like(v, which) for v in (on_false, on_true)])
+
+
+fmax = binary_function(
+    _fmax,
+    "fmax",
+    """The larger, elementwise; NaN only if both are.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.fmax(1.0, tnp.nan))
+    1.0
+    """,
+)
+fmin = binary_function(
+    _fmin,
+    "fmin",
+    """The smaller, elementwise; NaN only if both are.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.fmin(1.0, tnp.nan))
+    1.0
+    """,
+)
+
+
+def _heaviside(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("heaviside", *promote_inexact(x, y))
+    zero = lax.zeros_of(x.aval.update(shape=()))
+    if y.aval.ndim:
+        x = _full_like(x, y)
+    step = lax.convert_dtype(lax.gt(x, zero), x.aval.dtype)
+    step = _select(lax.eq(x, zero), y, step)
+    return _select(lax.ne(x, x), x, step)
+
+
+heaviside = binary_function(
+    _heaviside,
+    "heaviside",
+    """0 for negative ``x``, 1 for positive ``x``, ``y`` where ``x`` is zero; NaN stays.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.heaviside(tnp.array([-1.0, 0.0, 2.0]), 0.5).tolist()
+    [0.0, 0.5, 1.0]
+    """,
+)
+
+
+def _clip(*args: Any) -> Any:
+    *xs, has_min = args
+    values = promote_dtypes(*xs)
+    x, *bounds = values
+    if is_complex(x.aval.dtype):
+        msg = f"clip: complex numbers have no order, got {x.aval.str_short()}"
+        raise UnsupportedDtypeError(msg, hint="clip the real and the imaginary part")
+    if has_min:
+        x = lax.max(*broadcast_operands("clip", bounds[0], x))
+    if len(bounds) > has_min:
+        x = lax.min(*broadcast_operands("clip", bounds[-1], x))
+    return x
+
+
+_clip_planned = Planned(_clip, "clip")
+
+
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+    """``arr`` limited to the range from ``min`` to ``max``; NaN stays.
+
+    Args:
+        arr: array, promoted together with the limits.
+        min: lower limit, a number or an array that broadcasts; ``None`` for none.
+        max: upper limit; it wins where the lower one is larger.
+
+    Raises:
+        UnsupportedDtypeError: complex numbers.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.clip(tnp.array([1, 5, 9]), 2, 7).tolist()
+    [2, 5, 7]
+    """
+    bounds = [b for b in (min, max) if b is not None]
+    return _clip_planned((arr, *bounds), (min is not None,))
+
+
+def _angle(z: Any, deg: bool) -> Any:
+    (z,) = promote_inexact(z)
+    if is_complex(z.aval.dtype):
+        result = lax.atan2(lax.imag(z), lax.real(z))
+    else:
+        result = lax.atan2(lax.zeros_of(z.aval), z)
+    return lax.mul(result, 180.0 / np.pi) if deg else result
+
+
+_angle_planned = Planned(_angle, "angle")
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of complex numbers in the plane, in ``(-pi, pi]`` or degrees, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.angle(1j, deg=True))
+    90.0
+    """
+    return _angle_planned((z,), (bool(deg),))

@@ -7,8 +7,8 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import check_no_out, promote_inexact
-from tracebridge.numpy.elementwise_math import _unary
 
 
 def _floor(x: Any) -> Any:
@@ -47,7 +47,7 @@ def _round(x: Any, decimals: int) -> Any:
     return lax.div(_rint(lax.mul(x, factor)), factor)
 
 
-floor = _unary(
+floor = unary_function(
     _floor,
     "floor",
     """The largest integer not above, elementwise.
@@ -57,7 +57,7 @@ floor = _unary(
     -2.0
     """,
 )
-ceil = _unary(
+ceil = unary_function(
     _ceil,
     "ceil",
     """The smallest integer not below, elementwise.
@@ -67,7 +67,7 @@ ceil = _unary(
     2.0
     """,
 )
-trunc = _unary(
+trunc = unary_function(
     _trunc,
     "trunc",
     """The integer part, elementwise.
@@ -78,7 +78,7 @@ trunc = _unary(
     """,
 )
 fix = trunc
-rint = _unary(
+rint = unary_function(
     _rint,
     "rint",
     """The nearest integer, halves to even, elementwise.
@@ -91,7 +91,7 @@ rint = _unary(
 _round_planned = Planned(_round, "round")
 
 
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:  # noqa: A001 (NumPy's name)
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     """Round to ``decimals`` digits after the point, halves to even.
 
     >>> import tracebridge.numpy as tnp

@@ -24,7 +24,7 @@ def _check_inner(name: str, a: Any, b: Any, size_a: Any, size_b: Any) -> None:
             f"    left  {a.aval.str_short()}\n    right {b.aval.str_short()}"
         )
         hint = ""
-        if a.aval.ndim == b.aval.ndim == 2:  # noqa: PLR2004 (matrices)
+        if a.aval.ndim == b.aval.ndim == 2:
             if a.aval.shape[1] == b.aval.shape[1]:
                 hint = f"did you mean {name}(a, b.T)?"
             elif a.aval.shape[0] == b.aval.shape[0]:

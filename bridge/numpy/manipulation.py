@@ -120,7 +120,7 @@ def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
 
 def _matrix_transpose(x: Any) -> Any:
     n = x.aval.ndim
-    if n < 2:  # noqa: PLR2004 (a matrix has two axes)
+    if n < 2:
         msg = f"matrix_transpose: needs at least two axes, got {x.aval.str_short()}"
         raise ShapeMismatchError(msg)
     return lax.transpose(x, (*range(n - 2), n - 1, n - 2))
@@ -325,7 +325,7 @@ def _roll(x: Any, shift: Any, axis: Any) -> Any:
         return lax.reshape(_roll(flat, shift, 0), x.aval.shape)
     axes = axis if isinstance(axis, tuple) else (axis,)
     shifts = shift if isinstance(shift, tuple) else (shift,)
-    n = len(axes) if len(axes) >= len(shifts) else len(shifts)
+    n = max(len(axes), len(shifts))
     axes = axes * n if len(axes) == 1 else axes
     shifts = shifts * n if len(shifts) == 1 else shifts
     for a, s in zip(axes, shifts, strict=True):
@@ -377,7 +377,7 @@ _roll_dynamic_planned = Planned(_roll_dynamic, "roll")
 
 
 def _tile(x: Any, reps: tuple[int, ...]) -> Any:
-    n = x.aval.ndim if x.aval.ndim >= len(reps) else len(reps)
+    n = max(x.aval.ndim, len(reps))
     shape = (*(1,) * (n - x.aval.ndim), *x.aval.shape)
     counts = (*(1,) * (n - len(reps)), *reps)
     spread = tuple([v for r, d in zip(counts, shape, strict=True) for v in (r, d)])
@@ -389,7 +389,7 @@ def _tile(x: Any, reps: tuple[int, ...]) -> Any:
 _tile_planned = Planned(_tile, "tile")
 
 
-def tile(A: Any, reps: Any) -> Any:  # noqa: N803 (NumPy's name)
+def tile(A: Any, reps: Any) -> Any:
     """``A`` repeated ``reps`` times along each axis.
 
     >>> import tracebridge.numpy as tnp
@@ -407,7 +407,7 @@ def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
         raise ValueError(msg)
     if k == 0:
         return x
-    if k == 2:  # noqa: PLR2004 (half a turn)
+    if k == 2:
         return lax.rev(x, (i, j))
     order = list(range(n))
     order[i], order[j] = order[j], order[i]
@@ -434,7 +434,7 @@ def _atleast(name: str, n: int) -> Any:
         ndim, shape = x.aval.ndim, x.aval.shape
         if ndim >= n:
             return x
-        if n == 3 and ndim:  # noqa: PLR2004 (NumPy's rule for atleast_3d)
+        if n == 3 and ndim:
             return lax.reshape(x, (1, *shape, 1) if ndim == 1 else (*shape, 1))
         return lax.reshape(x, (*(1,) * (n - ndim), *shape))
 

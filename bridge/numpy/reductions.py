@@ -133,7 +133,7 @@ def _mean(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: An
     axes = normalize_axes(axis, x.aval.ndim, "mean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
     # Half precision is summed in single precision: the sum overflows long before the mean.
-    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind  # noqa: PLR2004
+    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
     total = _sum(x, axes, wide, keepdims, None, where)
     if where is None:
         count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
@@ -216,7 +216,7 @@ _any_planned = _Reduction("any", _logical_reduction("any", lambda x, a: lax.redu
 _mean_planned = _Reduction("mean", _mean)
 
 
-def sum(  # noqa: A001 (NumPy's name)
+def sum(
     a: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -268,7 +268,7 @@ def prod(
     return _prod_planned(a, axis, dtype, out, keepdims, initial, where)
 
 
-def max(  # noqa: A001 (NumPy's name)
+def max(
     a: Any,
     axis: Any = None,
     out: None = None,
@@ -285,7 +285,7 @@ def max(  # noqa: A001 (NumPy's name)
     return _max_planned(a, axis, None, out, keepdims, initial, where)
 
 
-def min(  # noqa: A001 (NumPy's name)
+def min(
     a: Any,
     axis: Any = None,
     out: None = None,
@@ -306,7 +306,7 @@ amax = max
 amin = min
 
 
-def all(  # noqa: A001 (NumPy's name)
+def all(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
     """Whether all elements over axes are true.
@@ -318,7 +318,7 @@ def all(  # noqa: A001 (NumPy's name)
     return _all_planned(a, axis, None, out, keepdims, None, where)
 
 
-def any(  # noqa: A001 (NumPy's name)
+def any(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
     """Whether any element over axes is true.
@@ -354,7 +354,7 @@ def _var(
     axes = normalize_axes(axis, x.aval.ndim, "var")
     source = x.aval.dtype
     kind = dtype or (source if is_inexact(source) else to_inexact(source))
-    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind  # noqa: PLR2004
+    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
     x = lax.convert_dtype(x, wide)
     center = lax.sub(x, _fit(_mean(x, axes, None, True, None, where), x))
     if is_complex(wide):
@@ -396,7 +396,7 @@ def var(
     keepdims: bool = False,
     *,
     where: Any = None,
-    correction: int | float | None = None,
+    correction: float | None = None,
 ) -> Any:
     """Variance over axes; divides by ``n - ddof`` (``correction`` is another name of ``ddof``).
 
@@ -418,7 +418,7 @@ def std(
     keepdims: bool = False,
     *,
     where: Any = None,
-    correction: int | float | None = None,
+    correction: float | None = None,
 ) -> Any:
     """Standard deviation over axes: the square root of ``var``.
 

@@ -1,0 +1,70 @@
+"""What the files of this package share: making functions of plans, static arguments, host values.
+
+Importing is cheap: a plan is staged when its function is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.planned import Planned, binary, unary
+
+
+def unary_function(
+    implementation: Callable[[Any], Any], name: str, doc: str
+) -> Callable[[Any], Any]:
+    """The public function of one array that ``implementation`` (on values) describes."""
+    return _named(unary(Planned(implementation, name)), name, doc)
+
+
+def binary_function(
+    implementation: Callable[[Any, Any], Any], name: str, doc: str
+) -> Callable[[Any, Any], Any]:
+    """The public function of two arrays that ``implementation`` (on values) describes."""
+    return _named(binary(Planned(implementation, name)), name, doc)
+
+
+def _named(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "tracebridge.numpy"
+    function.__doc__ = doc
+    return function
+
+
+def static_dtype(name: str, dtype: Any) -> Any:
+    """A dtype argument as a static: ``None``, or the dtype that the 64-bit rule leaves."""
+    return None if dtype is None else canonicalize_explicit(dtype, name)
+
+
+def value_of(x: Any) -> Any:
+    """``x`` as a value (arrays and tracers as they are)."""
+    return x if hasattr(x, "aval") else as_value(x)
+
+
+def concrete(x: Any, context: str, hint: str = "") -> np.ndarray[Any, Any]:
+    """The elements of ``x`` on the host.
+
+    Raises:
+        ConcretizationTypeError: ``x`` is traced; ``context`` says what its elements decide.
+    """
+    value = value_of(x)
+    if isinstance(value, Tracer):
+        raise ConcretizationTypeError(value, context, hint=hint)
+    return np.asarray(value)
+
+
+def is_traced(*xs: Any) -> bool:
+    """Whether one of the arguments is traced."""
+    return any([isinstance(x, Tracer) for x in xs])
+
+
+def shape_of(x: Any) -> tuple[Any, ...]:
+    """The shape of an array-like."""
+    return tuple(x.shape) if hasattr(x, "shape") else value_of(x).aval.shape

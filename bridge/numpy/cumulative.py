@@ -1,0 +1,430 @@
+"""Running sums and products, differences, and integrals of sampled functions."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import static_dtype, value_of
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    check_no_out,
+    normalize_axis,
+    promote_dtypes,
+    promote_inexact,
+)
+
+_FILL = {"cumsum": 0, "cumprod": 1}
+
+
+def _cumulative(x: Any, name: str, op: str, axis: Any, dtype: Any, skip_nan: bool) -> Any:
+    """A running reduction in ``dtype``; bools count as the default integer."""
+    if axis is None:
+        x, axis = lax.reshape(x, (x.aval.size,)), 0
+    axis = normalize_axis(axis, x.aval.ndim, name)
+    if skip_nan and is_inexact(x.aval.dtype):
+        x = lax.select_n(lax.ne(x, x), x, lax.full_of(x.aval, _FILL[op]))
+    if dtype is None and is_bool(x.aval.dtype):
+        dtype = default_int()
+    x = _to_dtype(x, dtype)
+    # Sums of bools are sums of zeros and ones, of which the truth is asked.
+    wide = lax.convert_dtype(x, default_int()) if is_bool(x.aval.dtype) else x
+    run = lax.cumsum if op == "cumsum" else lax.cumprod
+    return lax.convert_dtype(run(wide, axis), x.aval.dtype)
+
+
+def _to_dtype(x: Any, dtype: Any) -> Any:
+    if dtype is None:
+        return x
+    if is_bool(dtype):
+        return lax.ne(x, lax.zeros_of(x.aval.update(shape=())))
+    return lax.convert_dtype(x, dtype)
+
+
+_cumulative_planned = Planned(_cumulative, "cumulative")
+
+
+def _axis(axis: Any) -> int | None:
+    return None if axis is None else operator.index(axis)
+
+
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sums along an axis.
+
+    Args:
+        a: array.
+        axis: axis in ``[-ndim, ndim)``; ``None`` flattens first.
+        dtype: dtype of the result (default: that of ``a``; the default integer for bools).
+        out: not supported.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.cumsum(tnp.array([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
+    check_no_out("cumsum", out)
+    statics = ("cumsum", "cumsum", _axis(axis), static_dtype("cumsum", dtype), False)
+    return _cumulative_planned((a,), statics)
+
+
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running products along an axis; arguments as of ``cumsum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.cumprod(tnp.array([2, 3, 4])).tolist()
+    [2, 6, 24]
+    """
+    check_no_out("cumprod", out)
+    statics = ("cumprod", "cumprod", _axis(axis), static_dtype("cumprod", dtype), False)
+    return _cumulative_planned((a,), statics)
+
+
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sums along an axis; NaNs count as zeros.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.nancumsum(tnp.array([1.0, tnp.nan, 3.0])).tolist()
+    [1.0, 1.0, 4.0]
+    """
+    check_no_out("nancumsum", out)
+    statics = ("nancumsum", "cumsum", _axis(axis), static_dtype("nancumsum", dtype), True)
+    return _cumulative_planned((a,), statics)
+
+
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running products along an axis; NaNs count as ones.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.nancumprod(tnp.array([2.0, tnp.nan, 3.0])).tolist()
+    [2.0, 2.0, 6.0]
+    """
+    check_no_out("nancumprod", out)
+    statics = ("nancumprod", "cumprod", _axis(axis), static_dtype("nancumprod", dtype), True)
+    return _cumulative_planned((a,), statics)
+
+
+def _with_initial(x: Any, op: str, axis: int, dtype: Any) -> Any:
+    name = f"cumulative_{op[3:]}"
+    out = _cumulative(x, name, op, axis, dtype, False)
+    axis = normalize_axis(axis, out.aval.ndim, name)
+    shape = tuple([1 if i == axis else d for i, d in enumerate(out.aval.shape)])
+    first = lax.full_of(out.aval.update(shape=shape), _FILL[op])
+    return lax.concatenate([first, out], axis)
+
+
+_with_initial_planned = Planned(_with_initial, "cumulative")
+
+
+def _cumulative_standard(
+    op: str, x: Any, axis: int | None, dtype: Any, include_initial: bool
+) -> Any:
+    """The array-API form: the axis may be left out for vectors only."""
+    name = f"cumulative_{op[3:]}"
+    x = value_of(x)
+    if axis is None and x.aval.ndim != 1:
+        msg = f"{name}: got {x.aval.str_short()} without axis, which only vectors may leave out"
+        raise RankError(msg)
+    where = 0 if axis is None else operator.index(axis)
+    kind = static_dtype(name, dtype)
+    if include_initial:
+        return _with_initial_planned((x,), (op, where, kind))
+    return _cumulative_planned((x,), (name, op, where, kind, False))
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Running sums along an axis, as the array API has them.
+
+    Args:
+        x: array with at least one axis.
+        axis: may be left out for vectors only.
+        dtype: dtype of the result, see ``cumsum``.
+        include_initial: put a zero in front.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.cumulative_sum(tnp.array([1, 2, 3]), include_initial=True).tolist()
+    [0, 1, 3, 6]
+    """
+    return _cumulative_standard("cumsum", x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Running products along an axis, as the array API has them; see ``cumulative_sum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.cumulative_prod(tnp.array([2, 3, 4]), include_initial=True).tolist()
+    [1, 2, 6, 24]
+    """
+    return _cumulative_standard("cumprod", x, axis, dtype, include_initial)
+
+
+# differences -------------------------------------------------------------------------------------
+
+
+def _fit_edge(edge: Any, x: Any, axis: int, name: str) -> Any:
+    """A scalar repeated to one slice of ``x``; an array as it is."""
+    if edge.aval.ndim:
+        return edge
+    shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
+    return lax.broadcast_in_dim(edge, shape, ())
+
+
+def _diff(*args: Any) -> Any:
+    *xs, n, axis, has_prepend = args
+    x = xs[0]
+    if x.aval.ndim == 0:
+        msg = "diff: got an array without axes, expected at least one axis"
+        raise RankError(msg)
+    axis = normalize_axis(axis, x.aval.ndim, "diff")
+    if len(xs) > 1:
+        edges = [_fit_edge(e, x, axis, "diff") for e in xs[1:]]
+        parts = [edges[0], x, *edges[1:]] if has_prepend else [x, *edges]
+        x = lax.concatenate(promote_dtypes(*parts), axis)
+    for _ in range(n):
+        size = x.aval.shape[axis]
+        if type(size) is int and size == 0:
+            break
+        high = lax.slice_in_dim(x, 1, size, axis=axis)
+        low = lax.slice_in_dim(x, 0, size - 1, axis=axis)
+        x = lax.ne(high, low) if is_bool(x.aval.dtype) else lax.sub(high, low)
+    return x
+
+
+_diff_planned = Planned(_diff, "diff")
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along an axis, ``n`` times; bools differ where they change.
+
+    Args:
+        a: array with at least one axis.
+        n: how often to take differences.
+        axis: axis in ``[-ndim, ndim)``.
+        prepend: scalar or array to put in front along ``axis`` first.
+        append: scalar or array to put behind along ``axis`` first.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.diff(tnp.array([1, 4, 9, 16])).tolist()
+    [3, 5, 7]
+    """
+    times = operator.index(n)
+    if times < 0:
+        msg = f"diff: n must not be negative, got {times}"
+        raise ValueError(msg)
+    if times == 0:
+        return value_of(a)
+    edges = [e for e in (prepend, append) if e is not None]
+    return _diff_planned((a, *edges), (times, operator.index(axis), prepend is not None))
+
+
+def _ediff1d(*args: Any) -> Any:
+    *xs, has_end, has_begin = args
+    flat = [lax.reshape(x, (x.aval.size,)) for x in xs]
+    inner = _diff(flat[0], 1, 0, False)
+    dtype = flat[0].aval.dtype
+    edges = [lax.convert_dtype(e, dtype) for e in flat[1:]]
+    end = edges[:1] if has_end else []
+    begin = edges[-1:] if has_begin else []
+    parts = [*begin, inner, *end]
+    return lax.concatenate(parts, 0) if len(parts) > 1 else inner
+
+
+_ediff1d_planned = Planned(_ediff1d, "ediff1d")
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Differences of neighbours of the flattened array, with numbers put around them.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.ediff1d(tnp.array([1, 4, 9]), to_begin=-99).tolist()
+    [-99, 3, 5]
+    """
+    edges = [e for e in (to_end, to_begin) if e is not None]
+    return _ediff1d_planned((ary, *edges), (to_end is not None, to_begin is not None))
+
+
+# integrals and derivatives of samples ------------------------------------------------------------
+
+
+def _trapezoid(y: Any, *rest: Any) -> Any:
+    *steps, axis, has_x = rest
+    y, step = promote_inexact(y, steps[0])
+    axis = normalize_axis(axis, y.aval.ndim, "trapezoid")
+    size = y.aval.shape[axis]
+    if has_x:
+        if step.aval.ndim == 1:
+            step = _diff(step, 1, 0, False)
+            shape = [step.aval.size if i == axis else 1 for i in range(y.aval.ndim)]
+            step = lax.reshape(step, tuple(shape))
+        else:
+            step = _diff(step, 1, axis - y.aval.ndim, False)
+    high = lax.slice_in_dim(y, 1, size, axis=axis)
+    low = lax.slice_in_dim(y, 0, size - 1, axis=axis)
+    pairs, step = broadcast_operands("trapezoid", lax.add(high, low), step)
+    return lax.mul(lax.reduce_sum(lax.mul(pairs, step), (axis,)), 0.5)
+
+
+_trapezoid_planned = Planned(_trapezoid, "trapezoid")
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The integral of samples along an axis, by the trapezoidal rule.
+
+    Args:
+        y: samples.
+        x: where they were taken (one axis, or an array that broadcasts against ``y``).
+        dx: distance of neighbours if ``x`` is not given.
+        axis: axis of ``y`` in ``[-ndim, ndim)``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.trapezoid(tnp.array([1.0, 2.0, 3.0]), dx=2.0))
+    8.0
+    """
+    step = dx if x is None else x
+    return _trapezoid_planned((y, step), (operator.index(axis), x is not None))
+
+
+def _gradient(f: Any, *rest: Any) -> list[Any]:
+    *spacing, axes = rest
+    (f,) = promote_inexact(f)
+    axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
+    if len(set(axes)) != len(axes):
+        msg = f"gradient: repeated axis in {axes}"
+        raise ValueError(msg)
+    if len(spacing) == 1 and spacing[0].aval.ndim == 0:
+        spacing = spacing * len(axes)
+    if len(spacing) not in (0, len(axes)):
+        msg = f"gradient: got {len(spacing)} spacings, expected none, one or {len(axes)}"
+        raise TypeError(msg)
+    return [_gradient_along(f, a, spacing[i] if spacing else None) for i, a in enumerate(axes)]
+
+
+def _gradient_along(f: Any, axis: int, h: Any) -> Any:
+    """Central differences inside, one-sided differences at both ends."""
+    size = f.aval.shape[axis]
+    if type(size) is int and size < 2:
+        msg = f"gradient: axis {axis} of {f.aval.str_short()} has fewer than two elements"
+        raise ShapeMismatchError(msg)
+
+    def part(start: Any, stop: Any) -> Any:
+        return lax.slice_in_dim(f, start, stop, axis=axis)
+
+    first = lax.sub(part(1, 2), part(0, 1))
+    last = lax.sub(part(size - 1, size), part(size - 2, size - 1))
+    if h is None or h.aval.ndim == 0:
+        inner = lax.mul(lax.sub(part(2, size), part(0, size - 2)), 0.5)
+        whole = lax.concatenate([first, inner, last], axis)
+        if h is None:
+            return whole
+        return lax.div(whole, lax.convert_dtype(h, f.aval.dtype))
+    if h.aval.shape != (size,):
+        msg = f"gradient: got coordinates {h.aval.str_short()} for axis {axis} of size {size}"
+        raise ShapeMismatchError(msg)
+    steps = _diff(lax.convert_dtype(h, f.aval.dtype), 1, 0, False)
+    left = _along(lax.slice_in_dim(steps, 0, size - 2), f, axis)
+    right = _along(lax.slice_in_dim(steps, 1, size - 1), f, axis)
+    before = lax.div(lax.sub(part(1, size - 1), part(0, size - 2)), left)
+    after = lax.div(lax.sub(part(2, size), part(1, size - 1)), right)
+    total = lax.add(left, right)
+    inner = lax.add(lax.mul(before, lax.div(right, total)), lax.mul(after, lax.div(left, total)))
+    ends = [_along(lax.slice_in_dim(steps, i, i + 1), f, axis) for i in (0, size - 2)]
+    return lax.concatenate([lax.div(first, ends[0]), inner, lax.div(last, ends[1])], axis)
+
+
+def _along(v: Any, f: Any, axis: int) -> Any:
+    """A vector spread over the other axes of ``f``."""
+    n = v.aval.shape[0]
+    shape = tuple([n if i == axis else d for i, d in enumerate(f.aval.shape)])
+    return lax.broadcast_in_dim(v, shape, (axis,))
+
+
+_gradient_planned = Planned(_gradient, "gradient")
+
+
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+    """Derivatives of samples by second-order central differences, of first order at the ends.
+
+    Args:
+        f: samples.
+        *varargs: distances of neighbours: nothing (1), one number for all axes, or for each axis
+            a number or the coordinates.
+        axis: axis or axes (default: all).
+        edge_order: 1 or ``None``, the order of the differences at the ends.
+
+    Returns:
+        An array for one axis, a list for several.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.gradient(tnp.array([1.0, 4.0, 9.0, 16.0])).tolist()
+    [3.0, 4.0, 6.0, 7.0]
+    """
+    if edge_order not in (None, 1):
+        msg = f"gradient: edge_order must be 1, got {edge_order}"
+        raise ValueError(msg)
+    f = value_of(f)
+    axes = tuple(range(f.aval.ndim)) if axis is None else axis
+    given = axes if isinstance(axes, tuple | list) else (axes,)
+    spacing = [
+        v if hasattr(v, "aval") or isinstance(v, int | float) else value_of(v) for v in varargs
+    ]
+    found = _gradient_planned((f, *spacing), (tuple([operator.index(a) for a in given]),))
+    return found[0] if len(given) == 1 else found
+
+
+def _unwrap(p: Any, *rest: Any) -> Any:
+    """Adds multiples of the period so that neighbours differ by at most half of it."""
+    *numbers, axis, period, has_discont = rest
+    discont = numbers[0] if has_discont else None
+    axis = normalize_axis(axis, p.aval.ndim, "unwrap")
+    dtype = p.aval.dtype
+    if not is_inexact(dtype) and float(period) != int(period):
+        dtype = to_inexact(dtype)
+    p = lax.convert_dtype(p, dtype)
+    exact = is_inexact(dtype)
+    whole: Any = period if exact else int(period)
+    half: Any = period / 2 if exact else int(period) // 2
+    boundary_unclear = exact or int(period) % 2 == 0
+    change = _diff(p, 1, axis, False)
+    low: Any = -half
+    shifted = lax.sub(change, low)
+    wrapped = lax.rem(shifted, lax.full_of(shifted.aval.update(shape=()), whole))
+    negative = lax.lt(wrapped, lax.zeros_of(wrapped.aval.update(shape=())))
+    wrapped = lax.add(lax.select_n(negative, wrapped, lax.add(wrapped, whole)), low)
+    if boundary_unclear:
+        at_low = lax.bitwise_and(lax.eq(wrapped, low), lax.gt(change, 0 if not exact else 0.0))
+        wrapped = lax.select_n(at_low, wrapped, lax.full_of(wrapped.aval, half))
+    correction = lax.sub(wrapped, change)
+    limit = half if discont is None else lax.convert_dtype(discont, dtype)
+    small = lax.lt(lax.abs(change), limit)
+    correction = lax.select_n(small, correction, lax.zeros_of(correction.aval))
+    first = lax.slice_in_dim(p, 0, 1, axis=axis)
+    rest_ = lax.slice_in_dim(p, 1, p.aval.shape[axis], axis=axis)
+    return lax.concatenate([first, lax.add(rest_, lax.cumsum(correction, axis))], axis)
+
+
+_unwrap_planned = Planned(_unwrap, "unwrap", exact=True)
+
+
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Any:
+    """Angles without jumps: multiples of ``period`` are added where neighbours differ too much.
+
+    Args:
+        p: angles.
+        discont: largest difference that is left alone (default: half the period).
+        axis: axis in ``[-ndim, ndim)``.
+        period: the period, a Python number.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.unwrap(tnp.array([0.0, 3.0, 6.0, 1.0]), period=6.0).tolist()
+    [0.0, 3.0, 6.0, 7.0]
+    """
+    numbers = () if discont is None else (discont,)
+    length = period if isinstance(period, int) else float(period)
+    return _unwrap_planned((p, *numbers), (operator.index(axis), length, discont is not None))

@@ -1,0 +1,264 @@
+"""Exponentials, logarithms, powers to fixed exponents, trigonometric and hyperbolic functions.
+
+All take one array; integers and bools become floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.numpy._planning import unary_function
+from tracebridge.numpy._promote import promote_inexact
+
+
+def _inexact(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Integers become floats, then ``operation``."""
+
+    def run(x: Any) -> Any:
+        return operation(*promote_inexact(x))
+
+    return run
+
+
+sin = unary_function(
+    _inexact(lambda x: lax.sin(x)),
+    "sin",
+    """Sine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.sin(0.0))
+    0.0
+    """,
+)
+cos = unary_function(
+    _inexact(lambda x: lax.cos(x)),
+    "cos",
+    """Cosine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.cos(0.0))
+    1.0
+    """,
+)
+tan = unary_function(
+    _inexact(lambda x: lax.tan(x)),
+    "tan",
+    """Tangent, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.tan(0.0))
+    0.0
+    """,
+)
+sinh = unary_function(
+    _inexact(lambda x: lax.sinh(x)),
+    "sinh",
+    """Hyperbolic sine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.sinh(0.0))
+    0.0
+    """,
+)
+cosh = unary_function(
+    _inexact(lambda x: lax.cosh(x)),
+    "cosh",
+    """Hyperbolic cosine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.cosh(0.0))
+    1.0
+    """,
+)
+tanh = unary_function(
+    _inexact(lambda x: lax.tanh(x)),
+    "tanh",
+    """Hyperbolic tangent, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.tanh(0.0))
+    0.0
+    """,
+)
+exp = unary_function(
+    _inexact(lambda x: lax.exp(x)),
+    "exp",
+    """Exponential, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.exp(0.0))
+    1.0
+    """,
+)
+expm1 = unary_function(
+    _inexact(lambda x: lax.expm1(x)),
+    "expm1",
+    """``exp(x) - 1``, exact for small ``x``, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.expm1(0.0))
+    0.0
+    """,
+)
+exp2 = unary_function(
+    _inexact(lambda x: lax.exp2(x)),
+    "exp2",
+    """``2 ** x``, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.exp2(3.0))
+    8.0
+    """,
+)
+log = unary_function(
+    _inexact(lambda x: lax.log(x)),
+    "log",
+    """Natural logarithm, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.log(1.0))
+    0.0
+    """,
+)
+log1p = unary_function(
+    _inexact(lambda x: lax.log1p(x)),
+    "log1p",
+    """``log(1 + x)``, exact for small ``x``, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.log1p(0.0))
+    0.0
+    """,
+)
+sqrt = unary_function(
+    _inexact(lambda x: lax.sqrt(x)),
+    "sqrt",
+    """Square root, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.sqrt(4.0))
+    2.0
+    """,
+)
+cbrt = unary_function(
+    _inexact(lambda x: lax.cbrt(x)),
+    "cbrt",
+    """Cube root, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.cbrt(8.0))
+    2.0
+    """,
+)
+arcsin = unary_function(
+    _inexact(lambda x: lax.asin(x)),
+    "arcsin",
+    """Inverse sine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arcsin(0.0))
+    0.0
+    """,
+)
+asin = arcsin
+arccos = unary_function(
+    _inexact(lambda x: lax.acos(x)),
+    "arccos",
+    """Inverse cosine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arccos(1.0))
+    0.0
+    """,
+)
+acos = arccos
+arctan = unary_function(
+    _inexact(lambda x: lax.atan(x)),
+    "arctan",
+    """Inverse tangent, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arctan(0.0))
+    0.0
+    """,
+)
+atan = arctan
+arcsinh = unary_function(
+    _inexact(lambda x: lax.asinh(x)),
+    "arcsinh",
+    """Inverse hyperbolic sine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arcsinh(0.0))
+    0.0
+    """,
+)
+asinh = arcsinh
+arccosh = unary_function(
+    _inexact(lambda x: lax.acosh(x)),
+    "arccosh",
+    """Inverse hyperbolic cosine, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arccosh(1.0))
+    0.0
+    """,
+)
+acosh = arccosh
+arctanh = unary_function(
+    _inexact(lambda x: lax.atanh(x)),
+    "arctanh",
+    """Inverse hyperbolic tangent, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arctanh(0.0))
+    0.0
+    """,
+)
+atanh = arctanh
+log2 = unary_function(
+    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / np.log(2.0))),
+    "log2",
+    """Logarithm to base 2, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.log2(8.0))
+    3.0
+    """,
+)
+log10 = unary_function(
+    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / np.log(10.0))),
+    "log10",
+    """Logarithm to base 10, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> round(float(tnp.log10(1000.0)), 5)
+    3.0
+    """,
+)
+deg2rad = unary_function(
+    _inexact(lambda x: lax.mul(x, np.pi / 180.0)),
+    "deg2rad",
+    """Degrees to radians, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> round(float(tnp.deg2rad(180.0)), 4)
+    3.1416
+    """,
+)
+radians = deg2rad
+rad2deg = unary_function(
+    _inexact(lambda x: lax.mul(x, 180.0 / np.pi)),
+    "rad2deg",
+    """Radians to degrees, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.rad2deg(0.0))
+    0.0
+    """,
+)
+degrees = rad2deg

@@ -1,0 +1,308 @@
+"""Floats taken apart: signs, exponents, neighbours, and replacement of NaN and infinity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import binary_function, unary_function
+from tracebridge.numpy._promote import broadcast_operands, check_no_out, promote_inexact
+
+_BOOL = np.dtype(np.bool_)
+_BITS = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+
+
+def _no_complex(name: str, x: Any) -> None:
+    if is_complex(x.aval.dtype):
+        msg = f"{name} works on real numbers, got {x.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+
+
+def _bits(x: Any) -> Any:
+    """The bit pattern of floats as signed integers of the same size."""
+    return lax.bitcast_convert_type(x, _BITS[x.aval.dtype.itemsize])
+
+
+def _signbit(x: Any) -> Any:
+    _no_complex("signbit", x)
+    dtype = x.aval.dtype
+    if is_float(dtype):
+        return lax.lt(_bits(x), 0)
+    if is_integer(dtype) and not is_unsigned(dtype):
+        return lax.lt(x, 0)
+    return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
+
+
+signbit = unary_function(
+    _signbit,
+    "signbit",
+    """Whether the sign bit is set, elementwise; true for -0.0.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.signbit(tnp.array([-0.0, 1.0])).tolist()
+    [True, False]
+    """,
+)
+
+
+def _copysign(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("copysign", *promote_inexact(x, y))
+    _no_complex("copysign", x)
+    return lax.select_n(lax.ne(_signbit(x), _signbit(y)), *_same_shape(x, lax.neg(x), y))
+
+
+def _same_shape(x: Any, y: Any, like: Any) -> list[Any]:
+    """``x`` and ``y`` repeated to the shape of ``like`` where that has more axes."""
+    if x.aval.ndim or not like.aval.ndim:
+        return [x, y]
+    return [lax.broadcast_in_dim(v, like.aval.shape, ()) for v in (x, y)]
+
+
+copysign = binary_function(
+    _copysign,
+    "copysign",
+    """``x`` with the sign of ``y``, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.copysign(3.0, -0.0))
+    -3.0
+    """,
+)
+
+
+def _nextafter(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("nextafter", *promote_inexact(x, y))
+    return lax.nextafter(x, y)
+
+
+nextafter = binary_function(
+    _nextafter,
+    "nextafter",
+    """The next float after ``x`` towards ``y``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nextafter(1.0, 2.0)) > 1.0
+    True
+    """,
+)
+
+
+def _spacing(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    _no_complex("spacing", x)
+    infinity = lax.full_of(x.aval, np.inf)
+    away = lax.select_n(_signbit(x), infinity, lax.neg(infinity))
+    return lax.sub(lax.nextafter(x, away), x)
+
+
+spacing = unary_function(
+    _spacing,
+    "spacing",
+    """The distance to the next float further from zero, with the sign of ``x``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.spacing(1.0))
+    1.1920929e-07
+    """,
+)
+
+
+# exponents ---------------------------------------------------------------------------------------
+
+
+def _power_of_two(n: Any, dtype: Any) -> Any:
+    """``2.0 ** n`` by its bits, for ``n`` within the exponents of normal numbers."""
+    info = finfo(dtype)
+    kind = _BITS[dtype.itemsize]
+    biased = lax.add(lax.convert_dtype(n, kind), info.maxexp - 1)
+    return lax.bitcast_convert_type(lax.shift_left(biased, info.nmant), dtype)
+
+
+def _scale(x: Any, n: Any) -> Any:
+    """``x * 2.0 ** n`` in three steps, so that no factor leaves the range of the dtype."""
+    info = finfo(x.aval.dtype)
+    low, high = info.minexp, info.maxexp - 1
+    n = lax.convert_dtype(n, np.dtype(np.int32))
+    for _ in range(3):
+        part = lax.max(lax.min(n, high), low)
+        x = lax.mul(x, _power_of_two(part, x.aval.dtype))
+        n = lax.sub(n, part)
+    return x
+
+
+def _ldexp(x: Any, n: Any) -> Any:
+    if not is_integer(n.aval.dtype):
+        msg = f"ldexp: the exponent must be an integer, got {n.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    _no_complex("ldexp", x)
+    (x,) = promote_inexact(x)
+    x, n = broadcast_operands("ldexp", x, n)
+    # Beyond these the result is 0 or infinite in every dtype.
+    limit = 32000 if n.aval.dtype.itemsize > 1 else 127
+    n = lax.min(n, limit) if is_unsigned(n.aval.dtype) else lax.max(lax.min(n, limit), -limit)
+    return _scale(x, n)
+
+
+ldexp = binary_function(
+    _ldexp,
+    "ldexp",
+    """``x * 2 ** n`` for integers ``n``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.ldexp(1.5, 3))
+    12.0
+    """,
+)
+
+
+def _frexp(x: Any) -> list[Any]:
+    (x,) = promote_inexact(x)
+    _no_complex("frexp", x)
+    info = finfo(x.aval.dtype)
+    # Subnormal numbers are scaled first: their exponent field is zero.
+    small = lax.lt(lax.abs(x), lax.full_of(x.aval.update(shape=()), float(info.tiny)))
+    shift = info.nmant + 1
+    scaled = lax.select_n(small, x, lax.mul(x, lax.full_of(x.aval, 2.0**shift)))
+    field = lax.shift_right_logical(_bits(scaled), info.nmant)
+    width = x.aval.dtype.itemsize * 8 - 1 - info.nmant
+    field = lax.bitwise_and(field, 2**width - 1)
+    exponent = lax.sub(lax.convert_dtype(field, np.dtype(np.int32)), info.maxexp - 2)
+    exponent = lax.select_n(small, exponent, lax.sub(exponent, shift))
+    plain = lax.bitwise_and(lax.is_finite(x), lax.ne(x, lax.zeros_of(x.aval.update(shape=()))))
+    exponent = lax.select_n(plain, lax.zeros_of(exponent.aval), exponent)
+    return [_scale(x, lax.neg(exponent)), exponent]
+
+
+_frexp_planned = Planned(_frexp, "frexp")
+
+
+def frexp(x: Any, /) -> tuple[Any, Any]:
+    """``(m, n)`` with ``x == m * 2 ** n`` and ``0.5 <= abs(m) < 1``, elementwise.
+
+    Zero, infinities and NaN are their own mantissa with exponent 0; ``n`` has dtype int32.
+
+    >>> import tracebridge.numpy as tnp
+    >>> m, n = tnp.frexp(12.0)
+    >>> float(m), int(n)
+    (0.75, 4)
+    """
+    mantissa, exponent = _frexp_planned((x,))
+    return mantissa, exponent
+
+
+def _modf(x: Any) -> list[Any]:
+    (x,) = promote_inexact(x)
+    _no_complex("modf", x)
+    zero = lax.zeros_of(x.aval.update(shape=()))
+    whole = lax.select_n(lax.lt(x, zero), lax.floor(x), lax.ceil(x))
+    infinite = lax.eq(lax.abs(x), lax.full_of(x.aval.update(shape=()), np.inf))
+    rest = lax.select_n(infinite, lax.sub(x, whole), lax.zeros_of(x.aval))
+    # Both parts have the sign of x, zeros too.
+    return [_copysign(rest, x), _copysign(whole, x)]
+
+
+_modf_planned = Planned(_modf, "modf")
+
+
+def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
+    """The fractional and the whole part, both with the sign of ``x``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> part, whole = tnp.modf(-2.5)
+    >>> float(part), float(whole)
+    (-0.5, -2.0)
+    """
+    check_no_out("modf", out)
+    part, whole = _modf_planned((x,))
+    return part, whole
+
+
+# NaN and infinity --------------------------------------------------------------------------------
+
+
+def _nan_to_num(*args: Any) -> Any:
+    x, nan, *rest = args
+    *limits, has_posinf, has_neginf = rest
+    dtype = x.aval.dtype
+    if not is_inexact(dtype):
+        return x
+    if is_complex(dtype):
+        statics = (*limits, has_posinf, has_neginf)
+        return lax.complex(
+            _nan_to_num(lax.real(x), nan, *statics), _nan_to_num(lax.imag(x), nan, *statics)
+        )
+    info = finfo(dtype)
+    low: Any = limits[-1] if has_neginf else lax.full_of(x.aval, float(info.min))
+    high: Any = limits[0] if has_posinf else lax.full_of(x.aval, float(info.max))
+    scalar = x.aval.update(shape=())
+    for where, value in (
+        (lax.ne(x, x), nan),
+        (lax.eq(x, lax.full_of(scalar, np.inf)), high),
+        (lax.eq(x, lax.full_of(scalar, -np.inf)), low),
+    ):
+        new = lax.convert_dtype(value, dtype, x.aval.weak_type)
+        where, old, new = broadcast_operands("nan_to_num", where, x, new)  # noqa: PLW2901 (the same mask, repeated)
+        x = lax.select_n(where, old, new)
+    return x
+
+
+_nan_to_num_planned = Planned(_nan_to_num, "nan_to_num")
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """``x`` with NaN and infinities replaced by numbers.
+
+    Args:
+        x: array; integers are unchanged, complex numbers are treated by part.
+        copy: ignored: arrays are immutable.
+        nan: what replaces NaN.
+        posinf: what replaces infinity (default: the largest number of the dtype).
+        neginf: what replaces minus infinity (default: the smallest number of the dtype).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.nan_to_num(tnp.array([1.0, tnp.nan, tnp.inf]), posinf=9.0).tolist()
+    [1.0, 0.0, 9.0]
+    """
+    limits = [v for v in (posinf, neginf) if v is not None]
+    return _nan_to_num_planned((x, nan, *limits), (posinf is not None, neginf is not None))
+
+
+def _is_infinite(name: str, x: Any, value: float) -> Any:
+    _no_complex(name, x)
+    if not is_inexact(x.aval.dtype):
+        return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
+    return lax.eq(x, lax.full_of(x.aval.update(shape=()), value))
+
+
+_isposinf_planned = Planned(lambda x: _is_infinite("isposinf", x, np.inf), "isposinf")
+_isneginf_planned = Planned(lambda x: _is_infinite("isneginf", x, -np.inf), "isneginf")
+
+
+def isposinf(x: Any, /, out: None = None) -> Any:
+    """Whether an element is plus infinity; complex numbers are an error.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isposinf(tnp.array([1.0, tnp.inf, -tnp.inf])).tolist()
+    [False, True, False]
+    """
+    check_no_out("isposinf", out)
+    return _isposinf_planned((x,))
+
+
+def isneginf(x: Any, /, out: None = None) -> Any:
+    """Whether an element is minus infinity; complex numbers are an error.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isneginf(tnp.array([1.0, tnp.inf, -tnp.inf])).tolist()
+    [False, False, True]
+    """
+    check_no_out("isneginf", out)
+    return _isneginf_planned((x,))

@@ -1,0 +1,422 @@
+"""Joining and splitting arrays: concatenate, stack and kin, block, split and kin, unstack."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import shape_of, static_dtype, value_of
+from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
+
+
+def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
+    """The arrays of an argument that is a sequence of arrays, or one array whose rows they are.
+
+    Raises:
+        TypeError: a single number, or something that cannot be walked through twice.
+        ValueError: no array at all.
+    """
+    if isinstance(arrays, list | tuple):
+        found: Sequence[Any] = arrays
+    elif hasattr(arrays, "shape") and len(arrays.shape):
+        found = unstack(arrays)
+    else:
+        msg = (
+            f"{name}: got {type(arrays).__name__}, expected a sequence of arrays; "
+            f"write {name}([a, b])"
+        )
+        raise TypeError(msg)
+    if not found:
+        msg = f"{name}: got an empty sequence, expected at least one array"
+        raise ValueError(msg)
+    return found
+
+
+def _convert(xs: Sequence[Any], dtype: Any) -> list[Any]:
+    if dtype is None:
+        return promote_dtypes(*xs)
+    return [lax.convert_dtype(x, dtype) for x in xs]
+
+
+def _join(name: str, xs: Sequence[Any], axis: int) -> Any:
+    """Concatenate along ``axis`` of arrays of one rank and dtype."""
+    first = xs[0].aval
+    if first.ndim == 0:
+        msg = f"{name}: got arrays without axes, expected at least one axis"
+        raise RankError(msg, hint="use stack, or give the numbers an axis with reshape(1)")
+    axis = normalize_axis(axis, first.ndim, name)
+    for x in xs:
+        shape = x.aval.shape
+        if len(shape) != first.ndim or any(
+            [i != axis and d != first.shape[i] for i, d in enumerate(shape)]
+        ):
+            got = ", ".join([y.aval.str_short() for y in xs[:8]])
+            msg = f"{name}: arrays must agree in all axes but axis {axis}, got {got}"
+            raise ShapeMismatchError(msg)
+    return xs[0] if len(xs) == 1 else lax.concatenate(xs, axis)
+
+
+def _concatenate(*args: Any) -> Any:
+    *xs, name, axis, dtype = args
+    if axis is None:
+        xs = [lax.reshape(x, (x.aval.size,)) for x in xs]
+    return _join(name, _convert(xs, dtype), axis or 0)
+
+
+_concatenate_planned = Planned(_concatenate, "concatenate")
+
+
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+    """Arrays joined along an existing axis.
+
+    Args:
+        arrays: sequence of arrays of equal shapes but for ``axis``, or one array, whose rows are
+            joined.
+        axis: axis in ``[-ndim, ndim)``; ``None`` flattens the arrays first.
+        dtype: dtype of the result (default: the promoted dtype of the arrays).
+
+    Raises:
+        ShapeMismatchError: the shapes differ in another axis.
+        RankError: the arrays have no axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.concatenate([tnp.array([1, 2]), tnp.array([3.5])]).tolist()
+    [1.0, 2.0, 3.5]
+    """
+    where = None if axis is None else operator.index(axis)
+    xs = array_sequence("concatenate", arrays)
+    return _concatenate_planned(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """Arrays joined along an existing axis: the array-API name of ``concatenate``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.concat([tnp.zeros((1, 2)), tnp.ones((1, 2))], axis=1).shape
+    (1, 4)
+    """
+    return concatenate(arrays, axis)
+
+
+def _stack(*args: Any) -> Any:
+    *xs, axis, dtype = args
+    first = xs[0].aval
+    if any([x.aval.shape != first.shape for x in xs]):
+        got = ", ".join([x.aval.str_short() for x in xs[:8]])
+        msg = f"stack: arrays must have one shape, got {got}"
+        raise ShapeMismatchError(msg)
+    axis = normalize_axis(axis, first.ndim + 1, "stack")
+    shape = (*first.shape[:axis], 1, *first.shape[axis:])
+    return _join("stack", [lax.reshape(x, shape) for x in _convert(xs, dtype)], axis)
+
+
+_stack_planned = Planned(_stack, "stack")
+
+
+def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+    """Arrays of one shape joined along a new axis.
+
+    Args:
+        arrays: sequence of arrays, or one array, whose rows are stacked.
+        axis: position of the new axis in the result.
+        out: not supported.
+        dtype: dtype of the result (default: the promoted dtype of the arrays).
+
+    Raises:
+        ShapeMismatchError: the shapes differ.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.stack([tnp.array([1, 2]), tnp.array([3, 4])], axis=1).tolist()
+    [[1, 3], [2, 4]]
+    """
+    check_no_out("stack", out)
+    xs = array_sequence("stack", arrays)
+    return _stack_planned(xs, (operator.index(axis), static_dtype("stack", dtype)))
+
+
+def at_least(x: Any, n: int) -> Any:
+    """``x`` with at least ``n`` axes, placed as ``atleast_1d``, ``2d`` and ``3d`` do."""
+    ndim, shape = x.aval.ndim, x.aval.shape
+    if ndim >= n:
+        return x
+    if n == 3 and ndim:
+        return lax.reshape(x, (1, *shape, 1) if ndim == 1 else (*shape, 1))
+    return lax.reshape(x, (*(1,) * (n - ndim), *shape))
+
+
+def _column(x: Any) -> Any:
+    return lax.reshape(x, (x.aval.size, 1)) if x.aval.ndim <= 1 else x
+
+
+# Function -> what each array becomes first, and the axis (None: by the rank of the first array).
+_STACKS: dict[str, tuple[Callable[[Any], Any], int | None]] = {
+    "vstack": (lambda x: at_least(x, 2), 0),
+    "hstack": (lambda x: at_least(x, 1), None),
+    "dstack": (lambda x: at_least(x, 3), 2),
+    "column_stack": (_column, 1),
+}
+
+
+def _stack_along(*args: Any) -> Any:
+    *xs, name, dtype = args
+    prepare, axis = _STACKS[name]
+    xs = [prepare(x) for x in _convert(xs, dtype)]
+    if axis is None:
+        axis = 0 if xs[0].aval.ndim == 1 else 1
+    return _join(name, xs, axis)
+
+
+_stack_along_planned = Planned(_stack_along, "stack")
+
+
+def vstack(tup: Any, dtype: Any = None) -> Any:
+    """Arrays joined along axis 0; vectors are rows.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.vstack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
+    [[1, 2], [3, 4]]
+    """
+    xs = array_sequence("vstack", tup)
+    return _stack_along_planned(xs, ("vstack", static_dtype("vstack", dtype)))
+
+
+def hstack(tup: Any, dtype: Any = None) -> Any:
+    """Arrays joined along axis 1; vectors along axis 0.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.hstack([tnp.array([1, 2]), tnp.array([3])]).tolist()
+    [1, 2, 3]
+    """
+    xs = array_sequence("hstack", tup)
+    return _stack_along_planned(xs, ("hstack", static_dtype("hstack", dtype)))
+
+
+def dstack(tup: Any, dtype: Any = None) -> Any:
+    """Arrays joined along axis 2, which vectors and matrices get first.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.dstack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
+    [[[1, 3], [2, 4]]]
+    """
+    xs = array_sequence("dstack", tup)
+    return _stack_along_planned(xs, ("dstack", static_dtype("dstack", dtype)))
+
+
+def column_stack(tup: Any) -> Any:
+    """Arrays joined along axis 1; vectors are columns.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.column_stack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
+    [[1, 3], [2, 4]]
+    """
+    return _stack_along_planned(array_sequence("column_stack", tup), ("column_stack", None))
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """``values`` joined to the end of ``arr``; both are flattened without ``axis``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.append(tnp.array([1, 2]), 3).tolist()
+    [1, 2, 3]
+    """
+    where = None if axis is None else operator.index(axis)
+    return _concatenate_planned((arr, values), ("append", where, None))
+
+
+def _block(*args: Any) -> Any:
+    *xs, form = args
+    ndim = max([x.aval.ndim for x in xs], default=0)
+    depth = _depth(form)
+    values = iter(promote_dtypes(*[_with_leading_axes(x, max(ndim, depth)) for x in xs]))
+    return _assemble(form, values, depth)
+
+
+def _with_leading_axes(x: Any, n: int) -> Any:
+    return lax.reshape(x, (*(1,) * (n - x.aval.ndim), *x.aval.shape)) if x.aval.ndim < n else x
+
+
+def _depth(form: Any) -> int:
+    return 0 if form is None else 1 + _depth(form[0])
+
+
+def _assemble(form: Any, values: Any, depth: int) -> Any:
+    """Join the blocks of ``form``: lists at depth 1 along the last axis, and so on outwards."""
+    if form is None:
+        return next(values)
+    parts = [_assemble(f, values, depth - 1) for f in form]
+    return _join("block", parts, -depth)
+
+
+_block_planned = Planned(_block, "block")
+
+
+def block(arrays: Any) -> Any:
+    """An array put together from nested lists of blocks.
+
+    Args:
+        arrays: an array, or lists of lists of arrays, all equally deep. Innermost lists are
+            joined along the last axis, the next along the one before, and so on.
+
+    Raises:
+        ValueError: lists are empty or unequally deep.
+        ShapeMismatchError: blocks do not fit together.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.block([[tnp.ones((2, 2)), tnp.zeros((2, 1))], [tnp.zeros((1, 3))]]).shape
+    (3, 3)
+    """
+    leaves: list[Any] = []
+    form = _form_of(arrays, leaves)
+    return _block_planned(leaves, (form,))
+
+
+def _form_of(arrays: Any, leaves: list[Any]) -> Any:
+    """The nesting of lists as tuples with None for each block."""
+    if isinstance(arrays, tuple):
+        msg = "block: got a tuple, expected lists; write [a, b]"
+        raise TypeError(msg)
+    if not isinstance(arrays, list):
+        leaves.append(arrays)
+        return None
+    if not arrays:
+        msg = "block: got an empty list, expected at least one block in each list"
+        raise ValueError(msg)
+    form = tuple([_form_of(a, leaves) for a in arrays])
+    if len({_depth(f) for f in form}) > 1:
+        msg = "block: lists must be equally deep; put single blocks into lists too"
+        raise ValueError(msg)
+    return form
+
+
+# splitting ---------------------------------------------------------------------------------------
+
+
+def _split(x: Any, name: str, where: Any, axis: int, equal: bool) -> list[Any]:
+    """``where``: the number of parts, or a tuple of positions to cut at."""
+    if x.aval.ndim == 0:
+        msg = f"{name}: got an array without axes, expected at least one axis"
+        raise RankError(msg)
+    axis = normalize_axis(axis, x.aval.ndim, name)
+    size = x.aval.shape[axis]
+    if isinstance(where, tuple):
+        bounds = [slice(a, b).indices(size)[:2] for a, b in zip((0, *where), (*where, None))]  # noqa: B905 (the shorter decides)
+        bounds = [(a, max(a, b)) for a, b in bounds]
+        return [lax.slice_in_dim(x, a, b, axis=axis) for a, b in bounds]
+    if where < 1:
+        msg = f"{name}: got {where} sections, expected at least one"
+        raise ValueError(msg)
+    part, rest = divmod(size, where)
+    if equal and rest:
+        msg = (
+            f"{name}: axis {axis} of {x.aval.str_short()} has size {size}, which {where} equal "
+            "sections do not divide"
+        )
+        raise ShapeMismatchError(msg, hint="use array_split for unequal parts")
+    sizes = [part + 1] * rest + [part] * (where - rest)
+    return [x] if where == 1 else list(lax.split(x, sizes, axis))
+
+
+_split_planned = Planned(_split, "split")
+
+
+def _cuts(name: str, where: Any) -> Any:
+    if isinstance(where, int | np.integer) or (hasattr(where, "ndim") and where.ndim == 0):
+        return operator.index(where)
+    if getattr(where, "is_symbolic_dim", False):
+        msg = f"{name}: the number of sections must be an int, got the dimension {where}"
+        raise TypeError(msg)
+    positions = where if isinstance(where, list | tuple) else np.asarray(where).tolist()
+    return tuple([operator.index(p) for p in positions])
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Parts of ``ary`` along an axis.
+
+    Args:
+        ary: array with at least one axis.
+        indices_or_sections: the number of equal parts, or sorted positions to cut at.
+        axis: the axis to cut.
+
+    Raises:
+        ShapeMismatchError: the axis has no equal parts of that number.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [x.tolist() for x in tnp.split(tnp.arange(5), [2, 3])]
+    [[0, 1], [2], [3, 4]]
+    """
+    cuts = _cuts("split", indices_or_sections)
+    return _split_planned((ary,), ("split", cuts, operator.index(axis), True))
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Parts of ``ary`` along an axis; as ``split``, but the parts may differ in size by one.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [x.tolist() for x in tnp.array_split(tnp.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    cuts = _cuts("array_split", indices_or_sections)
+    return _split_planned((ary,), ("array_split", cuts, operator.index(axis), False))
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts of ``ary`` along axis 0; see ``split``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [x.shape for x in tnp.vsplit(tnp.ones((4, 2)), 2)]
+    [(2, 2), (2, 2)]
+    """
+    return _split_planned((ary,), ("vsplit", _cuts("vsplit", indices_or_sections), 0, True))
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts of ``ary`` along axis 1, of a vector along axis 0; see ``split``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [x.shape for x in tnp.hsplit(tnp.ones((4, 2)), 2)]
+    [(4, 1), (4, 1)]
+    """
+    axis = 0 if len(shape_of(ary)) == 1 else 1
+    return _split_planned((ary,), ("hsplit", _cuts("hsplit", indices_or_sections), axis, True))
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Parts of ``ary`` along axis 2; see ``split``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [x.shape for x in tnp.dsplit(tnp.ones((4, 2, 2)), 2)]
+    [(4, 2, 1), (4, 2, 1)]
+    """
+    return _split_planned((ary,), ("dsplit", _cuts("dsplit", indices_or_sections), 2, True))
+
+
+def _unstack(x: Any, axis: int) -> list[Any]:
+    if x.aval.ndim == 0:
+        msg = "unstack: got an array without axes, expected at least one axis"
+        raise RankError(msg)
+    axis = normalize_axis(axis, x.aval.ndim, "unstack")
+    count = x.aval.shape[axis]
+    return [lax.index_in_dim(x, i, axis, keepdims=False) for i in range(count)]
+
+
+_unstack_planned = Planned(_unstack, "unstack")
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of ``x`` along an axis, without that axis.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [row.tolist() for row in tnp.unstack(tnp.array([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
+    value = value_of(x)
+    shape = value.aval.shape
+    if shape and shape[normalize_axis(axis, len(shape), "unstack")] == 0:
+        return ()
+    return tuple(_unstack_planned((value,), (operator.index(axis),)))

@@ -1,0 +1,388 @@
+"""Searching: where, positions of extrema, positions of nonzero elements, searchsorted."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.numpy._planning import concrete, value_of
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    check_no_out,
+    normalize_axis,
+    promote_dtypes,
+)
+from tracebridge.numpy.elementwise_logic import _truth
+
+_INT32 = np.dtype(np.int32)
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    x, y = promote_dtypes(x, y)
+    condition, x, y = broadcast_operands("where", _truth(condition), x, y)
+    return lax.select_n(condition, y, x)
+
+
+_where_planned = Planned(_where, "where")
+
+
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+) -> Any:
+    """Elements of ``x`` where ``condition`` is true, else of ``y``.
+
+    With ``condition`` alone: the positions of its true elements, see ``nonzero``.
+
+    Args:
+        condition: array; numbers count as true where they are not zero.
+        x: array or number; all three are broadcast together, ``x`` and ``y`` are promoted.
+        y: likewise.
+        size: see ``nonzero``.
+        fill_value: see ``nonzero``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.where(tnp.array([True, False]), 1.0, tnp.array([5.0, 6.0])).tolist()
+    [1.0, 6.0]
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        msg = "where: got one of x and y, expected both or neither"
+        raise ValueError(msg)
+    if size is not None or fill_value is not None:
+        msg = "where: size and fill_value are for the form with condition alone"
+        raise ValueError(msg)
+    return _where_planned((condition, x, y))
+
+
+# positions of extrema ----------------------------------------------------------------------------
+
+
+def _arg_extremum(x: Any, name: str, axis: Any, keepdims: bool) -> Any:
+    """The first position of the extremum; NaN counts as extreme, unless ``name`` says otherwise."""
+    shape = x.aval.shape
+    if axis is None:
+        x, where_ = lax.reshape(x, (x.aval.size,)), 0
+    else:
+        where_ = normalize_axis(axis, x.aval.ndim, name)
+    if type(x.aval.shape[where_]) is int and x.aval.shape[where_] == 0:
+        msg = f"{name}: axis {axis} of an array of shape {shape} has no elements"
+        raise ValueError(msg)
+    search = lax.argmax if name.endswith("max") else lax.argmin
+    if name.startswith("nan") and is_inexact(x.aval.dtype):
+        is_nan = lax.ne(x, x)
+        worst = -np.inf if name.endswith("max") else np.inf
+        numbers = lax.select_n(is_nan, x, lax.full_of(x.aval, worst))
+        found = search(numbers, where_, default_int())
+        nothing = lax.reduce_and(is_nan, (where_,))
+        found = lax.select_n(nothing, found, lax.full_of(found.aval, -1))
+    else:
+        found = search(x, where_, default_int())
+    if not keepdims:
+        return found
+    kept = [1 if axis is None or i == where_ else d for i, d in enumerate(shape)]
+    return lax.reshape(found, tuple(kept))
+
+
+_arg_planned = Planned(_arg_extremum, "argmax")
+
+
+def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    check_no_out(name, out)
+    where_ = None if axis is None else operator.index(axis)
+    return _arg_planned((a,), (name, where_, bool(keepdims)))
+
+
+def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """Position of the first largest element; the first NaN counts as the largest.
+
+    Args:
+        a: real or boolean array.
+        axis: axis to search; ``None`` searches the flattened array.
+        out: not supported.
+        keepdims: keep the axis with size 1.
+
+    Raises:
+        ValueError: there are no elements.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.argmax(tnp.array([2.0, 7.0, 7.0])))
+    1
+    """
+    return _arg("argmax", a, axis, out, keepdims)
+
+
+def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """Position of the first smallest element; arguments as of ``argmax``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.argmin(tnp.array([2.0, 1.0, 1.0])))
+    1
+    """
+    return _arg("argmin", a, axis, out, keepdims)
+
+
+def nanargmax(
+    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
+    """Position of the first largest number, NaNs left out; -1 where there are only NaNs.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.nanargmax(tnp.array([2.0, tnp.nan, 7.0])))
+    2
+    """
+    return _arg("nanargmax", a, axis, out, keepdims)
+
+
+def nanargmin(
+    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Any:
+    """Position of the first smallest number, NaNs left out; -1 where there are only NaNs.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.nanargmin(tnp.array([2.0, tnp.nan, 7.0])))
+    0
+    """
+    return _arg("nanargmin", a, axis, out, keepdims)
+
+
+# positions of nonzero elements -------------------------------------------------------------------
+
+
+def true_positions(mask: Any, size: int) -> tuple[Any, Any]:
+    """Flat positions of the first ``size`` true elements of ``mask``, and how many there are.
+
+    What is left over is ``mask.size`` (or garbage in an empty mask): the caller fills it.
+    """
+    n = mask.aval.size
+    flat = lax.convert_dtype(lax.reshape(mask, (n,)), _INT32)
+    if type(n) is int and n == 0:
+        zero = lax.full_of(flat.aval.update(shape=()), 0)
+        return lax.broadcast_in_dim(zero, (size,), ()), zero
+    ranks = lax.cumsum(flat, 0)
+    total = lax.index_in_dim(ranks, n - 1, 0, keepdims=False)
+    # The k-th true element goes to slot k; false ones are sent out of bounds and dropped.
+    slots = lax.select_n(lax.eq(flat, 1), lax.full_of(ranks.aval, size), lax.sub(ranks, 1))
+    start = lax.full_of(flat.aval.update(shape=(size,)), n)
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
+    )
+    found = lax.scatter(
+        start,
+        lax.reshape(slots, (n, 1)),
+        lax.iota(_INT32, n),
+        numbers,
+        unique_indices=False,
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+    )
+    return found, total
+
+
+def _nonzero(*args: Any) -> list[Any]:
+    x, *fills, size = args
+    dtype = default_int()
+    flat, total = true_positions(_truth(x), size)
+    missing = lax.ge(lax.iota(_INT32, size), total)
+    coordinates: list[Any] = []
+    for d in reversed(x.aval.shape):
+        step = d if type(d) is not int else max(d, 1)
+        coordinates.append(lax.rem(flat, lax.full_of(flat.aval, step)))
+        flat = lax.div(flat, lax.full_of(flat.aval, step))
+    out: list[Any] = []
+    for c, fill in zip(reversed(coordinates), fills, strict=True):
+        value = lax.convert_dtype(fill, dtype)
+        filler = lax.broadcast_in_dim(value, (size,), ()) if not value.aval.ndim else value
+        out.append(lax.select_n(missing, lax.convert_dtype(c, dtype), filler))
+    return out
+
+
+_nonzero_planned = Planned(_nonzero, "nonzero")
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+    """Positions of the elements that are not zero: one array for each axis.
+
+    Args:
+        a: array with at least one axis.
+        size: how many positions to give; needed while tracing, where the number is not known.
+            Further ones are left out, missing ones are filled.
+        fill_value: what to fill with (default 0): a number, or one for each axis.
+
+    Raises:
+        ConcretizationTypeError: ``a`` is traced and ``size`` is not given.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.nonzero(tnp.array([[0, 5], [6, 0]]))]
+    [[0, 1], [1, 0]]
+    >>> tnp.nonzero(tnp.array([0, 5]), size=3, fill_value=-1)[0].tolist()
+    [1, -1, -1]
+    """
+    value = value_of(a)
+    if value.aval.ndim == 0:
+        msg = "nonzero: got an array without axes, expected at least one axis"
+        raise RankError(msg, hint="call nonzero(atleast_1d(x))")
+    if size is None:
+        host = concrete(
+            value,
+            "The number of nonzero elements is the size of the result",
+            "pass size=, or use the form where(condition, x, y)",
+        )
+        return tuple([put_numpy(p.astype(default_int())) for p in host.nonzero()])
+    ndim = value.aval.ndim
+    fill = 0 if fill_value is None else fill_value
+    fills = fill if isinstance(fill, tuple | list) else (fill,) * ndim
+    if len(fills) != ndim:
+        msg = f"nonzero: got {len(fills)} fill values for {ndim} axes"
+        raise ValueError(msg)
+    count = operator.index(size)
+    if count < 0:
+        msg = f"nonzero: size must not be negative, got {count}"
+        raise ValueError(msg)
+    return tuple(_nonzero_planned((value, *fills), (count,)))
+
+
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Positions of nonzero elements of the flattened array; arguments as of ``nonzero``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.flatnonzero(tnp.array([[0, 5], [6, 0]])).tolist()
+    [1, 2]
+    """
+    return nonzero(_flat_planned((a,)), size=size, fill_value=fill_value)[0]
+
+
+_flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
+
+
+def _rows(*xs: Any) -> Any:
+    columns = [lax.reshape(x, (x.aval.size, 1)) for x in xs]
+    return lax.concatenate(columns, 1) if len(columns) > 1 else columns[0]
+
+
+_rows_planned = Planned(_rows, "argwhere")
+
+
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Positions of nonzero elements, one in each row; arguments as of ``nonzero``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.argwhere(tnp.array([[0, 5], [6, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    value = value_of(a)
+    if value.aval.ndim == 0:
+        rows = flatnonzero(value, size=size, fill_value=fill_value).shape[0]
+        return put_numpy(np.zeros((rows, 0), default_int()))
+    return _rows_planned(nonzero(value, size=size, fill_value=fill_value))
+
+
+# searchsorted ------------------------------------------------------------------------------------
+
+
+def take_rows(x: Any, positions: Any) -> Any:
+    """``x[positions]`` for a vector; positions out of bounds are clamped."""
+    if not positions.aval.ndim:
+        return lax.reshape(lax.dynamic_slice(x, [positions], (1,)), ())
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    columns = lax.reshape(positions, (*positions.aval.shape, 1))
+    return lax.gather(x, columns, numbers, (1,), mode=lax.GatherScatterMode.CLIP)
+
+
+def _before(x: Any, y: Any) -> Any:
+    """Whether ``x`` is sorted before ``y``: NaN is last, as in NumPy."""
+    less = lax.lt(x, y)
+    if not is_inexact(x.aval.dtype):
+        return less
+    return lax.bitwise_or(less, lax.bitwise_and(lax.ne(y, y), lax.eq(x, x)))
+
+
+def _is_left(a: Any, v: Any, side: str) -> Any:
+    """Whether an element ``a`` stays left of where ``v`` is put in."""
+    return _before(a, v) if side == "left" else lax.bitwise_not(_before(v, a))
+
+
+def _search_halving(a: Any, v: Any, side: str) -> Any:
+    """By steps of halved length: after each, the first ``found`` elements are left of ``v``."""
+    n = a.aval.shape[0]
+    found = lax.full_of(v.aval.update(dtype=_INT32, weak_type=False), 0)
+    for k in reversed(range(n.bit_length())):
+        candidate = lax.add(found, 1 << k)
+        inside = lax.le(candidate, n)
+        # Clamped, so that the read is in bounds; `inside` decides.
+        element = take_rows(a, lax.min(lax.sub(candidate, 1), n - 1))
+        go = lax.bitwise_and(inside, _is_left(element, v, side))
+        found = lax.select_n(go, found, candidate)
+    return found
+
+
+def _search_comparing(a: Any, v: Any, side: str) -> Any:
+    """By counting: compares every element with every number."""
+    n = a.aval.shape[0]
+    shape = (n, *v.aval.shape)
+    elements = lax.broadcast_in_dim(a, shape, (0,))
+    numbers = lax.broadcast_in_dim(v, shape, tuple(range(1, len(shape))))
+    left = lax.convert_dtype(_is_left(elements, numbers, side), _INT32)
+    return lax.reduce_sum(left, (0,))
+
+
+def _searchsorted(*args: Any) -> Any:
+    *xs, side, method = args
+    a, v = promote_dtypes(*xs[:2])
+    if a.aval.ndim != 1:
+        msg = f"searchsorted: the sorted array must have one axis, got {a.aval.str_short()}"
+        raise ShapeMismatchError(msg)
+    if is_bool(a.aval.dtype):
+        a, v = (lax.convert_dtype(x, _INT32) for x in (a, v))
+    a, v = (lax.convert_dtype(x, x.aval.dtype, False) for x in (a, v))
+    if len(xs) > 2:
+        a = take_rows(a, xs[2])
+    if a.aval.shape[0] == 0:
+        found = lax.full_of(v.aval.update(dtype=_INT32), 0)
+    elif method == "compare_all":
+        found = _search_comparing(a, v, side)
+    else:
+        found = _search_halving(a, v, side)
+    return lax.convert_dtype(found, default_int())
+
+
+_searchsorted_planned = Planned(_searchsorted, "searchsorted")
+SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
+
+
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Any:
+    """Positions at which numbers can be put into a sorted vector so that it stays sorted.
+
+    Args:
+        a: sorted vector; NaNs are last.
+        v: numbers to look for, of any shape.
+        side: ``"left"`` for the first such position, ``"right"`` for the last.
+        sorter: indices that sort ``a`` if it is not sorted.
+        method: ``"compare_all"`` compares every pair, all other names halve intervals.
+
+    Raises:
+        ShapeMismatchError: ``a`` is not a vector.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.searchsorted(tnp.array([1.0, 3.0, 5.0]), tnp.array([0.0, 3.0, 9.0])).tolist()
+    [0, 1, 3]
+    """
+    if side not in ("left", "right"):
+        msg = f"searchsorted: side must be 'left' or 'right', got {side!r}"
+        raise ValueError(msg)
+    if method not in SEARCH_METHODS:
+        msg = f"searchsorted: method must be one of {SEARCH_METHODS}, got {method!r}"
+        raise ValueError(msg)
+    xs = (a, v) if sorter is None else (a, v, sorter)
+    return _searchsorted_planned(xs, (side, method))
