@@ -371,9 +371,7 @@ def dynamic_index_in_dim(
     """
     x = as_value(operand)
     which = lax.as_axis("dynamic_index_in_dim", axis, x.aval.ndim)
-    piece = dynamic_slice_in_dim(
-        x, index, 1, which, allow_negative_indices=allow_negative_indices
-    )
+    piece = dynamic_slice_in_dim(x, index, 1, which, allow_negative_indices=allow_negative_indices)
     return piece if keepdims else lax.squeeze(piece, (which,))
 
 
@@ -428,9 +426,7 @@ def dynamic_update_slice_in_dim(
     x = as_value(operand)
     starts: list[Any] = [0] * x.aval.ndim
     starts[lax.as_axis("dynamic_update_slice_in_dim", axis, x.aval.ndim)] = start_index
-    return dynamic_update_slice(
-        x, update, starts, allow_negative_indices=allow_negative_indices
-    )
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 
 def dynamic_update_index_in_dim(

@@ -32,9 +32,7 @@ class Gather(Structural):
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
         batching = (numbers.operand_batching_dims, numbers.start_indices_batching_dims)
         collapsed = numbers.collapsed_slice_dims
-        lax.check_index_numbers(
-            "gather", x, indices, collapsed, numbers.start_index_map, batching
-        )
+        lax.check_index_numbers("gather", x, indices, collapsed, numbers.start_index_map, batching)
         if len(sizes) != x.ndim:
             msg = f"gather: slice_sizes {sizes} need one entry for each axis of {x.str_short()}"
             raise RankError(msg)
@@ -149,9 +147,7 @@ def gathered_shape(
     ndim = len(window) + indices.ndim - 1
     lax.check_window_axes("gather", numbers.offset_dims, len(window), ndim)
     of_window, of_indices = iter(window), iter(indices.shape)
-    return tuple(
-        [next(of_window if i in numbers.offset_dims else of_indices) for i in range(ndim)]
-    )
+    return tuple([next(of_window if i in numbers.offset_dims else of_indices) for i in range(ndim)])
 
 
 def scatter_numbers(numbers: Any) -> Any:

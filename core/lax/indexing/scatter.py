@@ -68,10 +68,31 @@ class Scatter(Primitive):
         if params["mode"] is lax.GatherScatterMode.CLIP:
             window = window_sizes(aval, updates_aval, numbers)
             index_map = numbers.scatter_dims_to_operand_dims
-            indices = lax.clipped_indices(
-                ctx, indices, indices_aval, aval.shape, window, index_map
-            )
-        # XLA drops windows that leave the operand, so the other modes need nothing more.
+            indices = lax.clipped_indices(ctx, indices, indices_aval, aval.shape, window, index_map)
+        if numbers.scatter_dims_to_operand_dims:
+            return self._emit(ctx, [x, indices, updates], ctx.aval_out, indices_aval, params)
+        # XLA's simplifier takes empty index vectors for a single update: point them into a new
+        # axis of size 1.
+        wide = aval.update(shape=(1, *aval.shape))
+        indices_aval = indices_aval.update(shape=(*indices_aval.shape[:-1], 1))
+        numbers = _behind_new_axis(numbers)._replace(
+            scatter_dims_to_operand_dims=(0,),
+            inserted_window_dims=(0, *_shifted(numbers.inserted_window_dims)),
+        )
+        parts = [ctx.reshape(x, wide), ctx.splat(0, indices_aval), updates]
+        params = {**params, "dimension_numbers": numbers}
+        return ctx.reshape(self._emit(ctx, parts, wide, indices_aval, params), ctx.aval_out)
+
+    def _emit(
+        self,
+        ctx: Any,
+        parts: Sequence[Any],
+        aval: ShapedArray,
+        indices_aval: ShapedArray,
+        params: dict[str, Any],
+    ) -> Any:
+        # XLA drops windows that leave the operand, so only clipping needs more.
+        numbers = params["dimension_numbers"]
         attributes = {
             "scatter_dimension_numbers": mlir.stablehlo.ScatterDimensionNumbers.get(
                 list(numbers.update_window_dims),
@@ -84,9 +105,7 @@ class Scatter(Primitive):
             "indices_are_sorted": boolean(params["indices_are_sorted"]),
             "unique_indices": boolean(params["unique_indices"]),
         }
-        operation = ctx.op(
-            "stablehlo.scatter", [x, indices, updates], [ctx.aval_out], attributes, regions=1
-        )
+        operation = ctx.op("stablehlo.scatter", parts, [aval], attributes, regions=1)
         scalar = ShapedArray((), aval.dtype)
         with ctx.block(operation.regions[0], [scalar, scalar]) as (old, new):
             ctx.finish([self.combine(ctx, old, new, scalar)])
@@ -102,13 +121,8 @@ class Scatter(Primitive):
         x, indices, updates = args
         x = lax.to_front(x, dims[0], ctx.size)
         updates = lax.to_front(updates, dims[2], ctx.size)
-        numbers = params["dimension_numbers"]
-        numbers = numbers._replace(
-            update_window_dims=_shifted(numbers.update_window_dims),
-            inserted_window_dims=_shifted(numbers.inserted_window_dims),
-            scatter_dims_to_operand_dims=_shifted(numbers.scatter_dims_to_operand_dims),
-            operand_batching_dims=_shifted(numbers.operand_batching_dims),
-        )
+        numbers = _behind_new_axis(params["dimension_numbers"])
+        numbers = numbers._replace(update_window_dims=_shifted(numbers.update_window_dims))
         if dims[1] is None:
             # All elements of the batch at the same positions: the batch is part of the window.
             window = (0, *numbers.update_window_dims)
@@ -293,6 +307,15 @@ scatter_max_p = ScatterMax()
 def _shifted(axes: tuple[int, ...]) -> tuple[int, ...]:
     """Axes behind a new leading axis."""
     return tuple([a + 1 for a in axes])
+
+
+def _behind_new_axis(numbers: Any) -> Any:
+    """The numbers for an operand with a new leading axis."""
+    return numbers._replace(
+        inserted_window_dims=_shifted(numbers.inserted_window_dims),
+        scatter_dims_to_operand_dims=_shifted(numbers.scatter_dims_to_operand_dims),
+        operand_batching_dims=_shifted(numbers.operand_batching_dims),
+    )
 
 
 def window_sizes(x: ShapedArray, updates: ShapedArray, numbers: Any) -> tuple[Any, ...]:

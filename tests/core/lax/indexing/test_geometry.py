@@ -117,9 +117,7 @@ def test_batching_is_a_loop(in_axes: Any, g: Geometry, data: st.DataObject) -> N
         y = lax.gather(x, i, g.gather_numbers, g.sizes, mode="fill", fill_value=0)
         return y, lax.scatter_add(x, i, u, g.scatter_numbers)
 
-    axes = [
-        None if a is None else min(a, p[0].ndim) for a, p in zip(in_axes, parts, strict=True)
-    ]
+    axes = [None if a is None else min(a, p[0].ndim) for a, p in zip(in_axes, parts, strict=True)]
     args = [p[0] if a is None else np.stack(p, a) for a, p in zip(axes, parts, strict=True)]
     found = tb.vmap(both, in_axes=tuple(axes))(*args)
 

@@ -42,8 +42,16 @@ SLICES = {
         [array(3, 6)],
         lambda x: x[0:2, 1:6:2],
     ),
-    "slice_in_dim": (lambda x: lax.slice_in_dim(x, -3, -1, 1, 1), [array(2, 5)], lambda x: x[:, -3:-1]),
-    "index_in_dim": (lambda x: lax.index_in_dim(x, -2, 1, False), [array(2, 5)], lambda x: x[:, -2]),
+    "slice_in_dim": (
+        lambda x: lax.slice_in_dim(x, -3, -1, 1, 1),
+        [array(2, 5)],
+        lambda x: x[:, -3:-1],
+    ),
+    "index_in_dim": (
+        lambda x: lax.index_in_dim(x, -2, 1, False),
+        [array(2, 5)],
+        lambda x: x[:, -2],
+    ),
     "dynamic_slice": (
         lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 2)),
         [array(3, 4), np.int32(1), np.int32(-2)],
@@ -123,8 +131,8 @@ def at(combine: Any) -> Any:
     return reference
 
 
-REPEATED = [array(4, 3), ints([2], [0], [2], [-1]), array(4, 3) / 2]
-DISTINCT = [array(4, 3), ints([3], [0], [2]), array(3, 3) / 2]
+REPEATED = [array(4, 3), ints([2], [0], [2], [-1]), array(4, 3) / 2 + 0.25]
+DISTINCT = [array(4, 3), ints([3], [0], [2]), array(3, 3) / 2 + 0.25]
 SCATTERS = {
     "scatter_add": (lax.scatter_add, REPEATED, np.add),
     "scatter_sub": (lax.scatter_sub, REPEATED, np.subtract),
@@ -182,9 +190,7 @@ def test_scatter_of_windows() -> None:
             x[start : start + 2] += u[:, k]
         return x
 
-    check_rules(
-        lambda *a: lax.scatter_add(*a, numbers), x, indices, updates, reference=reference
-    )
+    check_rules(lambda *a: lax.scatter_add(*a, numbers), x, indices, updates, reference=reference)
 
 
 def test_scatter_with_batching_axes() -> None:

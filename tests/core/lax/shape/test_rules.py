@@ -49,7 +49,11 @@ CASES = {
         lambda x: np.full((2, 3), x),
     ),
     "broadcast": (lambda x: lax.broadcast(x, (2, 1)), [array(3)], lambda x: np.tile(x, (2, 1, 1))),
-    "broadcast_to_rank": (lambda x: lax.broadcast_to_rank(x, 3), [array(3)], lambda x: x[None, None]),
+    "broadcast_to_rank": (
+        lambda x: lax.broadcast_to_rank(x, 3),
+        [array(3)],
+        lambda x: x[None, None],
+    ),
     "reshape": (lambda x: lax.reshape(x, (3, 2)), [array(2, 3)], lambda x: x.reshape(3, 2)),
     "reshape of a scalar": (
         lambda x: lax.reshape(x, (1, 1)),
