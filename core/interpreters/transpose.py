@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
 from tracebridge.core.interpreters.plans import transpose_plan
 from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.lax.ad_util import add_application, zeros_of
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
                 continue
             # Frees memory early in eager mode.
             cts[node : node + n_out] = [None] * n_out
+            if app.primitive.transposes_inline:
+                _transpose_inline(app, mask, args, given, cts, process)
+                continue
             values = [ct for ct in given if ct is not None]
         else:
             ct = cts[node]
@@ -70,6 +76,17 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
         for target, present in zip(targets, plan.extra[0], strict=True):
             if present:
                 _accumulate(cts, target, next(results), process)
+
+
+def _transpose_inline(
+    app: Any, mask: int, args: Sequence[Any], given: Sequence[Any], cts: list[Any], process: Any
+) -> None:
+    """Call a transpose rule on the values themselves: it is a user's, and may look at numbers."""
+    values = [LinearInput(app.avals[i]) if mask >> i & 1 else a for i, a in enumerate(args)]
+    results = app.primitive.transpose(given, *values, **app.params)
+    for i, ct in enumerate(results):
+        if ct is not None and mask >> i & 1:
+            _accumulate(cts, args[i], ct, process)
 
 
 def _accumulate(cts: list[Any], node: int, ct: Value, process: Any) -> None:
@@ -160,4 +177,12 @@ def _stage_transpose(
 
     avals = [a for a, is_linear in zip(jaxpr.in_avals, linear_in, strict=True) if not is_linear]
     avals += [a for a, here in zip(jaxpr.out_avals, ct_in, strict=True) if here]
-    return stage(run, avals, jaxpr.debug, locate=False), tuple(present)
+    transposed = stage(run, avals, jaxpr.debug, locate=False)
+    for const in transposed.consts:
+        if isinstance(const, Tracer):
+            msg = (
+                f"a backward rule in {jaxpr.debug.name} closes over {const!r}, a value of a "
+                "function that is being traced, and is itself traced at another time"
+            )
+            raise CustomRuleError(msg, hint="pass that value as an argument of the function")
+    return transposed, tuple(present)

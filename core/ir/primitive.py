@@ -41,6 +41,8 @@ class Primitive(abc.ABC):
     multiple_results: ClassVar[bool] = False
     # Float parameters need keys that keep 0.0 / -0.0 and 1 / 1.0 / True apart.
     exact_keys: ClassVar[bool] = False
+    # The transpose rule runs on values each time instead of being staged once (custom_vjp).
+    transposes_inline: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.applications: BoundedCache[Application] = BoundedCache(

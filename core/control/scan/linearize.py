@@ -16,6 +16,7 @@ from tracebridge.core.lax.ad_util import zeros_of
 
 Flags = tuple[bool, ...]
 
+
 def tangent_outs(jaxpr: Jaxpr, nonzero_in: Sequence[bool]) -> list[bool]:
     """Which results have tangents, by the plans of the equations alone (nothing is traced)."""
     nonzero = [*nonzero_in, *[False] * len(jaxpr.consts)]

@@ -78,9 +78,7 @@ class _Loop:
         shape = aval.shape[1:]
         one = ShapedArray((1, *shape), aval.dtype)
         starts = (i, *[0] * len(shape))
-        part = self.ctx.slice(
-            self.xs[n], one, starts, (i + 1, *shape), (1,) * aval.ndim
-        )
+        part = self.ctx.slice(self.xs[n], one, starts, (i + 1, *shape), (1,) * aval.ndim)
         return self.ctx.reshape(part, ShapedArray(shape, aval.dtype))
 
     def joined(self, n: int, rows: list[Any]) -> Any:
@@ -132,7 +130,10 @@ class _Loop:
                 number = self._arith("subtract", self.last(), number)
             slices = [self.read(n, number) for n in range(len(self.xs))]
             carry, rows = self.step(carry, slices)
-            ys = [self.write(n, y, row, number) for n, (y, row) in enumerate(zip(ys, rows, strict=True))]
+            ys = [
+                self.write(n, y, row, number)
+                for n, (y, row) in enumerate(zip(ys, rows, strict=True))
+            ]
         return [*carry, *ys]
 
     def last(self) -> Any:

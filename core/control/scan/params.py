@@ -10,7 +10,9 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 T = TypeVar("T")
 
 
-def derived(params: dict[str, Any], jaxpr: Jaxpr, num_consts: int, num_carry: int) -> dict[str, Any]:
+def derived(
+    params: dict[str, Any], jaxpr: Jaxpr, num_consts: int, num_carry: int
+) -> dict[str, Any]:
     """The parameters of a scan of the same length and direction with another body."""
     return {**params, "jaxpr": jaxpr, "num_consts": num_consts, "num_carry": num_carry}
 

@@ -16,9 +16,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 Flags = tuple[bool, ...]
 
 
-def dce_scan(
-    primitive: Any, used_outs: Flags, app: Any
-) -> tuple[Any, list[bool], list[bool]]:
+def dce_scan(primitive: Any, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
     """A smaller application, and which arguments and results it keeps."""
     params = app.params
     jaxpr: Jaxpr = params["jaxpr"]

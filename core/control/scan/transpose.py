@@ -119,9 +119,7 @@ def _bind_apart(
     ordered, _ = dce_jaxpr(body, (*[True] * n_ct, *[False] * n_rest), keep_in=True)
     ordered = rewire(ordered, None, [*ordered.outs, *cts])
     ordered = rewire(ordered, [*range(n_fixed), *cts, *slices])
-    first = primitive.bind(
-        *fixed, *ct_carry, *sliced, **derived(params, ordered, n_fixed, n_ct)
-    )
+    first = primitive.bind(*fixed, *ct_carry, *sliced, **derived(params, ordered, n_fixed, n_ct))
     rest, _ = dce_jaxpr(body, (*[False] * n_ct, *[True] * n_rest), keep_in=True)
     rest = rewire(rest, [*range(n_fixed), *after, *cts, *slices])
     second = primitive.bind(
@@ -170,14 +168,18 @@ class Backward:
         n_fixed: int,
         n_ys: int,
     ) -> Jaxpr:
-        """``back`` takes (consts, xs, cotangents of carries and of ys); ``avals``: linear inputs."""
+        """``back``: (consts, xs, cotangents of carries, of ys); ``avals``: of linear inputs."""
         n_linear, n_ct = len(self.consts), sum(self.carry)
         const_avals, carry_avals = avals[:n_linear], avals[n_linear:]
         split = back.n_in - n_ct - n_ys
         first, last = split, split + n_ct
 
         def run(*values: Any) -> list[Any]:
-            fixed, cts, rest = values[:n_fixed], values[n_fixed : n_fixed + n_ct], values[n_fixed + n_ct :]
+            fixed, cts, rest = (
+                values[:n_fixed],
+                values[n_fixed : n_fixed + n_ct],
+                values[n_fixed + n_ct :],
+            )
             sums, rest = rest[: sum(self.consts)], rest[sum(self.consts) :]
             sliced, ct_ys = rest[: split - n_fixed], rest[split - n_fixed :]
             process = current_trace().process
@@ -189,7 +191,9 @@ class Backward:
                 for c, a, nz in zip(of_carry, carry_avals, self.carry, strict=False)
                 if nz
             ]
-            added = [lax.add(s, c) for s, c in zip(sums, chosen(self.consts, of_consts), strict=True)]
+            added = [
+                lax.add(s, c) for s, c in zip(sums, chosen(self.consts, of_consts), strict=True)
+            ]
             return [*carry, *added, *out]
 
         ins = back.in_avals
@@ -203,9 +207,7 @@ class Backward:
         return stage(run, in_avals, back.debug, locate=False)
 
 
-def _reached_carries(
-    jaxpr: Jaxpr, n_consts: int, carry: Flags, ys: Flags
-) -> tuple[Flags, Flags]:
+def _reached_carries(jaxpr: Jaxpr, n_consts: int, carry: Flags, ys: Flags) -> tuple[Flags, Flags]:
     """Carries that cotangents may reach, so that the backward body is traced once as a rule."""
     n_carry = len(carry)
     while True:

@@ -1,0 +1,116 @@
+"""custom_vjp: a function together with its reverse-mode derivative."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge._api.custom_arguments import CustomArguments
+from tracebridge.core.control.custom_vjp import call_custom_vjp
+from tracebridge.core.control.custom_vjp_call import VjpCall
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.tree.tree import flatten
+
+
+@final
+class custom_vjp:
+    """Set up a function with a reverse-mode rule of its own.
+
+    The rule is in two parts: one runs in place of the function and says what to keep, the other
+    one turns the cotangent of the result into those of the arguments. Forward mode is an error.
+
+    Args:
+        fun: the function. What it closes over is not differentiated.
+        nondiff_argnums: positions of arguments that are no arrays, such as functions and strings.
+            The forward rule gets them in their places, the backward rule gets them first.
+        nondiff_argnames: the same by name.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> @tb.custom_vjp
+    ... def clip_gradient(x):
+    ...     return x
+    >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (tnp.clip(ct, -1.0, 1.0),))
+    >>> print(tb.grad(lambda x: 5.0 * clip_gradient(x))(2.0))
+    1.0
+    """
+
+    fun: Callable[..., Any]
+    fwd: Callable[..., Any] | None
+    bwd: Callable[..., Any] | None
+    symbolic_zeros: bool
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
+    ) -> None:
+        self._arguments = CustomArguments("custom_vjp", fun, nondiff_argnums, nondiff_argnames)
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = self._arguments.nondiff
+        self.fwd = None
+        self.bwd = None
+        self.symbolic_zeros = False
+        self.optimize_remat = False
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the two parts of the rule.
+
+        Args:
+            fwd: takes the arguments of the function, gives ``(result, residuals)``; residuals are
+                a tree of arrays.
+            bwd: ``(*nondiff_args, residuals, cotangent)`` gives a tuple with one cotangent per
+                differentiable argument, each of its structure, shapes and dtypes. None stands for
+                zeros, also inside a tree.
+            symbolic_zeros: ``fwd`` gets each leaf as a ``CustomVJPPrimal`` with its value and
+                whether it is differentiated; ``bwd`` may get and return ``SymbolicZero`` objects.
+            optimize_remat: accepted for compatibility. Unused residuals of a forward rule are
+                always removed when it is compiled.
+        """
+        for role, rule in (("fwd", fwd), ("bwd", bwd)):
+            if not callable(rule):
+                msg = f"defvjp({name_of(self.fun)}): {role} is {rule!r}, expected a function"
+                raise ArgumentSpecError(msg)
+        self.fwd = fwd
+        self.bwd = bwd
+        self.symbolic_zeros = bool(symbolic_zeros)
+        self.optimize_remat = bool(optimize_remat)
+        self._arguments.forget()
+
+    @api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = name_of(self.fun)
+        if self.fwd is None or self.bwd is None:
+            msg = f"{name}: it is a custom_vjp function without rules"
+            raise CustomRuleError(msg, hint=f"give it some with {name}.defvjp(fwd, bwd)")
+        bound = self._arguments.bind(args, kwargs)
+        leaves, in_tree = flatten(bound.differentiable)
+        constants = bound.constants
+        call = VjpCall(
+            bound.function(self.fun),
+            bound.function(self.fwd),
+            functools.partial(self.bwd, *constants) if constants else self.bwd,
+            in_tree,
+            (name, name_of(self.fwd), name_of(self.bwd)),
+            self.symbolic_zeros,
+            self,
+            None if constants else self._arguments.memo,
+        )
+        return call_custom_vjp(call, leaves)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<custom_vjp {name_of(self.fun)}>"

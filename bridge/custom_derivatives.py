@@ -1,0 +1,25 @@
+"""Functions with derivative rules of their own, and what their rules may use."""
+
+from __future__ import annotations
+
+from tracebridge._api.custom_jvp import custom_jvp
+from tracebridge._api.custom_vjp import custom_vjp
+from tracebridge.core.control.custom_jvp import custom_jvp_call_p
+from tracebridge.core.control.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.symbolic_zeros import (
+    CustomVJPPrimal,
+    SymbolicZero,
+    custom_vjp_primal_tree_values,
+    zero_from_primal,
+)
+
+__all__ = [
+    "CustomVJPPrimal",
+    "SymbolicZero",
+    "custom_jvp",
+    "custom_jvp_call_p",
+    "custom_vjp",
+    "custom_vjp_call_p",
+    "custom_vjp_primal_tree_values",
+    "zero_from_primal",
+]

@@ -1,0 +1,416 @@
+"""custom_jvp: functions whose forward-mode derivative is given by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.control.inline_rules import (
+    below,
+    check_closed,
+    check_not_closed_over,
+    describe,
+    has_tangent,
+    is_being_traced,
+    is_eager_trace,
+    kind_of,
+    running_on,
+    same_types,
+    tracing_rules_of,
+    user_value,
+)
+from tracebridge.core.control.rewire import rewire
+from tracebridge.core.control.symbolic_zeros import SymbolicZero, concrete_zeros
+from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
+from tracebridge.core.interpreters.linearize import LinearizeTrace
+from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.tangents import TangentTrace, TangentTracer
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import DebugInfo, where_is
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.trace import Trace, current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.util.caching import BoundedCache
+
+Flags = tuple[bool, ...]
+
+
+@final
+class JvpCall:
+    """A function and its rule, with the arguments that are not differentiated already bound.
+
+    ``fun(*args)`` takes arguments of structure ``in_tree``; ``rule(primals, tangents)`` takes two
+    tuples of that structure. ``owner`` is the function object of the user; ``memo`` remembers its
+    traces, None where arguments were bound.
+    """
+
+    __slots__ = ("fun", "in_tree", "memo", "name", "owner", "rule", "rule_name",
+                 "symbolic_zeros")  # fmt: skip
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        rule: Callable[..., Any],
+        in_tree: PyTreeDef,
+        name: str,
+        rule_name: str,
+        symbolic_zeros: bool,
+        owner: object,
+        memo: BoundedCache[Any] | None,
+    ) -> None:
+        self.fun = fun
+        self.rule = rule
+        self.in_tree = in_tree
+        self.name = name
+        self.rule_name = rule_name
+        self.symbolic_zeros = symbolic_zeros
+        self.owner = owner
+        self.memo = memo
+
+    def run_rule(
+        self, primals: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[list[Any], list[Any], PyTreeDef]:
+        """Results, their tangents (None: zero) and their structure; a tangent None is a zero."""
+        given = [
+            self._zeros(p.aval.tangent) if t is None else t
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        p_tree = self.in_tree.unflatten([user_value(p) for p in primals])
+        t_tree = self.in_tree.unflatten([user_value(t) for t in given])
+        pair = self.rule(p_tree, t_tree)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            msg = (
+                f"{self.name}: its jvp rule {self.rule_name} returned {kind_of(pair)}, expected a "
+                "pair (result, tangent of the result)"
+            )
+            raise CustomRuleError(msg)
+        outs, out_tree = flatten(pair[0])
+        out_tangents, tangent_tree = flatten(pair[1])
+        outs = [as_value(o) for o in outs]
+        if tangent_tree != out_tree:
+            msg = (
+                f"{self.name}: its jvp rule {self.rule_name} returned a result and a tangent of "
+                "different structures"
+            )
+            raise CustomRuleError(
+                msg,
+                got=f"tangent {tangent_tree}",
+                expected=f"{out_tree}, the structure of the result",
+                hint="return an array of zeros for a tangent that is zero",
+            )
+        avals = [o.aval for o in outs]
+        return outs, self._checked_tangents(out_tangents, avals, out_tree), out_tree
+
+    def _zeros(self, aval: ShapedArray) -> Any:
+        return SymbolicZero(aval) if self.symbolic_zeros else concrete_zeros(aval)
+
+    def _checked_tangents(
+        self, tangents: Sequence[Any], avals: Sequence[ShapedArray], tree: PyTreeDef
+    ) -> list[Any]:
+        """Tangents as values; None for zeros and where the result is no float."""
+        found: list[Any] = []
+        got: list[ShapedArray] = []
+        for t in tangents:
+            if isinstance(t, SymbolicZero) or getattr(t, "dtype", None) == float0:
+                found.append(None)
+                got.append(ShapedArray(t.shape, t.dtype))
+                continue
+            value = as_value(t)
+            found.append(value)
+            got.append(value.aval)
+        expected = [a.tangent for a in avals]
+        if any(
+            [g.shape != e.shape or g.dtype != e.dtype for g, e in zip(got, expected, strict=True)]
+        ):
+            msg = (
+                f"{self.name}: the tangent that its jvp rule {self.rule_name} returned does not "
+                "fit the result"
+            )
+            raise CustomRuleError(msg, got=describe(tree, got), expected=describe(tree, expected))
+        return found
+
+    def check_results(
+        self,
+        outs: Sequence[Any],
+        tree: PyTreeDef,
+        avals: Sequence[ShapedArray],
+        expected: PyTreeDef,
+    ) -> None:
+        """Raise unless the rule's results have the structure and types of the function's."""
+        if tree != expected or not same_types(outs, avals):
+            msg = (
+                f"{self.name}: the result that its jvp rule {self.rule_name} returned differs in "
+                f"type from what {self.name} returns"
+            )
+            raise CustomRuleError(
+                msg,
+                got=describe(tree, [o.aval for o in outs]),
+                expected=describe(expected, avals),
+            )
+
+
+def call_custom_jvp(call: JvpCall, leaves: Sequence[Any]) -> Any:
+    """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
+    values = [as_value(leaf) for leaf in leaves]
+    outs, tree = _apply(current_trace(), call, leaves, values)
+    return tree.unflatten(outs)
+
+
+def _apply(
+    trace: Any, call: JvpCall, leaves: Sequence[Any], values: Sequence[Any]
+) -> tuple[list[Any], PyTreeDef]:
+    kind = type(trace)
+    if kind is JvpTrace or kind is LinearizeTrace:
+        if not any([v.trace is trace for v in values]):
+            with below(trace, call.name):
+                return _apply(trace.parent, call, leaves, values)
+        return (_jvp if kind is JvpTrace else _linearize)(trace, call, values)
+    if kind is TangentTrace and not any([v.trace is trace for v in values]):
+        # A rule calls its own function, or another one, at the primals.
+        with running_on(trace.owner.parent):
+            return _apply(trace.owner.parent, call, leaves, values)
+    if is_eager_trace(trace):
+        return flatten(call.fun(*call.in_tree.unflatten(leaves)))
+    return _staged(call, values)
+
+
+def _jvp(trace: Any, call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+    primals = [v.primal if v.trace is trace else v for v in values]
+    tangents = [v.tangent if v.trace is trace else None for v in values]
+    with below(trace, call.name):
+        outs, out_tangents, tree = call.run_rule(primals, tangents)
+    _check_reach(trace, call, [*outs, *[t for t in out_tangents if t is not None]])
+    pairs = zip(outs, out_tangents, strict=True)
+    return [o if t is None else JvpTracer(trace, o, t) for o, t in pairs], tree
+
+
+def _linearize(
+    trace: LinearizeTrace, call: JvpCall, values: Sequence[Any]
+) -> tuple[list[Any], PyTreeDef]:
+    below_trace = TangentTrace(trace)
+    primals = [v.primal if v.trace is trace else v for v in values]
+    tangents = [
+        TangentTracer(v.aval.tangent, below_trace, v.node) if v.trace is trace else None
+        for v in values
+    ]
+    try:
+        with below(trace, call.name, below_trace):
+            outs, out_tangents, tree = call.run_rule(primals, tangents)
+    finally:
+        below_trace.done = True
+    _check_reach(trace, call, outs)
+    if any([o.trace is below_trace for o in outs]):
+        msg = f"{call.name}: the result of its jvp rule {call.rule_name} depends on the tangents"
+        raise CustomRuleError(msg, hint="compute the result from the primals alone")
+    # A tangent that depends on no tangent of an argument can only be zero.
+    return [
+        trace.dual(o, t.node) if t is not None and t.trace is below_trace else o
+        for o, t in zip(outs, out_tangents, strict=True)
+    ], tree
+
+
+def _check_reach(trace: Trace, call: JvpCall, values: Sequence[Any]) -> None:
+    if any([v.trace is trace for v in values]):
+        msg = f"{call.name}: its jvp rule {call.rule_name} returns a value that it closes over"
+        raise CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
+
+
+# the equation ------------------------------------------------------------------------------------
+
+
+@final
+class StagedCall:
+    """A traced call: the Jaxpr of the function, its rule, the values that both closed over."""
+
+    __slots__ = ("consts", "jaxpr", "out_tree", "rule")
+
+    def __init__(self, jaxpr: Jaxpr, consts: list[Any], rule: Any, out_tree: PyTreeDef) -> None:
+        self.jaxpr = jaxpr
+        self.consts = consts
+        self.rule = rule
+        self.out_tree = out_tree
+
+
+def _staged(call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+    avals = tuple([v.aval for v in values])
+    key = (call.in_tree, avals, tracing_key(), axis_env())
+    staged = None if call.memo is None else call.memo.get(key)
+    if staged is None:
+        staged = _trace(call, avals)
+        if call.memo is not None and not any([isinstance(c, Tracer) for c in staged.consts]):
+            call.memo.set(key, staged)
+    outs = custom_jvp_call_p.bind(
+        *staged.consts, *values,
+        jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
+    )  # fmt: skip
+    return outs, staged.out_tree
+
+
+def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
+    trees: list[PyTreeDef] = []
+
+    def flat(*args: Any) -> list[Any]:
+        outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
+        trees.append(tree)
+        return [as_value(o) for o in outs]
+
+    debug = DebugInfo(call.name, where_is(call.fun))
+    jaxpr, consts = close_jaxpr(stage(flat, avals, debug))
+    rule = JvpRule(call, [c.aval for c in consts], avals, jaxpr.out_avals, trees[0])
+    if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
+        # What the function closes over, the rule is likely to close over too: it is traced here
+        # and now, and its values become operands.
+        with tracing_rules_of(call.owner):
+            more = rule.trace_now()
+        n = len(consts)
+        order = [*range(n), *[m.aval for m in more], *range(n, jaxpr.n_in)]
+        jaxpr, consts = rewire(jaxpr, order), [*consts, *more]
+    return StagedCall(jaxpr, consts, rule, trees[0])
+
+
+@final
+class JvpRule:
+    """The rule of an equation, traced when it is needed.
+
+    ``traced(nonzero)`` gives the Jaxpr (consts, primals, tangents marked by ``nonzero``) ->
+    (results, nonzero tangents), and which results have a tangent.
+    """
+
+    __slots__ = ("_avals", "_call", "_const_avals", "_known", "_out_avals", "_out_tree")
+
+    def __init__(
+        self,
+        call: JvpCall,
+        const_avals: list[ShapedArray],
+        avals: tuple[ShapedArray, ...],
+        out_avals: tuple[ShapedArray, ...],
+        out_tree: PyTreeDef,
+    ) -> None:
+        self._call = call
+        self._const_avals = const_avals
+        self._avals = avals
+        self._out_avals = out_avals
+        self._out_tree = out_tree
+        self._known: dict[Flags, tuple[Jaxpr, Flags, Flags]] = {}
+
+    def traced(self, nonzero: Flags) -> tuple[Jaxpr, Flags, Flags]:
+        """The Jaxpr, which tangents it takes (not fewer than ``nonzero``), which it gives."""
+        every = tuple([has_tangent(a) for a in self._avals])
+        found = self._known.get(every)
+        if found is not None:
+            return found
+        wanted = nonzero if self._call.symbolic_zeros else every
+        found = self._known.get(wanted)
+        if found is None:
+            jaxpr, nonzero_out = self._trace(wanted)
+            check_closed(jaxpr, self._call.name, self._call.rule_name)
+            n = len(self._const_avals)
+            jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)]) if n else jaxpr
+            found = self._known[wanted] = (jaxpr, wanted, nonzero_out)
+        return found
+
+    def trace_now(self) -> list[Any]:
+        """Trace the rule for all tangents; the values it closes over, which become consts."""
+        every = tuple([has_tangent(a) for a in self._avals])
+        jaxpr, nonzero_out = self._trace(every)
+        jaxpr, hoisted = close_jaxpr(jaxpr)
+        jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
+        self._known[every] = (jaxpr, every, nonzero_out)
+        self._const_avals = [*self._const_avals, *[h.aval for h in hoisted]]
+        return hoisted
+
+    def _trace(self, nonzero: Flags) -> tuple[Jaxpr, Flags]:
+        call, n = self._call, len(self._avals)
+        nonzero_out: list[bool] = []
+
+        def run(*args: Any) -> list[Any]:
+            given = iter(args[n:])
+            tangents = [next(given) if nz else None for nz in nonzero]
+            outs, out_tangents, tree = call.run_rule(args[:n], tangents)
+            call.check_results(outs, tree, self._out_avals, self._out_tree)
+            nonzero_out.extend([t is not None for t in out_tangents])
+            return [*outs, *[t for t in out_tangents if t is not None]]
+
+        tangent_avals = [a.tangent for a, nz in zip(self._avals, nonzero, strict=True) if nz]
+        debug = DebugInfo(f"{call.rule_name}, jvp rule of {call.name}", where_is(call.rule))
+        return stage(run, [*self._avals, *tangent_avals], debug), tuple(nonzero_out)
+
+
+@final
+class BatchedJvpRule:
+    """The rule of a batched equation: the rule of the equation, batched."""
+
+    __slots__ = ("_axis_name", "_base", "_dims", "_n_consts", "_size")
+
+    def __init__(
+        self, base: Any, n_consts: int, size: Any, axis_name: Any, dims: tuple[int | None, ...]
+    ) -> None:
+        self._base = base
+        self._n_consts = n_consts
+        self._size = size
+        self._axis_name = axis_name
+        self._dims = dims
+
+    def traced(self, nonzero: Flags) -> tuple[Jaxpr, Flags, Flags]:
+        """As ``JvpRule.traced``; all results are batched."""
+        jaxpr, taken, given = self._base.traced(nonzero)
+        arg_dims = self._dims[self._n_consts :]
+        dims = (*self._dims, *[d for d, nz in zip(arg_dims, taken, strict=True) if nz])
+        return batch_jaxpr(jaxpr, self._size, self._axis_name, dims, True)[0], taken, given
+
+
+@final
+class CustomJvpCall(HigherOrderPrimitive):
+    """A call of a function with its own jvp rule.
+
+    Arguments are ``num_consts`` values that the function or its rule closed over, then those of
+    the function. ``rule`` is a JvpRule.
+    """
+
+    name = "custom_jvp_call"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return list(params["jaxpr"].out_avals)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.inline_jaxpr(params["jaxpr"], operands)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        n = params["num_consts"]
+        check_not_closed_over(params["jaxpr"].debug.name, tangents[:n])
+        nonzero = tuple([t is not None for t in tangents[n:]])
+        jaxpr, taken, given = params["rule"].traced(nonzero)
+        filled = [
+            zeros_of(p.aval.tangent) if t is None else t
+            for p, t, take in zip(primals[n:], tangents[n:], taken, strict=True)
+            if take
+        ]
+        results = eval_jaxpr(jaxpr, current_trace().process, [*primals, *filled])
+        n_out = len(params["jaxpr"].outs)
+        rest = iter(results[n_out:])
+        return results[:n_out], [next(rest) if here else None for here in given]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        args = [
+            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
+        ]
+        in_dims = tuple([None if d is None else 0 for d in dims])
+        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims, True)
+        n = params["num_consts"]
+        rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis_name, in_dims)
+        return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
+
+
+custom_jvp_call_p = CustomJvpCall()

@@ -1,0 +1,203 @@
+"""custom_vjp: functions whose reverse-mode derivative is given by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.control.custom_lin import custom_lin, forward_mode
+from tracebridge.core.control.custom_vjp_call import VjpCall
+from tracebridge.core.control.custom_vjp_rule import BatchedVjpRule, VjpRule
+from tracebridge.core.control.inline_rules import (
+    below,
+    check_not_closed_over,
+    has_tangent,
+    is_being_traced,
+    is_eager_trace,
+    running_on,
+    tracing_rules_of,
+    user_value,
+)
+from tracebridge.core.control.rewire import rewire
+from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.jvp import JvpTrace
+from tracebridge.core.interpreters.linearize import LinearizeTrace
+from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.tangents import TangentTrace
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import DebugInfo, where_is
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+
+def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
+    """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
+    values = [as_value(leaf) for leaf in leaves]
+    outs, tree = _apply(current_trace(), call, leaves, values)
+    return tree.unflatten(outs)
+
+
+def _apply(
+    trace: Any, call: VjpCall, leaves: Sequence[Any], values: Sequence[Any]
+) -> tuple[list[Any], PyTreeDef]:
+    kind = type(trace)
+    mine = any([v.trace is trace for v in values])
+    if kind is JvpTrace or kind is LinearizeTrace:
+        if not mine:
+            with below(trace, call.name):
+                return _apply(trace.parent, call, leaves, values)
+        if kind is JvpTrace:
+            raise forward_mode(call.name)
+        return _linearize(trace, call, values)
+    if kind is TangentTrace and not mine:
+        with running_on(trace.owner.parent):
+            return _apply(trace.owner.parent, call, leaves, values)
+    if is_eager_trace(trace):
+        return flatten(call.fun(*call.in_tree.unflatten(leaves)))
+    return _staged(call, values)
+
+
+def _linearize(
+    trace: LinearizeTrace, call: VjpCall, values: Sequence[Any]
+) -> tuple[list[Any], PyTreeDef]:
+    primals = [v.primal if v.trace is trace else v for v in values]
+    perturbed = [v.trace is trace for v in values]
+    with below(trace, call.name):
+        outs, residuals, out_tree, res_tree = call.run_fwd(primals, perturbed)
+    if any([v.trace is trace for v in (*outs, *residuals)]):
+        msg = f"{call.name}: its forward rule {call.fwd_name} returns a value that it closes over"
+        raise CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
+    in_avals = [p.aval for p in primals]
+    out_avals = [o.aval for o in outs]
+
+    def backward(given: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        tree = res_tree.unflatten([user_value(r) for r in given])
+        return call.run_bwd(tree, cts, out_avals, out_tree, in_avals)
+
+    app = custom_lin(backward, call.name, residuals, in_avals, perturbed, out_avals)
+    n = len(residuals)
+    nodes = [v.node for v in values if v.trace is trace]
+    start = trace.size
+    mask = ((1 << len(nodes)) - 1) << n
+    trace.tape.append((app, mask, [*residuals, *nodes], start))
+    trace.size = start + len(app.outs)
+    results: list[Any] = []
+    for o in outs:
+        if has_tangent(o.aval):
+            results.append(trace.dual(o, start))
+            start += 1
+        else:
+            results.append(o)
+    return results, out_tree
+
+
+# the equation ------------------------------------------------------------------------------------
+
+
+@final
+class StagedCall:
+    """A traced call: the Jaxpr of the function, its rules, the values that all closed over."""
+
+    __slots__ = ("consts", "jaxpr", "out_tree", "rule")
+
+    def __init__(self, jaxpr: Jaxpr, consts: list[Any], rule: Any, out_tree: PyTreeDef) -> None:
+        self.jaxpr = jaxpr
+        self.consts = consts
+        self.rule = rule
+        self.out_tree = out_tree
+
+
+def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+    avals = tuple([v.aval for v in values])
+    key = (call.in_tree, avals, tracing_key(), axis_env())
+    staged = None if call.memo is None else call.memo.get(key)
+    if staged is None:
+        staged = _trace(call, avals)
+        if call.memo is not None and not any([isinstance(c, Tracer) for c in staged.consts]):
+            call.memo.set(key, staged)
+    outs = custom_vjp_call_p.bind(
+        *staged.consts, *values,
+        jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
+    )  # fmt: skip
+    return outs, staged.out_tree
+
+
+def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
+    trees: list[PyTreeDef] = []
+
+    def flat(*args: Any) -> list[Any]:
+        outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
+        trees.append(tree)
+        return [as_value(o) for o in outs]
+
+    debug = DebugInfo(call.name, where_is(call.fun))
+    jaxpr, consts = close_jaxpr(stage(flat, avals, debug))
+    rule = VjpRule(call, [c.aval for c in consts], avals, jaxpr.out_avals, trees[0])
+    if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
+        # What the function closes over, the rules are likely to close over too: they are traced
+        # here and now, and their values become operands.
+        with tracing_rules_of(call.owner):
+            more = rule.trace_now()
+        n = len(consts)
+        order = [*range(n), *[m.aval for m in more], *range(n, jaxpr.n_in)]
+        jaxpr, consts = rewire(jaxpr, order), [*consts, *more]
+    return StagedCall(jaxpr, consts, rule, trees[0])
+
+
+@final
+class CustomVjpCall(HigherOrderPrimitive):
+    """A call of a function with its own vjp rules.
+
+    Arguments are ``num_consts`` values that the function or its rules closed over, then those of
+    the function. ``rule`` is a VjpRule.
+    """
+
+    name = "custom_vjp_call"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return list(params["jaxpr"].out_avals)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.inline_jaxpr(params["jaxpr"], operands)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise forward_mode(params["jaxpr"].debug.name)
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """The forward rule, and a linear equation that keeps the backward rule."""
+        n, jaxpr = params["num_consts"], params["jaxpr"]
+        name = jaxpr.debug.name
+        check_not_closed_over(name, tangents[:n])
+        perturbed = tuple([t is not None for t in tangents[n:]])
+        forward = params["rule"].forward(perturbed)
+        results = eval_jaxpr(forward.jaxpr, current_trace().process, primals)
+        n_out = len(jaxpr.outs)
+        outs, residuals = results[:n_out], results[n_out:]
+        in_avals = [p.aval for p in primals[n:]]
+        app = custom_lin(forward.backward, name, residuals, in_avals, perturbed, jaxpr.out_avals)
+        given = [t for t in tangents[n:] if t is not None]
+        rest = iter(current_trace().process(app, [*residuals, *given]))
+        return outs, [next(rest) if has_tangent(a) else None for a in jaxpr.out_avals]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        args = [
+            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
+        ]
+        in_dims = tuple([None if d is None else 0 for d in dims])
+        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims, True)
+        n = params["num_consts"]
+        rule = BatchedVjpRule(params["rule"], n, len(jaxpr.outs), ctx.size, ctx.axis_name, in_dims)
+        return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
+
+
+custom_vjp_call_p = CustomVjpCall()

@@ -1,0 +1,159 @@
+"""A call of a custom_vjp function: its rules run, and what they return is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core.control.inline_rules import has_tangent, kind_of, user_value
+from tracebridge.core.control.symbolic_zeros import CustomVJPPrimal, SymbolicZero, concrete_zeros
+from tracebridge.core.dtypes.dtypes import float0, is_complex, is_inexact
+from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.elementwise.convert import convert_element_type
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.util.caching import BoundedCache
+
+
+@final
+class VjpCall:
+    """A function and its two rules, with the arguments that are not differentiated bound.
+
+    ``fun(*args)`` and ``fwd(*args)`` take arguments of structure ``in_tree``; ``fwd`` gives
+    ``(result, residuals)``; ``bwd(residuals, cotangent)`` gives a tuple like ``args``. ``owner``
+    is the function object of the user; ``memo`` remembers its traces.
+    """
+
+    __slots__ = ("bwd", "bwd_name", "fun", "fwd", "fwd_name", "in_tree", "memo", "name",
+                 "owner", "symbolic_zeros")  # fmt: skip
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        in_tree: PyTreeDef,
+        names: tuple[str, str, str],
+        symbolic_zeros: bool,
+        owner: object,
+        memo: BoundedCache[Any] | None,
+    ) -> None:
+        self.fun = fun
+        self.fwd = fwd
+        self.bwd = bwd
+        self.in_tree = in_tree
+        self.name, self.fwd_name, self.bwd_name = names
+        self.symbolic_zeros = symbolic_zeros
+        self.owner = owner
+        self.memo = memo
+
+    def run_fwd(
+        self, primals: Sequence[Any], perturbed: Sequence[bool]
+    ) -> tuple[list[Any], list[Any], PyTreeDef, PyTreeDef]:
+        """Results and residuals as values, and their structures."""
+        given = [user_value(p) for p in primals]
+        if self.symbolic_zeros:
+            given = [CustomVJPPrimal(p, f) for p, f in zip(given, perturbed, strict=True)]
+        pair = self.fwd(*self.in_tree.unflatten(given))
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            msg = (
+                f"{self.name}: its forward rule {self.fwd_name} returned {kind_of(pair)}, expected "
+                "a pair (result, residuals)"
+            )
+            raise CustomRuleError(msg, hint="return (result, None) if there are no residuals")
+        outs, out_tree = flatten(pair[0])
+        residuals, res_tree = flatten(pair[1])
+        return [as_value(o) for o in outs], [as_value(r) for r in residuals], out_tree, res_tree
+
+    def run_bwd(
+        self,
+        residuals: Any,
+        cotangents: Sequence[Any],
+        out_avals: Sequence[ShapedArray],
+        out_tree: PyTreeDef,
+        in_avals: Sequence[ShapedArray],
+    ) -> list[Any]:
+        """Cotangents of the arguments as values; ``None`` is a zero, both ways."""
+        given = [
+            user_value(self._zeros(a.tangent) if ct is None else ct)
+            for ct, a in zip(cotangents, out_avals, strict=True)
+        ]
+        result = self.bwd(residuals, out_tree.unflatten(given))
+        leaves = self._like_arguments(result)
+        found: list[Any] = []
+        for i, (leaf, aval) in enumerate(zip(leaves, in_avals, strict=True)):
+            if leaf is None or isinstance(leaf, SymbolicZero) or not has_tangent(aval):
+                found.append(None)
+                continue
+            if getattr(leaf, "dtype", None) == float0:
+                self._wrong_type(i, ShapedArray(leaf.shape, float0), aval)
+            value = as_value(leaf)
+            dtype = aval.tangent.dtype
+            same_kind = value.aval.dtype == dtype or (
+                is_inexact(value.aval.dtype) and is_complex(value.aval.dtype) == is_complex(dtype)
+            )
+            if value.aval.shape != aval.shape or not same_kind:
+                self._wrong_type(i, value.aval, aval)
+            # Rules for low precision often compute in higher precision.
+            same = value.aval.dtype == dtype
+            found.append(value if same else convert_element_type(value, dtype))
+        return found
+
+    def _zeros(self, aval: ShapedArray) -> Any:
+        return SymbolicZero(aval) if self.symbolic_zeros else concrete_zeros(aval)
+
+    def _like_arguments(self, result: Any) -> list[Any]:
+        """The leaves of what the backward rule returned; None stands for a tree of zeros."""
+        n_args = len(self.in_tree.children())
+        if not isinstance(result, tuple | list) or len(result) != n_args:
+            msg = (
+                f"{self.name}: its backward rule {self.bwd_name} returned {kind_of(result)}, "
+                f"expected a tuple with one cotangent for each of the {n_args} arguments"
+            )
+            raise CustomRuleError(
+                msg, hint="return (cotangent,) for one argument; None stands for a zero"
+            )
+        leaves: list[Any] = []
+        for i, (entry, child) in enumerate(zip(result, self.in_tree.children(), strict=True)):
+            try:
+                leaves.extend(_up_to(child, entry))
+            except ValueError as error:
+                msg = (
+                    f"{self.name}: its backward rule {self.bwd_name} returned a cotangent of "
+                    f"argument {i} of another structure than the argument"
+                )
+                raise CustomRuleError(
+                    msg, got=str(flatten(entry)[1]), expected=str(child)
+                ) from error
+        return leaves
+
+    def _wrong_type(self, index: int, got: ShapedArray, aval: ShapedArray) -> None:
+        where = keystr(leaf_paths(self.in_tree)[index])
+        msg = (
+            f"{self.name}: its backward rule {self.bwd_name} returned a cotangent of args{where} "
+            "that does not fit it"
+        )
+        raise CustomRuleError(msg, got=got.str_short(), expected=aval.tangent.str_short())
+
+
+def _up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
+    """The parts of ``tree`` at the leaves of ``treedef``; None may replace any subtree.
+
+    Raises:
+        ValueError: the structures differ.
+    """
+    if tree is None:
+        return [None] * treedef.num_leaves
+    try:
+        return treedef.flatten_up_to(tree)
+    except ValueError:
+        children = treedef.children()
+        parts, level = flatten(tree, lambda x: x is not tree)
+        if not children or level.node_data() != treedef.node_data():
+            raise
+        if len(parts) != len(children):
+            raise
+        pairs = zip(children, parts, strict=True)
+        return [leaf for child, part in pairs for leaf in _up_to(child, part)]
