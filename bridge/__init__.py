@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tracebridge import _install as _install
+from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
+from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
 from tracebridge._api.devices import default_backend as default_backend
 from tracebridge._api.devices import device_count as device_count
 from tracebridge._api.devices import devices as devices

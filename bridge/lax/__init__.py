@@ -21,6 +21,8 @@ from tracebridge.core.collectives.psum import pmin as pmin
 from tracebridge.core.collectives.psum import pmin_p as pmin_p
 from tracebridge.core.collectives.psum import psum as psum
 from tracebridge.core.collectives.psum import psum_p as psum_p
+from tracebridge.core.control.scan.forward import scan as scan
+from tracebridge.core.control.scan.primitive import scan_p as scan_p
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
 from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier
@@ -74,8 +76,12 @@ from tracebridge.core.lax.elementwise.bitwise import population_count as populat
 from tracebridge.core.lax.elementwise.bitwise import population_count_p as population_count_p
 from tracebridge.core.lax.elementwise.bitwise import shift_left as shift_left
 from tracebridge.core.lax.elementwise.bitwise import shift_left_p as shift_left_p
-from tracebridge.core.lax.elementwise.bitwise import shift_right_arithmetic as shift_right_arithmetic
-from tracebridge.core.lax.elementwise.bitwise import shift_right_arithmetic_p as shift_right_arithmetic_p
+from tracebridge.core.lax.elementwise.bitwise import (
+    shift_right_arithmetic as shift_right_arithmetic,
+)
+from tracebridge.core.lax.elementwise.bitwise import (
+    shift_right_arithmetic_p as shift_right_arithmetic_p,
+)
 from tracebridge.core.lax.elementwise.bitwise import shift_right_logical as shift_right_logical
 from tracebridge.core.lax.elementwise.bitwise import shift_right_logical_p as shift_right_logical_p
 from tracebridge.core.lax.elementwise.bitwise import xor_p as xor_p
@@ -103,9 +109,13 @@ from tracebridge.core.lax.elementwise.complex import imag_p as imag_p
 from tracebridge.core.lax.elementwise.complex import real as real
 from tracebridge.core.lax.elementwise.complex import real_p as real_p
 from tracebridge.core.lax.elementwise.convert import bitcast_convert_type as bitcast_convert_type
-from tracebridge.core.lax.elementwise.convert import bitcast_convert_type_p as bitcast_convert_type_p
+from tracebridge.core.lax.elementwise.convert import (
+    bitcast_convert_type_p as bitcast_convert_type_p,
+)
 from tracebridge.core.lax.elementwise.convert import convert_element_type as convert_element_type
-from tracebridge.core.lax.elementwise.convert import convert_element_type_p as convert_element_type_p
+from tracebridge.core.lax.elementwise.convert import (
+    convert_element_type_p as convert_element_type_p,
+)
 from tracebridge.core.lax.elementwise.convert import copy_p as copy_p
 from tracebridge.core.lax.elementwise.convert import reduce_precision as reduce_precision
 from tracebridge.core.lax.elementwise.convert import reduce_precision_p as reduce_precision_p
@@ -177,10 +187,16 @@ from tracebridge.core.lax.indexing.dynamic_slice import dynamic_index_in_dim as 
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice as dynamic_slice
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_in_dim as dynamic_slice_in_dim
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_p as dynamic_slice_p
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_index_in_dim as dynamic_update_index_in_dim
+from tracebridge.core.lax.indexing.dynamic_slice import (
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
+)
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice as dynamic_update_slice
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice_p as dynamic_update_slice_p
+from tracebridge.core.lax.indexing.dynamic_slice import (
+    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
+)
+from tracebridge.core.lax.indexing.dynamic_slice import (
+    dynamic_update_slice_p as dynamic_update_slice_p,
+)
 from tracebridge.core.lax.indexing.gather import gather as gather
 from tracebridge.core.lax.indexing.gather import gather_p as gather_p
 from tracebridge.core.lax.indexing.gather import index_take as index_take
