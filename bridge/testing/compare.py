@@ -39,7 +39,7 @@ def _wide(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Elements in a dtype that NumPy can compare: narrow floats and integers are widened."""
     if x.dtype.kind == "V" and dtypes.is_supported(x.dtype):
         return x.astype(np.int32 if dtypes.is_integer(x.dtype) else np.float64)
-    return x.astype(np.float64) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x  # noqa: PLR2004 (bytes of float32)
+    return x.astype(np.float64) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x
 
 
 def assert_allclose(

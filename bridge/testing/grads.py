@@ -98,8 +98,9 @@ def check_jvp(
     _, tree = flatten(tuple(args))
     tangents = random_like(values, seed=1)
     out, tangent_out = f_jvp(unflatten(tree, values), unflatten(tree, tangents))
-    want, want_tangents = [to_host(o) for o in flat(*values)], numeric_jvp(
-        flat, values, tangents, eps
+    want, want_tangents = (
+        [to_host(o) for o in flat(*values)],
+        numeric_jvp(flat, values, tangents, eps),
     )
     assert_allclose([to_host(o) for o in flatten(out)[0]], want, err_msg=f"value. {err_msg}")
     _compare(flatten(tangent_out)[0], want_tangents, atol, rtol, f"jvp. {err_msg}")
@@ -140,9 +141,8 @@ def check_vjp(
     found = flatten(pullback(unflatten(out_tree, cts)))[0]
     tangents = random_like(values, seed=1)
     numeric = numeric_jvp(flat, values, tangents, eps)
-    assert_allclose(
-        [to_host(o) for o in leaves], [to_host(o) for o in flat(*values)], err_msg=f"value. {err_msg}"
-    )
+    want = [to_host(o) for o in flat(*values)]
+    assert_allclose([to_host(o) for o in leaves], want, err_msg=f"value. {err_msg}")
     _compare(
         [np.asarray(pair(tangents, found))], [np.asarray(pair(cts, numeric))], atol, rtol,
         f"vjp. {err_msg}",
@@ -165,7 +165,8 @@ def array_of(x: Any) -> Any:
     value = as_value(x)
     if hasattr(value, "buf"):
         return value
-    return put_numpy(np.asarray(value.value).astype(value.aval.dtype), weak_type=value.aval.weak_type)
+    aval = value.aval
+    return put_numpy(np.asarray(value.value).astype(aval.dtype), weak_type=aval.weak_type)
 
 
 def is_active(x: Any) -> bool:
@@ -193,33 +194,37 @@ def numeric_jvp(
     flat: Flat, values: Sequence[Any], tangents: Sequence[Any], eps: float | None = None
 ) -> list[Host | None]:
     """Central differences of a flat function along ``tangents``; None for inactive results."""
-    if eps is None:
-        # Truncation and rounding errors balance at the cube root of the rounding error.
-        seen = [v.aval.dtype for v in values if is_active(v)]
-        seen += [o.dtype for o in map(to_host, flat(*values)) if dtypes.is_inexact(o.dtype)]
-        eps = max([float(finfo(dtype).eps) for dtype in seen], default=1.0) ** (1 / 3)
-
     def at(step: float) -> list[Host]:
-        moved = [
-            v if t is None else put_numpy(_moved(to_host(v), to_host(t), step), weak_type=v.weak_type)
-            for v, t in zip(values, tangents, strict=True)
-        ]
+        moved = [_moved(v, t, step) for v, t in zip(values, tangents, strict=True)]
         return [to_host(o) for o in flat(*moved)]
 
-    plus, minus = at(eps), at(-eps)
+    step = default_step(flat, values) if eps is None else eps
+    plus, minus = at(step), at(-step)
     found: list[Host | None] = []
     for p, m in zip(plus, minus, strict=True):
         if not dtypes.is_inexact(p.dtype):
             found.append(None)
             continue
         high = np.complex128 if dtypes.is_complex(p.dtype) else np.float64
-        found.append((p.astype(high) - m.astype(high)) / (2 * eps))
+        found.append((p.astype(high) - m.astype(high)) / (2 * step))
     return found
 
 
-def _moved(x: Host, t: Host, step: float) -> Host:
+def default_step(flat: Flat, values: Sequence[Any]) -> float:
+    """Where truncation and rounding errors balance: the cube root of the rounding error."""
+    seen = [v.aval.dtype for v in values if is_active(v)]
+    seen += [o.dtype for o in map(to_host, flat(*values)) if dtypes.is_inexact(o.dtype)]
+    return max([float(finfo(dtype).eps) for dtype in seen], default=1.0) ** (1 / 3)
+
+
+def _moved(value: Any, tangent: Any, step: float) -> Any:
+    """``value + step * tangent``, rounded once to the dtype of the value."""
+    if tangent is None:
+        return value
+    x, t = to_host(value), to_host(tangent)
     high = np.complex128 if dtypes.is_complex(x.dtype) else np.float64
-    return np.asarray(x.astype(high) + step * t.astype(high)).astype(x.dtype)
+    moved = np.asarray(x.astype(high) + step * t.astype(high)).astype(x.dtype)
+    return put_numpy(moved, weak_type=value.aval.weak_type)
 
 
 def jvp_of(flat: Flat, active: Sequence[bool]) -> Flat:
@@ -243,7 +248,7 @@ def jvp_of(flat: Flat, active: Sequence[bool]) -> Flat:
 
 
 def vjp_of(flat: Flat, active: Sequence[bool]) -> Flat:
-    """The flat function ``(values, cotangents of active results) -> cotangents of active values``."""
+    """The flat function ``(values, cotangents of results) -> cotangents of active values``."""
     n = len(active)
 
     def run(*xs: Any) -> list[Any]:
@@ -323,7 +328,8 @@ def _compare(
     like: Sequence[Any] | None = None,
 ) -> None:
     """Compare derivatives with differences, by the tolerance of the dtype of the derivatives."""
-    for f, n in zip([to_host(x) for x in found], [x for x in numeric if x is not None], strict=True):
+    wanted = [x for x in numeric if x is not None]
+    for f, n in zip(map(to_host, found), wanted, strict=True):
         dtype = f.dtype if like is None else max([t.dtype for t in like], key=_tolerance)
         tol = _tolerance(dtype)
         # A pairing sums many products, so its error is relative to their sizes.

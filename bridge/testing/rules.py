@@ -131,7 +131,7 @@ def check_derivatives(
     *,
     vmap: bool,
 ) -> None:
-    """jvp and vjp agree with differences, keep avals, and batch."""
+    """Jvp and vjp agree with differences, keep avals, and batch."""
     active = [is_active(v) for v in values]
     if not any(active):
         return
@@ -219,7 +219,7 @@ def _mapped(flat: Flat, stacked: Sequence[Any], dims: Dims) -> list[np.ndarray[A
 
 def _variants(x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """``x`` and others of its kind: permuted elements, so that all stay in the domain."""
-    if x.size < 2:  # noqa: PLR2004 (nothing to permute)
+    if x.size < 2:
         # A single number is varied a little, by less than tests keep away from edges.
         scale = [1.0, 0.99, 1.01] if dtypes.is_inexact(x.dtype) else [1] * BATCH
         return [np.asarray(x * s).astype(x.dtype).reshape(x.shape) for s in scale]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer
+from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -71,7 +72,7 @@ def operands(name: str, *xs: Any) -> list[Value]:
 def _as_dtype(name: str, v: Literal, dtype: np.dtype[Any]) -> Literal:
     """A Python scalar as a literal of ``dtype``, if that loses nothing of its kind."""
     kind = v.aval.dtype.kind
-    if kind == "c" and dtype.kind != "c" or kind == "f" and not is_inexact(dtype):
+    if (kind == "c" and dtype.kind != "c") or (kind == "f" and not is_inexact(dtype)):
         msg = f"{name}: a Python {type(v.value).__name__} cannot be an operand beside {dtype.name}"
         raise DtypeMismatchError(msg, hint="convert the array with convert_element_type first")
     if is_integer(dtype):
@@ -174,37 +175,34 @@ def batch_elementwise(
     params: dict[str, Any],
 ) -> tuple[Any, int]:
     """Batch operands of one shape along one axis; scalars stay scalars where they can."""
-    ndim = max([a.aval.ndim - (d is not None) for a, d in zip(args, dims, strict=True)])
-    batched = [
-        (a, d) for a, d in zip(args, dims, strict=True) if d is not None and a.aval.ndim > ndim
-    ]
-    if not batched:
-        # Only scalars are batched, and other operands have axes.
-        shape = next(a.aval.shape for a, d in zip(args, dims, strict=True) if d is None)
-        dim = 0
-    else:
-        dim = batched[0][1]
-        shape = None
+    pairs = list(zip(args, dims, strict=True))
+    ndim = max([a.aval.ndim - (d is not None) for a, d in pairs])
+    # The new axis goes where an operand of full rank has it; in front if only scalars have it.
+    dim = next((d for a, d in pairs if d is not None and a.aval.ndim > ndim), 0)
     moved: list[Any] = []
-    for a, d in zip(args, dims, strict=True):
+    for a, d in pairs:
         rank = a.aval.ndim - (d is not None)
         if d is None:
             moved.append(a if rank == 0 else lax.broadcast_batch(a, ctx.size, dim))
         elif rank == ndim:
             moved.append(lax.move_batch_axis(a, d, dim))
         else:
-            full = _full_shape(args, dims, ndim, shape, ctx.size, dim)
+            shape = _shape_of_rank(pairs, ndim)
+            full = (*shape[:dim], ctx.size, *shape[dim:])
             moved.append(lax.broadcast_in_dim(a, full, (dim,)))
     return primitive.bind(*moved, **params), dim
 
 
-def _full_shape(
-    args: Sequence[Any], dims: Sequence[int | None], ndim: int, shape: Any, size: Any, dim: int
-) -> tuple[Any, ...]:
-    for a, d in zip(args, dims, strict=True):
-        if shape is None and d is not None and a.aval.ndim > ndim:
-            shape = (*a.aval.shape[:d], *a.aval.shape[d + 1 :])
-    return (*shape[:dim], size, *shape[dim:])
+def _shape_of_rank(pairs: Sequence[tuple[Any, int | None]], ndim: int) -> tuple[Any, ...]:
+    """The shape, without the batch axis, of an operand that has ``ndim`` axes besides it."""
+    for a, d in pairs:
+        shape = a.aval.shape
+        if d is not None and len(shape) > ndim:
+            return (*shape[:d], *shape[d + 1 :])
+        if d is None and len(shape) == ndim:
+            return shape
+    msg = f"no operand has {ndim} axes"
+    raise InternalError(msg)
 
 
 def fit_tangent(t: Value, out: ShapedArray) -> Value:

@@ -41,7 +41,8 @@ def accuracy_params(name: str, accuracy: Any) -> dict[str, Any]:
         return {"accuracy": accuracy}
     if isinstance(accuracy, Tolerance) and min(accuracy) >= 0 and any(accuracy):
         # A float key would confuse 1 and 1.0, so the parts are stored with one type each.
-        return {"accuracy": Tolerance(float(accuracy.atol), float(accuracy.rtol), int(accuracy.ulps))}
+        atol, rtol, ulps = accuracy
+        return {"accuracy": Tolerance(float(atol), float(rtol), int(ulps))}
     msg = (
         f"{name}: accuracy must be None, an AccuracyMode or a Tolerance with a positive part, "
         f"got {accuracy!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Sequence
@@ -169,12 +170,12 @@ def _fold(x: Literal, aval: ShapedArray) -> Literal:
     value = np.asarray(x.value).astype(x.aval.dtype)
     dtype = aval.dtype
     if is_complex(value.dtype) and not is_complex(dtype):
-        value = value.real
+        value = np.real(value)
     if is_integer(dtype) and is_float(value.dtype):
         # NumPy leaves these undefined; XLA gives 0 for NaN and saturates.
         limits = iinfo(dtype)
         number = float(value)
-        number = 0.0 if number != number else max(min(number, 2.0**70), -(2.0**70))
+        number = 0.0 if math.isnan(number) else max(min(number, 2.0**70), -(2.0**70))
         value = np.asarray(max(min(int(number), int(limits.max)), int(limits.min)))
     return Literal(python_scalar(value.astype(dtype)[()], dtype), aval)
 

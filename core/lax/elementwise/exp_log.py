@@ -11,6 +11,7 @@ from tracebridge.core.lax.families import InexactUnary
 
 _LOG_2 = math.log(2.0)
 
+
 @final
 class Exp(InexactUnary):
     name = "exp"
@@ -18,6 +19,7 @@ class Exp(InexactUnary):
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return ans
+
 
 @final
 class Exp2(InexactUnary):
@@ -33,6 +35,7 @@ class Exp2(InexactUnary):
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.mul(ans, _LOG_2)
 
+
 @final
 class Expm1(InexactUnary):
     name = "expm1"
@@ -40,6 +43,7 @@ class Expm1(InexactUnary):
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.add(ans, 1.0)
+
 
 @final
 class Log(InexactUnary):
@@ -49,6 +53,7 @@ class Log(InexactUnary):
     def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
         return lax.div(t, x)
 
+
 @final
 class Log1p(InexactUnary):
     name = "log1p"
@@ -56,6 +61,7 @@ class Log1p(InexactUnary):
 
     def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
         return lax.div(t, lax.add(x, 1.0))
+
 
 @final
 class Logistic(InexactUnary):
@@ -73,6 +79,7 @@ log_p = Log()
 log1p_p = Log1p()
 logistic_p = Logistic()
 
+
 def exp(x: Any, *, accuracy: Any = None) -> Any:
     """Exponential, elementwise.
 
@@ -81,6 +88,7 @@ def exp(x: Any, *, accuracy: Any = None) -> Any:
     2.718282
     """
     return exp_p.bind(as_value(x), **lax.accuracy_params("exp", accuracy))
+
 
 def exp2(x: Any, *, accuracy: Any = None) -> Any:
     """``2 ** x``, elementwise.
@@ -91,6 +99,7 @@ def exp2(x: Any, *, accuracy: Any = None) -> Any:
     """
     return exp2_p.bind(as_value(x), **lax.accuracy_params("exp2", accuracy))
 
+
 def expm1(x: Any, *, accuracy: Any = None) -> Any:
     """``exp(x) - 1``, elementwise, accurate near 0.
 
@@ -99,6 +108,7 @@ def expm1(x: Any, *, accuracy: Any = None) -> Any:
     1.000005e-05
     """
     return expm1_p.bind(as_value(x), **lax.accuracy_params("expm1", accuracy))
+
 
 def log(x: Any, *, accuracy: Any = None) -> Any:
     """Natural logarithm, elementwise; NaN for negative floats.
@@ -109,6 +119,7 @@ def log(x: Any, *, accuracy: Any = None) -> Any:
     """
     return log_p.bind(as_value(x), **lax.accuracy_params("log", accuracy))
 
+
 def log1p(x: Any, *, accuracy: Any = None) -> Any:
     """``log(1 + x)``, elementwise, accurate near 0.
 
@@ -117,6 +128,7 @@ def log1p(x: Any, *, accuracy: Any = None) -> Any:
     9.99995e-06
     """
     return log1p_p.bind(as_value(x), **lax.accuracy_params("log1p", accuracy))
+
 
 def logistic(x: Any, *, accuracy: Any = None) -> Any:
     """``1 / (1 + exp(-x))``, elementwise.

@@ -9,6 +9,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import InexactUnary
 
+
 @final
 class Sinh(InexactUnary):
     name = "sinh"
@@ -17,6 +18,7 @@ class Sinh(InexactUnary):
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.cosh(x)
 
+
 @final
 class Cosh(InexactUnary):
     name = "cosh"
@@ -24,6 +26,7 @@ class Cosh(InexactUnary):
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.sinh(x)
+
 
 @final
 class Tanh(InexactUnary):
@@ -34,6 +37,7 @@ class Tanh(InexactUnary):
         # Keeps more digits near 1 than 1 - ans * ans.
         return lax.mul(lax.add(ans, 1.0), lax.sub(1.0, ans))
 
+
 @final
 class Asinh(InexactUnary):
     name = "asinh"
@@ -41,6 +45,7 @@ class Asinh(InexactUnary):
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.rsqrt(lax.add(lax.square(x), 1.0))
+
 
 @final
 class Acosh(InexactUnary):
@@ -53,6 +58,7 @@ class Acosh(InexactUnary):
             # One root of the product would be on the wrong branch in the left half plane.
             return lax.mul(lax.rsqrt(below), lax.rsqrt(above))
         return lax.rsqrt(lax.mul(below, above))
+
 
 @final
 class Atanh(InexactUnary):
@@ -70,6 +76,7 @@ asinh_p = Asinh()
 acosh_p = Acosh()
 atanh_p = Atanh()
 
+
 def sinh(x: Any) -> Any:
     """Hyperbolic sine, elementwise.
 
@@ -78,6 +85,7 @@ def sinh(x: Any) -> Any:
     1.175201
     """
     return sinh_p.bind(as_value(x))
+
 
 def cosh(x: Any) -> Any:
     """Hyperbolic cosine, elementwise.
@@ -88,6 +96,7 @@ def cosh(x: Any) -> Any:
     """
     return cosh_p.bind(as_value(x))
 
+
 def tanh(x: Any, *, accuracy: Any = None) -> Any:
     """Hyperbolic tangent, elementwise.
 
@@ -96,6 +105,7 @@ def tanh(x: Any, *, accuracy: Any = None) -> Any:
     0.7615942
     """
     return tanh_p.bind(as_value(x), **lax.accuracy_params("tanh", accuracy))
+
 
 def asinh(x: Any) -> Any:
     """Inverse hyperbolic sine, elementwise.
@@ -106,6 +116,7 @@ def asinh(x: Any) -> Any:
     """
     return asinh_p.bind(as_value(x))
 
+
 def acosh(x: Any) -> Any:
     """Inverse hyperbolic cosine, elementwise; NaN for floats below 1.
 
@@ -114,6 +125,7 @@ def acosh(x: Any) -> Any:
     1.316958
     """
     return acosh_p.bind(as_value(x))
+
 
 def atanh(x: Any) -> Any:
     """Inverse hyperbolic tangent, elementwise; NaN for floats outside [-1, 1].

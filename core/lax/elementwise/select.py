@@ -40,7 +40,7 @@ class SelectN(Elementwise):
         if not is_bool(which.dtype) and which.dtype != _INT32:
             msg = f"select_n: which must be bool or int32, got {which.dtype.name}"
             raise DtypeMismatchError(msg, hint="convert it with convert_element_type")
-        if is_bool(which.dtype) and len(cases) > 2:  # noqa: PLR2004 (False and True)
+        if is_bool(which.dtype) and len(cases) > 2:
             msg = f"select_n: a boolean which chooses between two cases, got {len(cases)}"
             raise TypeError(msg)
         self.check_dtypes(*cases)
@@ -58,7 +58,7 @@ class SelectN(Elementwise):
         return _choose(ctx, which, which_aval, cases, 0, aval)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        which, *cases = primals
+        which = primals[0]
         ans = self.bind(*primals)
         zero = scalar_like(ans, 0)
         parts = [zero if t is None else t for t in tangents[1:]]

@@ -9,6 +9,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands
 
+
 @final
 class Sin(InexactUnary):
     name = "sin"
@@ -16,6 +17,7 @@ class Sin(InexactUnary):
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return cos_p.bind(x, **params)
+
 
 @final
 class Cos(InexactUnary):
@@ -25,6 +27,7 @@ class Cos(InexactUnary):
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.neg(sin_p.bind(x, **params))
 
+
 @final
 class Tan(InexactUnary):
     name = "tan"
@@ -32,6 +35,7 @@ class Tan(InexactUnary):
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.add(lax.square(ans), 1.0)
+
 
 @final
 class Asin(InexactUnary):
@@ -42,6 +46,7 @@ class Asin(InexactUnary):
         # (1 - x)(1 + x) keeps more digits near 1 than 1 - x * x.
         return lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
 
+
 @final
 class Acos(InexactUnary):
     name = "acos"
@@ -50,6 +55,7 @@ class Acos(InexactUnary):
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
         return lax.neg(lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0))))
 
+
 @final
 class Atan(InexactUnary):
     name = "atan"
@@ -57,6 +63,7 @@ class Atan(InexactUnary):
 
     def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
         return lax.div(t, lax.add(lax.square(x), 1.0))
+
 
 @final
 class Atan2(BinaryElementwise):
@@ -81,6 +88,7 @@ acos_p = Acos()
 atan_p = Atan()
 atan2_p = Atan2()
 
+
 def sin(x: Any, *, accuracy: Any = None) -> Any:
     """Sine, elementwise, of floats or complex numbers.
 
@@ -89,6 +97,7 @@ def sin(x: Any, *, accuracy: Any = None) -> Any:
     0.0
     """
     return sin_p.bind(as_value(x), **lax.accuracy_params("sin", accuracy))
+
 
 def cos(x: Any, *, accuracy: Any = None) -> Any:
     """Cosine, elementwise, of floats or complex numbers.
@@ -99,6 +108,7 @@ def cos(x: Any, *, accuracy: Any = None) -> Any:
     """
     return cos_p.bind(as_value(x), **lax.accuracy_params("cos", accuracy))
 
+
 def tan(x: Any, *, accuracy: Any = None) -> Any:
     """Tangent, elementwise, of floats or complex numbers.
 
@@ -107,6 +117,7 @@ def tan(x: Any, *, accuracy: Any = None) -> Any:
     1.557408
     """
     return tan_p.bind(as_value(x), **lax.accuracy_params("tan", accuracy))
+
 
 def asin(x: Any) -> Any:
     """Inverse sine, elementwise; NaN for floats outside [-1, 1].
@@ -117,6 +128,7 @@ def asin(x: Any) -> Any:
     """
     return asin_p.bind(as_value(x))
 
+
 def acos(x: Any) -> Any:
     """Inverse cosine, elementwise; NaN for floats outside [-1, 1].
 
@@ -126,6 +138,7 @@ def acos(x: Any) -> Any:
     """
     return acos_p.bind(as_value(x))
 
+
 def atan(x: Any) -> Any:
     """Inverse tangent, elementwise.
 
@@ -134,6 +147,7 @@ def atan(x: Any) -> Any:
     0.7853982
     """
     return atan_p.bind(as_value(x))
+
 
 def atan2(x: Any, y: Any) -> Any:
     """The angle of the point with ordinate ``x`` and abscissa ``y``, in [-pi, pi], elementwise.

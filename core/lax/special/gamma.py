@@ -37,12 +37,13 @@ class OfSecond(BinaryElementwise):
 
     def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
         if i == 0:
-            raise MissingRuleError(self, "jvp (in its first argument)")
+            msg = f"{self.name} has no derivative in its first argument"
+            raise MissingRuleError(self.name, "jvp", message=msg)
         return lax.mul(t, self.slope(x, y))
 
     def slope(self, x: Any, y: Any) -> Any:
         """The derivative in the second operand."""
-        raise MissingRuleError(self, "jvp")
+        raise MissingRuleError(self.name, "jvp")
 
 
 @final

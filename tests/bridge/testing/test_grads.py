@@ -84,7 +84,7 @@ def test_a_wrong_transpose_fails_in_reverse_mode_only() -> None:
 
 
 def test_a_wrong_second_derivative_fails() -> None:
-    """Order 2 differentiates the derivatives: the cosine in the derivative of sine is wrong here."""
+    """Order 2 differentiates the derivatives, here one with a wrong derivative."""
 
     def f(x: Any) -> Any:
         return lax.mul(wrong_derivative_p.bind(x), 0.0)

@@ -47,8 +47,8 @@ def test_division_of_integers_truncates() -> None:
     """The quotient goes towards zero, the remainder has the sign of the dividend."""
     x, y = np.array([7, -7, 7, -7], np.int32), np.array([2, 2, -2, -2], np.int32)
 
-    assert [3, -3, -3, 3] == lax.div(x, y).tolist()
-    assert [1, -1, 1, -1] == lax.rem(x, y).tolist()
+    assert lax.div(x, y).tolist() == [3, -3, -3, 3]
+    assert lax.rem(x, y).tolist() == [1, -1, 1, -1]
 
 
 def test_integer_division_by_zero_does_not_trap() -> None:
@@ -57,7 +57,7 @@ def test_integer_division_by_zero_does_not_trap() -> None:
     x, y = np.array([5, lowest], np.int32), np.array([0, -1], np.int32)
 
     assert [-1, lowest] == lax.div(x, y).tolist()
-    assert [5, 0] == lax.rem(x, y).tolist()
+    assert lax.rem(x, y).tolist() == [5, 0]
 
 
 def test_python_scalars_take_the_dtype_of_arrays() -> None:
@@ -91,7 +91,7 @@ def test_products_in_another_dtype() -> None:
     """out_dtype widens before multiplying and narrows afterwards."""
     x = np.array([100, -100], np.int8)
 
-    assert [10000, 10000] == lax.mul(x, x, out_dtype=np.int32).tolist()
+    assert lax.mul(x, x, out_dtype=np.int32).tolist() == [10000, 10000]
     assert lax.mul(as_value(2.0), 3.0, out_dtype="bfloat16").dtype.name == "bfloat16"
 
 
@@ -105,7 +105,7 @@ def test_complex_extrema_compare_real_parts_first() -> None:
 
 def test_signs_of_unsigned_integers() -> None:
     """StableHLO has no such operation: 0 or 1."""
-    assert [0, 1, 1] == lax.sign(np.array([0, 3, 255], np.uint8)).tolist()
+    assert lax.sign(np.array([0, 3, 255], np.uint8)).tolist() == [0, 1, 1]
 
 
 def test_derivatives_of_third_order() -> None:

@@ -37,8 +37,8 @@ def test_complex_numbers_are_only_equal_or_not() -> None:
     """Both parts count; there is no order."""
     x, y = np.array([1 + 2j, 1 + 2j, NAN + 0j]), np.array([1 + 2j, 1 + 3j, NAN + 0j])
 
-    assert [True, False, False] == lax.eq(x, y).tolist()
-    assert [False, True, True] == lax.ne(x, y).tolist()
+    assert lax.eq(x, y).tolist() == [True, False, False]
+    assert lax.ne(x, y).tolist() == [False, True, True]
     with pytest.raises(TypeError, match="lt works on booleans, integers and floats, got complex64"):
         lax.lt(x, y)
 

@@ -47,8 +47,8 @@ def test_complex_to_real_warns() -> None:
     with pytest.warns(np.exceptions.ComplexWarning):
         flags = lax.convert_element_type(z, bool)
 
-    assert [0.0, 2.0] == x.tolist()
-    assert [False, True] == flags.tolist()
+    assert x.tolist() == [0.0, 2.0]
+    assert flags.tolist() == [False, True]
 
 
 def test_the_same_dtype_is_the_same_array() -> None:

@@ -38,8 +38,8 @@ def test_scalar_cases_stand_beside_arrays() -> None:
     """A scalar case and the index may have different ranks."""
     which = np.array([0, 1, 2], np.int32)
 
-    assert [1.0, 0.0, 3.0] == lax.select_n(which, X, 0.0, X).tolist()
-    assert [0.0, 1.0, 2.0] == lax.select_n(which, 0.0, 1.0, 2.0).tolist()
+    assert lax.select_n(which, X, 0.0, X).tolist() == [1.0, 0.0, 3.0]
+    assert lax.select_n(which, 0.0, 1.0, 2.0).tolist() == [0.0, 1.0, 2.0]
     check_rules(lambda x: lax.select_n(which, x, 0.0, 1.0), X)
     check_rules(lambda w, x: lax.select_n(w, x, 2.0), np.array(True), X)
 
