@@ -31,6 +31,8 @@ from tracebridge.numpy.cumulative import nancumprod as nancumprod
 from tracebridge.numpy.cumulative import nancumsum as nancumsum
 from tracebridge.numpy.cumulative import trapezoid as trapezoid
 from tracebridge.numpy.cumulative import unwrap as unwrap
+from tracebridge.numpy.einsum import einsum as einsum
+from tracebridge.numpy.einsum import einsum_path as einsum_path
 from tracebridge.numpy.elementwise_exp_trig import acos as acos
 from tracebridge.numpy.elementwise_exp_trig import acosh as acosh
 from tracebridge.numpy.elementwise_exp_trig import arccos as arccos
@@ -52,9 +54,9 @@ from tracebridge.numpy.elementwise_exp_trig import exp as exp
 from tracebridge.numpy.elementwise_exp_trig import exp2 as exp2
 from tracebridge.numpy.elementwise_exp_trig import expm1 as expm1
 from tracebridge.numpy.elementwise_exp_trig import log as log
+from tracebridge.numpy.elementwise_exp_trig import log10 as log10
 from tracebridge.numpy.elementwise_exp_trig import log1p as log1p
 from tracebridge.numpy.elementwise_exp_trig import log2 as log2
-from tracebridge.numpy.elementwise_exp_trig import log10 as log10
 from tracebridge.numpy.elementwise_exp_trig import rad2deg as rad2deg
 from tracebridge.numpy.elementwise_exp_trig import radians as radians
 from tracebridge.numpy.elementwise_exp_trig import sin as sin

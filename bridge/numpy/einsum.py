@@ -1,0 +1,361 @@
+"""Einstein summation: sums of products of arrays, described by labels of axes."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import shape_of, value_of
+from tracebridge.numpy._promote import check_no_out, promote_dtypes
+
+_INT32 = np.dtype(np.int32)
+ELLIPSIS = "..."
+# What a symbolic size counts as when an order of contraction is chosen.
+_TYPICAL_SIZE = 256
+
+# The labels of an operand's axes: letters, integers, or ELLIPSIS; later ("...", -k) for the k-th
+# last of the axes that an ellipsis stands for.
+Labels = tuple[Any, ...]
+Form = tuple[tuple[Labels, ...], Labels | None]
+
+
+# reading the subscripts --------------------------------------------------------------------------
+
+
+def _parse(text: str) -> Form:
+    """The labels in a string such as ``"ij,jk->ik"``."""
+    inputs, arrow, output = text.replace(" ", "").partition("->")
+    if "->" in output:
+        msg = f"einsum: more than one '->' in {text!r}"
+        raise ValueError(msg)
+    operands = tuple([_labels(part, text) for part in inputs.split(",")])
+    return operands, _labels(output, text) if arrow else None
+
+
+def _labels(part: str, text: str) -> Labels:
+    head, dots, tail = part.partition(ELLIPSIS)
+    if not (head + tail).isalpha() and head + tail:
+        bad = next(c for c in head + tail if not c.isalpha())
+        msg = f"einsum: {bad!r} in {text!r} is no label; labels are letters"
+        raise ValueError(msg)
+    return (*head, ELLIPSIS, *tail) if dots else tuple(head)
+
+
+def _interleaved(arguments: Sequence[Any]) -> tuple[Form, list[Any]]:
+    """Labels and operands of the form ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
+    count = len(arguments) // 2
+    operands = list(arguments[0 : 2 * count : 2])
+    inputs = tuple([_listed(labels) for labels in arguments[1 : 2 * count : 2]])
+    output = _listed(arguments[-1]) if len(arguments) % 2 else None
+    return (inputs, output), operands
+
+
+def _listed(labels: Any) -> Labels:
+    return tuple([ELLIPSIS if i is Ellipsis else operator.index(i) for i in labels])
+
+
+def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
+    """The labels with ellipses replaced by what they stand for; the implicit output found."""
+    inputs, output = form
+    if len(inputs) != len(shapes):
+        msg = f"einsum: the subscripts name {len(inputs)} operands, got {len(shapes)}"
+        raise ValueError(msg)
+    expanded: list[Labels] = []
+    longest = 0
+    for position, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        named = len([label for label in labels if label != ELLIPSIS])
+        rest = len(shape) - named
+        if rest < 0 or (rest and ELLIPSIS not in labels):
+            msg = (
+                f"einsum: operand {position} has {len(shape)} axes, the subscripts name {named}"
+            )
+            raise RankError(msg)
+        longest = max(longest, rest)
+        expanded.append(_replace_ellipsis(labels, rest))
+    if output is None:
+        counts = Counter([label for labels in expanded for label in labels])
+        single = [n for n, c in counts.items() if c == 1 and not isinstance(n, tuple)]
+        output = (*[(ELLIPSIS, -k) for k in range(longest, 0, -1)], *sorted(single))
+    else:
+        output = _replace_ellipsis(output, longest)
+    known = {label for labels in expanded for label in labels}
+    unknown = [label for label in output if label not in known]
+    if unknown or len(set(output)) != len(output):
+        what = f"{unknown[0]!r} is in no operand" if unknown else "labels are repeated"
+        msg = f"einsum: in the output {''.join(map(str, output))!r} {what}"
+        raise ValueError(msg)
+    return expanded, output
+
+
+def _replace_ellipsis(labels: Labels, count: int) -> Labels:
+    if ELLIPSIS not in labels:
+        return labels
+    at = labels.index(ELLIPSIS)
+    stands_for = [(ELLIPSIS, -k) for k in range(count, 0, -1)]
+    return (*labels[:at], *stands_for, *labels[at + 1 :])
+
+
+# contracting -------------------------------------------------------------------------------------
+
+
+def _sizes(inputs: Sequence[Labels], shapes: Sequence[Any]) -> dict[Any, Any]:
+    """The size of each label; sizes of 1 go along with any other."""
+    sizes: dict[Any, Any] = {}
+    for labels, shape in zip(inputs, shapes, strict=True):
+        for label, size in zip(labels, shape, strict=True):
+            known = sizes.setdefault(label, size)
+            if known == 1:
+                sizes[label] = size
+            elif size not in (1, known):
+                name = label if isinstance(label, str | int) else ELLIPSIS
+                msg = f"einsum: label {name!r} has sizes {known} and {size}"
+                raise ShapeMismatchError(msg)
+    return sizes
+
+
+def _sum(x: Any, axes: Sequence[int]) -> Any:
+    if not axes:
+        return x
+    reduce = lax.reduce_or if is_bool(x.aval.dtype) else lax.reduce_sum
+    return reduce(x, tuple(axes))
+
+
+def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
+    """``x`` where axes of equal labels have equal positions: one axis for each label."""
+    while len(set(labels)) < len(labels):
+        second = next(i for i, label in enumerate(labels) if label in labels[:i])
+        first = labels.index(labels[second])
+        rows = lax.broadcasted_iota(_INT32, x.aval.shape, first)
+        columns = lax.broadcasted_iota(_INT32, x.aval.shape, second)
+        on = lax.eq(rows, columns)
+        x = _sum(lax.select_n(on, lax.zeros_of(x.aval), x), [second])
+        labels = (*labels[:second], *labels[second + 1 :])
+    return x, labels
+
+
+def _prepare(x: Any, labels: Labels, sizes: dict[Any, Any], needed: set[Any]) -> Any:
+    """``x`` with distinct labels, without repeated axes of size 1, without labels not needed."""
+    ones = [i for i, n in enumerate(labels) if x.aval.shape[i] == 1 and sizes[n] != 1]
+    if ones:
+        kept = [i for i in range(x.aval.ndim) if i not in ones]
+        x = lax.reshape(x, tuple([x.aval.shape[i] for i in kept]))
+        labels = tuple([labels[i] for i in kept])
+    x, labels = _diagonal(x, labels)
+    lonely = [i for i, label in enumerate(labels) if label not in needed]
+    return _sum(x, lonely), tuple([n for n in labels if n in needed])
+
+
+def _pair(
+    a: tuple[Any, Labels],
+    b: tuple[Any, Labels],
+    needed: set[Any],
+    precision: Any,
+    preferred: Any,
+) -> tuple[Any, Labels]:
+    """The product of two operands, summed over the labels that are not needed any more."""
+    (x, left), (y, right) = a, b
+    shared = [n for n in left if n in right]
+    batch = [n for n in shared if n in needed]
+    summed = [n for n in shared if n not in needed]
+    out = (*batch, *[n for n in left if n not in shared], *[n for n in right if n not in shared])
+    if not summed:
+        return _multiply(x, left, y, right, out, preferred), out
+    numbers = (
+        (tuple([left.index(n) for n in summed]), tuple([right.index(n) for n in summed])),
+        (tuple([left.index(n) for n in batch]), tuple([right.index(n) for n in batch])),
+    )
+    product = lax.dot_general(
+        x, y, numbers, precision=precision, preferred_element_type=preferred
+    )
+    return product, out
+
+
+def _multiply(x: Any, left: Labels, y: Any, right: Labels, out: Labels, preferred: Any) -> Any:
+    if preferred is not None:
+        x, y = lax.convert_dtype(x, preferred), lax.convert_dtype(y, preferred)
+    sizes = dict(zip((*left, *right), (*x.aval.shape, *y.aval.shape), strict=True))
+    shape = tuple([sizes[n] for n in out])
+    x, y = (_spread(v, labels, out, shape) for v, labels in ((x, left), (y, right)))
+    return lax.bitwise_and(x, y) if is_bool(x.aval.dtype) else lax.mul(x, y)
+
+
+def _spread(x: Any, labels: Labels, out: Labels, shape: tuple[Any, ...]) -> Any:
+    """``x`` with its axes in the order of ``out``, repeated along the others."""
+    if not labels or labels == out:
+        return x
+    x = _ordered(x, labels, tuple([n for n in out if n in labels]))
+    return lax.broadcast_in_dim(x, shape, tuple([i for i, n in enumerate(out) if n in labels]))
+
+
+def _ordered(x: Any, labels: Labels, wanted: Labels) -> Any:
+    if labels == wanted:
+        return x
+    return lax.transpose(x, tuple([labels.index(n) for n in wanted]))
+
+
+def _einsum(*args: Any) -> Any:
+    *xs, form, optimize, precision, preferred = args
+    shapes = [x.aval.shape for x in xs]
+    inputs, output = _expand(_parse(form) if isinstance(form, str) else form, shapes)
+    sizes = _sizes(inputs, shapes)
+    xs = promote_dtypes(*xs)
+    dtype, weak = xs[0].aval.dtype, xs[0].aval.weak_type
+    work = list(zip(xs, inputs, strict=True))
+    for positions in _path(inputs, output, sizes, optimize):
+        chosen = [work[i] for i in positions]
+        work = [w for i, w in enumerate(work) if i not in positions]
+        work.append(_contract(chosen, work, output, sizes, precision, preferred))
+    while len(work) > 1 or work[0][1] != output:
+        chosen, work = work[:2], work[2:]
+        work.append(_contract(chosen, work, output, sizes, precision, preferred))
+        if len(work) == 1:
+            last, labels = work[0]
+            work = [(_ordered(last, labels, output), output)]
+    result = work[0][0]
+    return lax.convert_dtype(result, preferred or dtype, weak and preferred is None)
+
+
+def _contract(
+    chosen: Sequence[tuple[Any, Labels]],
+    others: Sequence[tuple[Any, Labels]],
+    output: Labels,
+    sizes: dict[Any, Any],
+    precision: Any,
+    preferred: Any,
+) -> tuple[Any, Labels]:
+    """One or more operands contracted to one, from left to right."""
+    after = {n for _, labels in others for n in labels} | set(output)
+    found = chosen[0]
+    for k in range(max(len(chosen) - 1, 1)):
+        rest = {n for _, labels in chosen[k + 2 :] for n in labels} | after
+        if len(chosen) == 1:
+            return _prepare(*found, sizes, after)
+        other = chosen[k + 1]
+        left = _prepare(*found, sizes, rest | set(other[1]))
+        right = _prepare(*other, sizes, rest | set(left[1]))
+        # What only a repeated axis of size 1 shared is alone now.
+        left = _prepare(*left, sizes, rest | set(right[1]))
+        found = _pair(left, right, rest, precision, preferred)
+    return found
+
+
+def _path(
+    inputs: Sequence[Labels], output: Labels, sizes: dict[Any, Any], optimize: Any
+) -> list[tuple[int, ...]]:
+    """Which operands to contract at each step; results go to the end of the list."""
+    if not isinstance(optimize, str | bool):
+        return [tuple(step) for step in optimize]
+    if len(inputs) < 3 or optimize is False:
+        return []
+    import opt_einsum  # noqa: PLC0415 (needed by few programs)
+
+    symbols = {n: opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
+    text = ",".join(["".join([symbols[n] for n in labels]) for labels in inputs])
+    text += "->" + "".join([symbols[n] for n in output])
+    known = [
+        tuple([sizes[n] if type(sizes[n]) is int else _TYPICAL_SIZE for n in labels])
+        for labels in inputs
+    ]
+    how = "optimal" if optimize is True else optimize
+    path, _ = opt_einsum.contract_path(text, *known, shapes=True, optimize=how)
+    return [tuple(step) for step in path]
+
+
+_einsum_planned = Planned(_einsum, "einsum")
+
+
+def _optimize_static(optimize: Any) -> Any:
+    if isinstance(optimize, str | bool):
+        return optimize
+    steps = [s for s in optimize if s != "einsum_path"]
+    return tuple([tuple([operator.index(i) for i in s]) for s in steps])
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: None = None,
+    optimize: Any = "auto",
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Sum of products of arrays, by labels of their axes.
+
+    Args:
+        subscripts: labels such as ``"ij,jk->ik"``. Labels that are not in the output are summed;
+            without ``->`` the output has the labels that occur once, in alphabetical order.
+            ``...`` stands for any axes, which are broadcast. A label repeated in one operand
+            takes its diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` works too.
+        *operands: the arrays, promoted to one dtype.
+        out: not supported.
+        optimize: how to choose the order for three or more operands: ``"auto"``, ``"greedy"``,
+            ``"optimal"``, ``False`` (from left to right), or a path from ``einsum_path``.
+        precision: precision of the products, see ``tracebridge.lax.Precision``.
+        preferred_element_type: dtype of the sums and of the result.
+
+    Raises:
+        ShapeMismatchError: axes of one label have different sizes.
+        RankError: an operand has another number of axes than labels.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.einsum("ij,jk->ik", tnp.ones((2, 3)), tnp.ones((3, 4))).shape
+    (2, 4)
+    >>> float(tnp.einsum("ii", tnp.eye(3)))
+    3.0
+    """
+    check_no_out("einsum", out)
+    form: Any = subscripts
+    xs: Sequence[Any] = operands
+    if not isinstance(subscripts, str):
+        form, xs = _interleaved((subscripts, *operands))
+    preferred = preferred_element_type
+    if preferred is not None:
+        preferred = canonicalize_explicit(preferred, "einsum")
+    return _einsum_planned(xs, (form, _optimize_static(optimize), precision, preferred))
+
+
+def einsum_path(
+    subscripts: Any, /, *operands: Any, optimize: Any = "auto"
+) -> tuple[list[tuple[int, ...]], Any]:
+    """The order in which ``einsum`` contracts, and a description of its cost.
+
+    Args:
+        subscripts: as of ``einsum``.
+        *operands: as of ``einsum``; only their shapes matter.
+        optimize: as of ``einsum``.
+
+    Returns:
+        A list of positions to contract, step by step, and an object that prints the costs.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.ones((8, 8))
+    >>> path, info = tnp.einsum_path("ij,jk,k->i", x, x, x[0])
+    >>> path
+    [(1, 2), (0, 1)]
+    """
+    import opt_einsum  # noqa: PLC0415 (needed by few programs)
+
+    form: Any = subscripts
+    xs: Sequence[Any] = operands
+    if isinstance(subscripts, str):
+        form = _parse(subscripts)
+    else:
+        form, xs = _interleaved((subscripts, *operands))
+    shapes = [shape_of(value_of(x)) for x in xs]
+    inputs, output = _expand(form, shapes)
+    sizes = _sizes(inputs, shapes)
+    symbols = {n: opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
+    text = ",".join(["".join([symbols[n] for n in labels]) for labels in inputs])
+    text += "->" + "".join([symbols[n] for n in output])
+    how = "optimal" if optimize is True else optimize
+    return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=how)
