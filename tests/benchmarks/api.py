@@ -22,7 +22,7 @@ def load(package: str) -> Any:
         jit=root.jit,
         grad=root.grad,
         vmap=root.vmap,
-        hessian=root.hessian,
+        hessian=getattr(root, "hessian", None),
         make_jaxpr=root.make_jaxpr,
         block=root.block_until_ready,
     )

@@ -1,0 +1,147 @@
+"""Handwritten digits: a PyTorch model with tracebridge kernels, served by TensorFlow.
+
+    python examples/digits.py [--smoke] [--out FOLDER]
+
+Trains a small attention model (PyTorch modules, optimizer and DataLoader; the attention block is a
+tracebridge function), fine-tunes its head with differentially private steps (per-sample gradients
+by ``vmap(grad(...))``), compares step times with eager and compiled PyTorch, and exports the model
+to a SavedModel that a fresh process serves without tracebridge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import digits_report as report
+import numpy as np
+import tensorflow as tf
+import torch
+from digits_model import (
+    DigitNet,
+    TorchAttention,
+    attention,
+    attention_params,
+    exported_params,
+    predict,
+    private_gradient,
+)
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+import tracebridge as tb
+import tracebridge.tf
+import tracebridge.torch
+
+CLIP, NOISE = 1.0, 0.3  # of the private steps: gradient norm, noise in units of it
+
+
+def data() -> list[torch.Tensor]:
+    """Train images, test images, train labels, test labels; images in [0, 1]."""
+    digits = load_digits()
+    images = (digits.images / 16.0).astype(np.float32)
+    labels = digits.target.astype(np.int64)
+    parts = train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels)
+    return [torch.from_numpy(p) for p in parts]
+
+
+def train(net: DigitNet, images: torch.Tensor, labels: torch.Tensor, epochs: int) -> list[float]:
+    """AdamW with a one-cycle schedule; gives the loss of each step."""
+    loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True, drop_last=True)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
+    steps = epochs * len(loader)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)
+    losses: list[float] = []
+    with tqdm(total=steps, desc="training", unit="step") as bar:
+        for _ in range(epochs):
+            for x, y in loader:
+                optimizer.zero_grad()
+                loss = cross_entropy(net(x), y)
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+                losses.append(loss.item())
+                bar.set_postfix(loss=f"{losses[-1]:.3f}")
+                bar.update()
+    return losses
+
+
+def private_steps(
+    net: DigitNet, images: torch.Tensor, labels: torch.Tensor, steps: int
+) -> list[float]:
+    """DP-SGD on the head: clipped per-sample gradients and Gaussian noise."""
+    gradient = tb.torch.wrap(private_gradient)
+    with torch.no_grad():
+        features = net.features(images)
+        head = {"w": net.head.weight.T.contiguous(), "b": net.head.bias.clone()}
+        losses: list[float] = []
+        for _ in tqdm(range(steps), desc="private steps", unit="step"):
+            batch = torch.randint(len(labels), (256,))
+            noise = {name: NOISE * torch.randn_like(p) for name, p in head.items()}
+            grads = gradient(head, features[batch], labels[batch], noise, CLIP)
+            head = {name: (head[name] - 0.5 * grads[name]).contiguous() for name in head}
+            losses.append(cross_entropy(features @ head["w"] + head["b"], labels).item())
+        net.head.weight.copy_(head["w"].T)
+        net.head.bias.copy_(head["b"])
+    return losses
+
+
+def accuracy(net: DigitNet, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Share of right predictions."""
+    with torch.no_grad():
+        return (net(images).argmax(1) == labels).float().mean().item()
+
+
+def export(net: DigitNet, images: np.ndarray, folder: Path) -> float:
+    """Save, serve in a fresh process; gives the largest difference of the logits."""
+    model = folder / "saved_model"
+    signature = [tf.TensorSpec((None, 8, 8), tf.float32, name="images")]
+    tb.tf.save(predict, str(model), signature, params=exported_params(net))
+    with torch.no_grad():
+        ours = net(torch.from_numpy(images)).numpy()
+    return float(np.abs(report.serve_elsewhere(model, images, folder) - ours).max())
+
+
+def main(argv: list[str]) -> int:
+    """Run the example; gives the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="a short run without the timing table")
+    parser.add_argument("--out", type=Path, default=Path("build/digits"))
+    options = parser.parse_args(argv)
+    options.out.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    torch.manual_seed(0)
+    weights = attention_params(np.random.default_rng(0))
+    train_x, test_x, train_y, test_y = data()
+
+    net = DigitNet(tb.torch.Module(attention, weights))
+    losses = train(net, train_x, train_y, epochs=4 if options.smoke else 40)
+    private = private_steps(net, train_x, train_y, steps=20 if options.smoke else 200)
+    score = accuracy(net, test_x, test_y)
+    print(f"test accuracy {score:.2%} after {time.perf_counter() - start:.0f} s")
+
+    if not options.smoke:
+        nets = {
+            "tracebridge kernel": lambda: DigitNet(tb.torch.Module(attention, weights)),
+            "PyTorch, eager": lambda: DigitNet(TorchAttention(weights)),
+            "PyTorch, torch.compile": lambda: torch.compile(DigitNet(TorchAttention(weights))),
+        }
+        print(report.timing_table(nets, (train_x[:256], train_y[:256]), seconds=3.0))
+    with torch.no_grad():
+        predicted = net(test_x).argmax(1).numpy()
+    report.plot_losses(losses, private, options.out / "losses.png")
+    report.plot_mistakes(test_x.numpy(), test_y.numpy(), predicted, options.out / "mistakes.png")
+    difference = export(net, test_x.numpy(), options.out)
+    print(f"SavedModel served without tracebridge: largest difference {difference:.1e}")
+    print(f"pictures and model are in {options.out}")
+    good = difference <= 1e-5 and score >= (0.5 if options.smoke else 0.96)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,96 @@
+"""Pictures, timing table and the serving check of the digits example."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from torch import nn
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # the backend must be chosen first
+
+SERVE = """
+import sys
+for name in ("tracebridge", "jaxlib"):
+    sys.modules[name] = None  # importing either would fail
+import numpy as np
+import tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+images = tf.constant(np.load(sys.argv[2]))
+np.save(sys.argv[3], model.serve(images).numpy())
+"""
+
+
+def step_time(net: nn.Module, images: torch.Tensor, labels: torch.Tensor, seconds: float) -> float:
+    """Milliseconds of one training step (forward, backward, update), best of many."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    best, end = float("inf"), None
+    while end is None or time.perf_counter() < end:
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(images), labels).backward()
+        optimizer.step()
+        best = min(best, time.perf_counter() - start)
+        end = end or time.perf_counter() + seconds  # the first step compiles
+    return 1e3 * best
+
+
+def timing_table(nets: dict[str, Callable[[], nn.Module]], batch: Any, seconds: float) -> str:
+    """Step times side by side, and who won."""
+    rows: list[tuple[str, float]] = []
+    for name, make in nets.items():
+        if "compile" in name and not (shutil.which("g++") or shutil.which("clang++")):
+            print("torch.compile: left out, there is no C++ compiler")
+            continue
+        rows.append((name, step_time(make(), *batch, seconds)))
+    ours = rows[0][1]
+    lines = [f"{'step (batch ' + str(len(batch[0])) + ')':<28}{'ms':>8}{'vs ours':>10}"]
+    lines += [f"{name:<28}{ms:>8.2f}{ms / ours:>9.2f}x" for name, ms in rows]
+    winner = min(rows, key=lambda row: row[1])[0]
+    return "\n".join([*lines, f"fastest: {winner}"])
+
+
+def plot_losses(losses: list[float], private: list[float], path: Path) -> None:
+    """Loss curves of both phases."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    axes.plot(losses, lw=0.8, label="training (AdamW)")
+    axes.plot(range(len(losses), len(losses) + len(private)), private, label="private head (DP-SGD)")
+    axes.set(xlabel="step", ylabel="cross entropy", yscale="log", title="Digits: loss per step")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_mistakes(images: Any, labels: Any, predicted: Any, path: Path) -> int:
+    """A sheet of misclassified digits; gives their number."""
+    wrong = np.flatnonzero(labels != predicted)
+    figure, grid = plt.subplots(4, 8, figsize=(9, 5))
+    for axes, i in zip(grid.flat, [*wrong[:32], *[None] * 32], strict=False):
+        axes.axis("off")
+        if i is not None:
+            axes.imshow(images[i], cmap="gray_r")
+            axes.set_title(f"{labels[i]} read as {predicted[i]}", fontsize=7)
+    figure.suptitle(f"{len(wrong)} of {len(labels)} test digits misread")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return len(wrong)
+
+
+def serve_elsewhere(model: Path, images: np.ndarray, folder: Path) -> np.ndarray:
+    """Logits of the SavedModel in a fresh process that can import neither tracebridge nor jaxlib."""
+    inputs, outputs = folder / "images.npy", folder / "logits.npy"
+    np.save(inputs, images)
+    command = [sys.executable, "-c", SERVE, str(model), str(inputs), str(outputs)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return np.load(outputs)
