@@ -146,6 +146,7 @@ from tracebridge.numpy.elementwise_math import subtract as subtract
 from tracebridge.numpy.elementwise_math import true_divide as true_divide
 from tracebridge.numpy.elementwise_round import around as around
 from tracebridge.numpy.elementwise_round import ceil as ceil
+from tracebridge.numpy.elementwise_round import fix as fix
 from tracebridge.numpy.elementwise_round import floor as floor
 from tracebridge.numpy.elementwise_round import rint as rint
 from tracebridge.numpy.elementwise_round import round as round
