@@ -7,6 +7,7 @@ from typing import Any, final
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.flat import FlatCall
+from tracebridge._api.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.values import (
     differentiable,
     fit_scalar,
@@ -24,11 +25,13 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
+from tracebridge.core.interpreters.plans import cotangent_aval
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
 from tracebridge.core.tree.prefix import check_same_structure
+from tracebridge.core.tree.registry import register_pytree_node_class
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 
@@ -98,14 +101,17 @@ def tangent_values(
     avals: Sequence[ShapedArray],
     tree: PyTreeDef,
     names: tuple[str, str],
+    *,
+    integers: bool = False,
 ) -> list[Value | None]:
     """Tangents of primals of ``avals`` as values, checked; ``None`` for float0.
 
-    ``names``: what messages call the tangents and the primals.
+    ``names``: what messages call the tangents and the primals. ``integers``: tangents of integers
+    are integers.
     """
     result: list[Value | None] = []
     for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
-        wanted = aval.tangent
+        wanted = cotangent_aval(aval) if integers else aval.tangent
         given = getattr(leaf, "aval", None)
         if given is not None and given.shape == wanted.shape and given.dtype == wanted.dtype:
             result.append(leaf)
@@ -116,7 +122,7 @@ def tangent_values(
             value = fit_scalar(value_of(call, leaf, tree, i, names[0]), wanted)
             shape, dtype = value.aval.shape, value.aval.dtype
         if dtype != wanted.dtype:
-            raise _wrong_dtype(call, aval, dtype, (tree, i, names))
+            raise _wrong_dtype(call, aval, wanted.dtype, dtype, (tree, i, names))
         if shape != wanted.shape:
             where, of = name_of_leaf(tree, i, names[0]), name_of_leaf(tree, i, names[1])
             raise ShapeMismatchError(
@@ -129,10 +135,13 @@ def tangent_values(
 
 
 def _wrong_dtype(
-    call: str, aval: ShapedArray, dtype: Any, place: tuple[PyTreeDef, int, tuple[str, str]]
+    call: str,
+    aval: ShapedArray,
+    wanted: Any,
+    dtype: Any,
+    place: tuple[PyTreeDef, int, tuple[str, str]],
 ) -> DtypeMismatchError:
     tree, i, names = place
-    wanted = aval.tangent.dtype
     if wanted == float0:
         hint = "numpy.zeros(shape, tracebridge.float0) is the tangent of integers and booleans"
         expected = "float0"
@@ -150,7 +159,7 @@ def _wrong_dtype(
 
 @final
 class LinearFunction:
-    """The linear function that ``linearize`` gives; see there."""
+    """The linear function that ``linearize`` gives; see there. A pytree of its residuals."""
 
     __slots__ = ("_in_avals", "_in_tree", "_linear", "_n_out", "_name", "_out_tree")
 
@@ -190,6 +199,20 @@ class LinearFunction:
 
     def __repr__(self) -> str:
         return f"<linearization of {self._name}>"
+
+    def tree_flatten(self) -> tuple[list[Any], TapeStructure]:
+        """Residuals and structure."""
+        facts = (self._name, tuple(self._in_avals), self._in_tree, self._out_tree, self._n_out)
+        return take_apart(self._linear, facts)
+
+    @classmethod
+    def tree_unflatten(cls, structure: TapeStructure, residuals: Sequence[Any]) -> LinearFunction:
+        """The linear function of a structure and residuals."""
+        name, *rest = structure.facts
+        return cls(name, put_together(structure, residuals), *rest)
+
+
+register_pytree_node_class(LinearFunction)
 
 
 @api_boundary

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.argnums import check_callable, check_reduce_axes
+from tracebridge._api.argnums import (
+    check_argument_count,
+    check_callable,
+    check_reduce_axes,
+    derivative_argnums,
+)
 from tracebridge._api.flat import FlatCall
+from tracebridge._api.jit import jit
 from tracebridge._api.jvp import tangent_values
+from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge._api.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.values import (
     differentiable,
     public,
@@ -15,19 +23,28 @@ from tracebridge._api.values import (
     tangent_or_zeros,
     values_of,
 )
+from tracebridge._api.wraps import named_like
+from tracebridge.core.control.jit import Arguments
+from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import LinearityError, MissingRuleError
 from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
-from tracebridge.core.interpreters.transpose import backward
+from tracebridge.core.interpreters.plans import cotangent_aval
+from tracebridge.core.interpreters.transpose import backward, linear_tape
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.values import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.prefix import check_same_structure
+from tracebridge.core.tree.registry import register_pytree_node_class
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 
 @final
 class Pullback:
-    """The linear function that ``vjp`` gives; see there."""
+    """The linear function that ``vjp`` gives; see there. A pytree: its leaves are residuals."""
 
     __slots__ = ("_in_avals", "_in_tree", "_linear", "_name", "_out_avals", "_out_tree")
 
@@ -68,6 +85,26 @@ class Pullback:
 
     def __repr__(self) -> str:
         return f"<pullback of {self._name}>"
+
+    def tree_flatten(self) -> tuple[list[Any], TapeStructure]:
+        """Residuals and structure."""
+        facts = (
+            self._name,
+            tuple(self._in_avals),
+            self._in_tree,
+            tuple(self._out_avals),
+            self._out_tree,
+        )
+        return take_apart(self._linear, facts)
+
+    @classmethod
+    def tree_unflatten(cls, structure: TapeStructure, residuals: Sequence[Any]) -> Pullback:
+        """The pullback of a structure and residuals."""
+        name, *rest = structure.facts
+        return cls(name, put_together(structure, residuals), *rest)
+
+
+register_pytree_node_class(Pullback)
 
 
 @api_boundary
@@ -112,3 +149,142 @@ def vjp(
         name, linear, [v.aval for v in values], tree, [o.aval for o in outs[:n]], flat.out_tree
     )
     return (result, pullback, flat.aux(outs[n:])) if has_aux else (result, pullback)
+
+
+@api_boundary
+def linear_transpose(
+    fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()
+) -> Callable[[Any], tuple[Any, ...]]:
+    """The transpose of a function that is linear in its arguments.
+
+    Like the pullback of ``vjp``, without running ``fun`` on numbers.
+
+    Args:
+        fun: linear function of arrays and trees of arrays: floating and complex ones, or integers
+            throughout.
+        *primals: arguments, or objects with ``shape`` and ``dtype`` in their place.
+        reduce_axes: accepted for compatibility; must be empty.
+
+    Returns:
+        A function that takes a tree of the structure, shapes and dtypes of the result of ``fun``
+        and gives a tuple with one tree per argument.
+
+    Raises:
+        LinearityError: dtypes are mixed or boolean, or ``fun`` is not linear; the latter is found
+            when the transposed function is called.
+
+    >>> import tracebridge as tb
+    >>> transposed = tb.linear_transpose(lambda x, y: 2 * x - 3 * y, 0.0, 0.0)
+    >>> x_bar, y_bar = transposed(1.0)
+    >>> print(x_bar, y_bar)
+    2.0 -3.0
+    """
+    check_callable("linear_transpose", fun)
+    check_reduce_axes("linear_transpose", reduce_axes)
+    call = f"linear_transpose({name_of(fun)})"
+    leaves, tree = flatten((primals, {}))
+    args = Arguments(fun, leaves, tree, parameters=parameter_names(fun))
+    jaxpr, out_tree = trace_to_jaxpr("linear_transpose", fun, args)
+    _check_transposable(call, jaxpr)
+
+    def transposed(cotangent: Any) -> tuple[Any, ...]:
+        flat, ct_tree = flatten(cotangent)
+        if ct_tree != out_tree:
+            check_same_structure(call, ct_tree, out_tree, "cotangent", "result")
+        cts = tangent_values(
+            call, flat, jaxpr.out_avals, ct_tree, ("cotangent", "result"), integers=True
+        )
+        results = transpose_linear(call, jaxpr, cts)
+        (given, _) = tree.unflatten(
+            [
+                public(zeros_of(cotangent_aval(a)) if r is None else r)
+                for r, a in zip(results, jaxpr.in_avals, strict=True)
+            ]
+        )
+        return given
+
+    return api_boundary(transposed)
+
+
+def _check_transposable(call: str, jaxpr: Jaxpr) -> None:
+    """Raise LinearityError unless all arguments and results are inexact, or all are integers."""
+    avals = [*jaxpr.in_avals, *jaxpr.out_avals]
+    if all([is_inexact(a.dtype) for a in avals]) or all([is_integer(a.dtype) for a in avals]):
+        return
+    ins, outs = (
+        ", ".join([a.str_short() for a in group]) for group in (jaxpr.in_avals, jaxpr.out_avals)
+    )
+    raise LinearityError(
+        f"{call}: the function maps ({ins}) to ({outs})",
+        expected="floating or complex arguments and results, or integers throughout",
+    )
+
+
+def transpose_linear(
+    call: str, jaxpr: Jaxpr, cotangents: Sequence[Value | None]
+) -> list[Value | None]:
+    """Cotangents of the inputs of a Jaxpr that is linear in all of them."""
+    process = current_trace().process
+    n = jaxpr.n_in
+    linear, results = linear_tape(jaxpr, [True] * n, [None] * n, process)
+    if any([r is not None for r in results]):
+        raise LinearityError(f"{call}: a result does not depend on the arguments")
+    try:
+        return backward(linear, cotangents, process)
+    except (MissingRuleError, LinearityError) as error:
+        raise LinearityError(
+            f"{call}: the function is not linear in its arguments, because of {error.primitive}",
+            hint="use vjp, which linearizes the function first",
+        ) from error
+
+
+def fwd_and_bwd(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    jitted: bool = True,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The forward and the backward pass of ``fun`` as two functions.
+
+    Other than with ``vjp`` the backward function is the same object for all calls, so that it is
+    compiled once.
+
+    Args:
+        fun: function of arrays and trees of arrays; with ``has_aux`` it returns a pair
+            ``(result, auxiliary data)``.
+        argnums: position, or positions, of the arguments to differentiate.
+        has_aux: see ``fun``.
+        jitted: compile both.
+
+    Returns:
+        ``(fwd, bwd)``. ``fwd`` takes the arguments of ``fun`` and gives ``(result, residuals)``,
+        with ``has_aux`` also the auxiliary data. ``bwd(residuals, cotangent)`` gives a tuple with
+        one cotangent per differentiated argument.
+
+    >>> import tracebridge as tb
+    >>> fwd, bwd = tb.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+    >>> value, residuals = fwd(2.0, 3.0)
+    >>> x_bar, y_bar = bwd(residuals, 1.0)
+    >>> print(value, x_bar, y_bar)
+    6.0 3.0 2.0
+    """
+    check_callable("fwd_and_bwd", fun)
+    nums = derivative_argnums("fwd_and_bwd", argnums)
+    highest = max([i + 1 if i >= 0 else -i for i in nums], default=0)
+
+    @named_like(fun)
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        check_argument_count("fwd_and_bwd", fun, argnums, highest, len(args))
+
+        def of_chosen(*chosen: Any) -> Any:
+            given = list(args)
+            for i, x in zip(nums, chosen, strict=True):
+                given[i] = x
+            return fun(*given, **kwargs)
+
+        return vjp(named_like(fun)(of_chosen), *[args[i] for i in nums], has_aux=has_aux)
+
+    def bwd(residuals: Pullback, cotangent: Any) -> tuple[Any, ...]:
+        return residuals(cotangent)
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)

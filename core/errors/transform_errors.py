@@ -63,6 +63,10 @@ class MissingRuleError(TracebridgeError, TypeError, NotImplementedError):
 class LinearityError(TracebridgeError, TypeError):
     """A function that must be linear in its arguments is not."""
 
+    def __init__(self, message: str = "", *, primitive: str = "", **fields: str) -> None:
+        self.primitive = primitive
+        super().__init__(message, **fields)
+
 
 class JaxprTypeError(TracebridgeError, TypeError):
     """A Jaxpr is not well formed; found by the checks that `enable_checks` turns on."""

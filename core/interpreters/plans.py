@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.base import InternalError
+from tracebridge.core.errors.transform_errors import LinearityError
 from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -186,6 +188,12 @@ def transpose_plan(app: Application, mask: int, ct_mask: int) -> Plan:
     return plan
 
 
+def cotangent_aval(aval: ShapedArray) -> ShapedArray:
+    """The aval of cotangents; integers have some only in transposed integer functions."""
+    tangent = aval.tangent
+    return aval if tangent.dtype == float0 else tangent
+
+
 def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
     n = len(app.avals)
     linear = bits(mask, n)
@@ -203,8 +211,13 @@ def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
         results = app.primitive.transpose(ct_arg, *args, **app.params)
         return [results[i] for i in linear], None
 
-    avals = [app.outs[i].tangent for i in present] + [app.avals[i] for i in others]
-    return stage_plan(run, avals)
+    avals = [cotangent_aval(app.outs[i]) for i in present] + [app.avals[i] for i in others]
+    plan = stage_plan(run, avals)
+    if any([type(c) is LinearInput for c in plan.jaxpr.consts]):
+        # The rule treated one of the linear arguments as a value: x * x.
+        name = app.primitive.name
+        raise LinearityError(f"{name} of two linear arguments is not linear", primitive=name)
+    return plan
 
 
 # batching ----------------------------------------------------------------------------------------
