@@ -1,0 +1,123 @@
+"""Residuals of scan: what the forward loop keeps for the backward loop."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tracebridge as tb
+import tracebridge.lax
+import tracebridge.numpy as tnp
+
+W = np.ones((8, 8), np.float32)
+XS = np.ones((10, 8), np.float32)
+
+
+def scans(fun, *args):
+    """The scan applications in the program of ``fun``, in order."""
+    jaxpr = tb.make_jaxpr(fun)(*args).jaxpr
+    return [app for app, _ in jaxpr.steps if app.primitive.name == "scan"]
+
+
+def stacked_floats(app):
+    """Number of elements of the arrays that a scan stacks."""
+    return sum([a.size for a in app.outs[app.params["num_carry"] :]])
+
+
+def test_constants_are_not_stacked():
+    """What depends on constants only is computed once and kept once."""
+
+    def loss(w):
+        def body(c, x):
+            return tnp.tanh(tnp.exp(w) @ c + x), None
+
+        return scan_sum(body)
+
+    forward, backward = scans(tb.grad(loss), W)
+
+    # One residual of 8 numbers per step: tanh's derivative needs the result, the product the
+    # carry; exp(w) is made before the loop.
+    assert forward.params["num_consts"] == 1
+    assert stacked_floats(forward) <= 2 * XS.size
+    assert not any(["exp" == a.primitive.name for a, _ in forward.params["jaxpr"].steps])
+    assert not any(["exp" == a.primitive.name for a, _ in backward.params["jaxpr"].steps])
+
+
+def scan_sum(body):
+    return tnp.sum(tb.lax.scan(body, tnp.zeros(8), XS)[0])
+
+
+def test_xs_are_not_copied():
+    """A residual that is one of the xs is that array itself."""
+
+    def loss(c):
+        return tb.lax.scan(lambda c, x: (c * x, None), c, tnp.arange(1.0, 11.0))[0]
+
+    forward, backward = scans(tb.value_and_grad(loss), 2.0)
+
+    assert 0 == stacked_floats(forward)
+    assert (10,) in [a.shape for a in backward.avals]
+
+
+def test_ys_serve_as_residuals():
+    """A result that is stacked anyway is not stacked twice."""
+
+    def loss(c):
+        def body(c, x):
+            c = tnp.exp(c * x)
+            return c, c
+
+        return tnp.sum(tb.lax.scan(body, c, tnp.arange(1.0, 11.0))[1])
+
+    forward, _ = scans(tb.grad(loss), 0.1)
+
+    # exp's derivative is its result, which is the y.
+    assert 1 == len(forward.outs) - forward.params["num_carry"]
+
+
+def test_unchanged_carries_are_constants():
+    """A carry that the body returns as it was is not carried."""
+
+    def loss(w):
+        def body(c, x):
+            w, s = c
+            return (w, s + w @ x), None
+
+        return tnp.sum(tb.lax.scan(body, (w, tnp.zeros(8)), XS)[0][1])
+
+    forward, _ = scans(tb.value_and_grad(loss), W)
+
+    assert 1 == forward.params["num_carry"]
+    np.testing.assert_allclose(np.full((8, 8), 10.0), np.asarray(tb.grad(loss)(W)))
+
+
+def test_effect_of_unused_tangents():
+    """Tangents of results that nothing differentiable reaches cost nothing."""
+
+    def loss(c):
+        def body(c, x):
+            return (c[0] * x, c[1] + 1), c[1]
+
+        (c, n), _ = tb.lax.scan(body, (c, 0), tnp.arange(1.0, 4.0))
+        return c * n
+
+    _, backward = scans(tb.grad(loss), 2.0)
+
+    assert 1 == backward.params["num_carry"]
+    assert 18.0 == float(tb.grad(loss)(2.0))
+
+
+def test_gradient_is_traced_once():
+    """Body, linearization and transposition are remembered on the body."""
+    calls = []
+
+    def body(c, x):
+        calls.append(1)
+        return tnp.sin(c) * x, None
+
+    def loss(c):
+        return tb.lax.scan(body, c, tnp.arange(1.0, 4.0))[0]
+
+    tb.grad(loss)(tnp.asarray(0.5))
+    tb.jit(tb.grad(loss))(tnp.asarray(0.5))
+
+    assert 1 == len(calls)
