@@ -14,8 +14,12 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError, Unsupported
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lowering.module import lower_module
+from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.symbolic.scope import symbolic_shape
 from tracebridge.testing import check_rules
+from tracebridge.testing.grads import vjp_of
 
 Host = np.ndarray[Any, Any]
 
@@ -177,3 +181,27 @@ def test_mixed_shapes_are_refused(op: Op) -> None:
     x, y = put_numpy(np.ones(2, dtype)), put_numpy(np.ones(3, dtype))
     with pytest.raises(ShapeMismatchError, match=rf"^{op.name}: .*got \(2,\), \(3,\)"):
         op.fun(x, y)
+
+
+@pytest.mark.parametrize("op", TABLE, ids=str)
+def test_symbolic_shapes_lower(op: Op) -> None:
+    """Programs and reverse derivatives with a symbolic dimension are valid StableHLO."""
+    dtype = d.float64 if d.float64 in op.dtypes else op.dtypes[0]
+    shape = symbolic_shape("n, 3")
+    dtypes = [h.dtype for h in op.args(dtype, (1,))]
+    for k in range(-1 if len(dtypes) > 1 else 0, len(dtypes)):
+        # Operand k is a scalar, unless it is the only one.
+        shapes = [() if i == k and len(dtypes) > 1 else shape for i in range(len(dtypes))]
+        avals = [ShapedArray(s, t) for s, t in zip(shapes, dtypes, strict=True)]
+        verify(lambda *xs: [op.fun(*xs)], avals)
+        active = [d.is_inexact(t) for t in dtypes]
+        (out,) = stage(lambda *xs: [op.fun(*xs)], avals).out_avals
+        if op.order and any(active) and d.is_inexact(out.dtype):
+            verify(vjp_of(lambda *xs: [op.fun(*xs)], active), [*avals, out])
+
+
+def verify(fun: Any, avals: list[ShapedArray]) -> None:
+    """Lower a flat function and let MLIR check the module."""
+    lowered = lower_module(stage(fun, avals), "f", "cpu")
+    with building():
+        assert lowered.module.operation.verify()
