@@ -11,6 +11,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.symbolic.dims import DimExpr
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
 
 def full_of(aval: ShapedArray, value: Any) -> Value:
-    """A value of ``aval`` with all elements ``value``."""
-    scalar = Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
+    """A value of ``aval`` with all elements ``value``: a number or a symbolic dimension."""
+    scalar: Value
+    if isinstance(value, DimExpr):
+        scalar = lax.dimension_size(value, aval.dtype)
+    else:
+        scalar = Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
     return scalar if not aval.ndim else lax.broadcast_in_dim(scalar, aval.shape, ())
 
 

@@ -129,7 +129,7 @@ class LoweringContext(Builder):
 
     def _dim_operands(self) -> list[tuple[str, Any]]:
         """Names and values of the dimension variables that functions take as leading arguments."""
-        return sorted(self._dims_env().items())
+        return sorted(self.dims_by_name().items())
 
     def _emit_function(self, jaxpr: Jaxpr, name: str) -> str:
         ir = mlir.ir

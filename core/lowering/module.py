@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import LoweringContext
+from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.mlir.attrs import i32, string
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.types import tensor_type
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 # Array constants up to this many bytes stand in the program; larger ones are passed as arguments,
 # because dense attributes are copied several times on their way through the compiler.
 MAX_EMBEDDED_BYTES = 1024
+_PLATFORM_INDEX = ShapedArray((), np.int32)
 
 
 @final
@@ -58,13 +63,18 @@ def lower_module(
     keep_unused: bool = False,
     donated: Sequence[int] = (),
     embed_constants: bool = False,
+    platform_index: bool = False,
+    names: Sequence[str] = (),
 ) -> LoweredModule:
     """Lower ``jaxpr`` to a module with a public function ``main``.
 
     ``donated`` are inputs whose memory results may reuse. With ``embed_constants`` no constant
-    becomes an argument.
+    becomes an argument. With ``platform_index`` main has a leading ``i32`` argument, the number
+    of the platform among several for which the module is meant. With symbolic dimensions all
+    inputs stay, and ``names`` are what messages about their sizes call them.
     """
-    kept = _kept_inputs(jaxpr, keep_unused)
+    symbolic = has_symbolic_dims(jaxpr.in_avals)
+    kept = _kept_inputs(jaxpr, keep_unused or symbolic)
     hoisted = () if embed_constants else tuple(_large_constants(jaxpr))
     with building():
         ir = mlir.ir
@@ -74,7 +84,9 @@ def lower_module(
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
         ctx.unique_name("main")
-        types = [tensor_type(h.aval) for h in hoisted]
+        types = [tensor_type(_PLATFORM_INDEX)] if platform_index else []
+        n_extra = len(types) + len(hoisted)
+        types += [tensor_type(h.aval) for h in hoisted]
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
         out_types = [tensor_type(a) for a in jaxpr.out_avals]
         attributes: dict[str, Any] = {
@@ -84,31 +96,31 @@ def lower_module(
         }
         aliases = _aliases(jaxpr, kept, donated)
         if aliases:
-            attributes["arg_attrs"] = _argument_attributes(len(hoisted), kept, aliases)
+            attributes["arg_attrs"] = _argument_attributes(n_extra, kept, aliases)
         with ir.InsertionPoint(module.body):
             main = ctx.create("func.func", attributes=attributes, regions=1)
-        _fill_main(ctx, main, types, jaxpr, kept, hoisted)
+        block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+        with ir.InsertionPoint(block):
+            arguments = list(block.arguments)[int(platform_index) :]
+            if symbolic:
+                define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
+            _fill_main(ctx, arguments, jaxpr, kept, hoisted)
     return LoweredModule(module, name, kept, hoisted, ctx.callbacks)
 
 
 def _fill_main(
     ctx: LoweringContext,
-    main: Any,
-    types: list[Any],
+    arguments: list[Any],
     jaxpr: Jaxpr,
     kept: tuple[int, ...],
     hoisted: tuple[Any, ...],
 ) -> None:
-    ir = mlir.ir
-    block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
-    arguments = list(block.arguments)
     for array, value in zip(hoisted, arguments, strict=False):
         ctx.bind_constant(array, value)
     operands: list[Any] = [None] * jaxpr.n_in
     for i, value in zip(kept, arguments[len(hoisted) :], strict=True):
         operands[i] = value
-    with ir.InsertionPoint(block):
-        ctx.finish(ctx.inline_jaxpr(jaxpr, operands), "func.return")
+    ctx.finish(ctx.inline_jaxpr(jaxpr, operands), "func.return")
 
 
 def _module_name(name: str) -> str:

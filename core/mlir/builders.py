@@ -17,11 +17,13 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.constants import dense_attr, splat_attr
 from tracebridge.core.mlir.types import element_type, is_static, tensor_type
+from tracebridge.core.symbolic.evaluate import dims_evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _I32 = np.dtype(np.int32)
+_SIZE = ShapedArray((), _I32)
 
 
 class Builder:
@@ -94,13 +96,15 @@ class Builder:
     def dim(self, size: Any) -> Any:
         """An ``i32`` scalar that holds a dimension: a constant, or the value of an expression."""
         if type(size) is int:
-            return self.splat(size, ShapedArray((), _I32))
+            return self.splat(size, _SIZE)
         found = self._dims.get(size)
         if found is None:
-            found = self._dims[size] = size.evaluate(self._dims_env(), _DimOps(self))
+            value = dims_evaluate(size, self.dims_by_name(), DimArithmetic(self))
+            found = self._dims[size] = value
         return found
 
-    def _dims_env(self) -> dict[str, Any]:
+    def dims_by_name(self) -> dict[str, Any]:
+        """The ``i32`` scalars that hold the dimension variables."""
         return {k: v for k, v in self._dims.items() if isinstance(k, str)}
 
     def define_dim(self, name: str, value: Any) -> None:
@@ -271,8 +275,12 @@ class _Block:
         self._builder._constants, self._builder._dims = self._outer
 
 
-class _DimOps:
-    """Arithmetic on ``i32`` scalars for the evaluation of dimension expressions."""
+class DimArithmetic:
+    """Arithmetic on ``i32`` scalars for ``dims_evaluate``.
+
+    Division rounds down, as Python's: conditions on sizes are checked by expressions that may be
+    negative for sizes that break the condition.
+    """
 
     __slots__ = ("_b",)
 
@@ -280,7 +288,7 @@ class _DimOps:
         self._b = builder
 
     def constant(self, value: int) -> Any:
-        return self._b.splat(int(value), ShapedArray((), _I32))
+        return self._b.splat(int(value), _SIZE)
 
     def add(self, a: Any, b: Any) -> Any:
         return self._binary("stablehlo.add", a, b)
@@ -289,11 +297,13 @@ class _DimOps:
         return self._binary("stablehlo.multiply", a, b)
 
     def floordiv(self, a: Any, b: Any) -> Any:
-        """Floor division; sizes and divisors are positive, so rounding to zero is the floor."""
-        return self._binary("stablehlo.divide", a, b)
+        exact = self._binary("stablehlo.subtract", a, self.mod(a, b))
+        return self._binary("stablehlo.divide", exact, b)
 
     def mod(self, a: Any, b: Any) -> Any:
-        return self._binary("stablehlo.remainder", a, b)
+        rest = self._binary("stablehlo.remainder", a, b)
+        shifted = self._binary("stablehlo.add", rest, b)
+        return self._binary("stablehlo.remainder", shifted, b)
 
     def max(self, a: Any, b: Any) -> Any:
         return self._binary("stablehlo.maximum", a, b)
@@ -302,4 +312,4 @@ class _DimOps:
         return self._binary("stablehlo.minimum", a, b)
 
     def _binary(self, name: str, a: Any, b: Any) -> Any:
-        return self._b.op1(name, [a, b], ShapedArray((), _I32))
+        return self._b.op1(name, [a, b], _SIZE)

@@ -15,7 +15,9 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
+from tracebridge.core.symbolic.dims import DimExpr
 
 _I32 = np.dtype(np.int32)
 
@@ -131,3 +133,7 @@ def shape_as_value(shape: Any) -> Any:
     if not dims:
         return lax.full((0,), 0, default_int())
     return lax.concatenate([lax.reshape(dimension_size(d), (1,)) for d in dims], 0)
+
+
+# A symbolic size may stand wherever a number may: ``x / x.shape[0]``.
+register_value_type(DimExpr, dimension_size)

@@ -1,0 +1,129 @@
+"""The XlaCallModule operation: the one place that uses what TensorFlow does not document.
+
+The operation is not in ``tf.raw_ops``, trusts the result dtypes that it is given (a wrong one
+reads foreign memory), and takes modules up to the StableHLO version of TensorFlow's own copy of
+XLA. So arguments are checked here, and versions are asked from TensorFlow.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tracebridge.core._jaxlib.mlir import current_stablehlo_version
+from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.export.portable import smaller_version
+from tracebridge.interop.dtypes import row_of
+
+# Version 9 takes effects from the types of main; 4 to 8 need attributes that we do not write.
+_OLDEST, _NEWEST = 9, 10
+# One program for all: main takes the number of the platform in this list, and ignores it.
+PLATFORMS = ("CPU", "CUDA", "ROCM", "TPU")
+_OPS = "tensorflow.compiler.tf2xla.ops.gen_xla_ops"
+_XLA = "tensorflow.compiler.tf2xla.python.xla"
+_STABLEHLO = "tensorflow.compiler.mlir.stablehlo.stablehlo"
+
+
+@functools.cache
+def _operation() -> tuple[Any, int]:
+    """The operation and the version to ask for.
+
+    Raises:
+        ExportError: this TensorFlow has none that we can use.
+    """
+    try:
+        call = importlib.import_module(_OPS).xla_call_module
+        newest = importlib.import_module(_XLA).call_module_maximum_supported_version()
+    except (ImportError, AttributeError) as error:
+        msg = f"TensorFlow {tf.__version__} has no XlaCallModule operation that we know"
+        raise ExportError(msg, expected="TensorFlow 2.16 or later, with XLA") from error
+    if newest < _OLDEST:
+        raise ExportError(
+            f"TensorFlow {tf.__version__} takes XlaCallModule up to version {newest}",
+            expected=f"at least {_OLDEST}",
+            hint="install a newer TensorFlow",
+        )
+    return call, min(newest, _NEWEST)
+
+
+@functools.cache
+def stablehlo_target() -> str:
+    """The newest StableHLO version that jaxlib writes and TensorFlow reads."""
+    try:
+        theirs = importlib.import_module(_STABLEHLO).get_current_version()
+    except (ImportError, AttributeError) as error:
+        msg = f"TensorFlow {tf.__version__} does not say which StableHLO it reads"
+        raise ExportError(msg, expected="TensorFlow 2.16 or later") from error
+    return smaller_version(current_stablehlo_version(), str(theirs))
+
+
+@functools.cache
+def tf_dtype(dtype: np.dtype[Any]) -> tf.DType:
+    """TensorFlow's dtype of one of ours.
+
+    Raises:
+        UnsupportedExchangeDtypeError: it has none.
+    """
+    return tf.as_dtype(row_of(dtype, "tensorflow").tensorflow)
+
+
+def tf_shape(shape: Sequence[Any]) -> tuple[int | None, ...]:
+    """A shape with None for symbolic dimensions."""
+    return tuple([d if type(d) is int else None for d in shape])
+
+
+class CallModule:
+    """One artifact as a function of flat tensors."""
+
+    __slots__ = ("_constants", "_data", "_in", "_name", "_names", "_shapes", "_types")
+
+    def __init__(self, program: Any, names: Sequence[str]) -> None:
+        self._name = program.name
+        self._names = tuple(names)
+        self._data = program.data
+        self._in = [(tf_dtype(a.dtype), tf_shape(a.shape)) for a in program.in_avals]
+        self._types = [tf_dtype(a.dtype) for a in program.out_avals]
+        self._shapes = [tf_shape(a.shape) for a in program.out_avals]
+        with tf.init_scope():
+            self._constants = [tf.constant(c.to_numpy()) for c in program.constants]
+
+    def __call__(self, tensors: Sequence[Any]) -> list[Any]:
+        """The results at ``tensors``.
+
+        Raises:
+            ShapeMismatchError: a tensor does not have the shape or dtype of the program.
+        """
+        for i, (tensor, (dtype, shape)) in enumerate(zip(tensors, self._in, strict=True)):
+            if tensor.dtype != dtype or not tensor.shape.is_compatible_with(shape):
+                self._mismatch(i, tensor, dtype, shape)
+        if not self._types:
+            return []
+        call, version = _operation()
+        return list(
+            call(
+                [*self._constants, *tensors],
+                version=version,
+                module=self._data,
+                Sout=self._shapes,
+                Tout=self._types,
+                platforms=PLATFORMS,
+                dim_args_spec=[],
+                function_list=[],
+                has_token_input_output=False,
+                disabled_checks=[],
+                use_shardy_partitioner=False,
+            )
+        )
+
+    def _mismatch(self, i: int, tensor: Any, dtype: Any, shape: Any) -> None:
+        name = self._names[i] if i < len(self._names) else f"argument {i}"
+        raise ShapeMismatchError(
+            f"{self._name}: {name} is {tensor.dtype.name} of shape {tensor.shape}",
+            expected=f"{dtype.name} of shape {tf.TensorShape(shape)}",
+        )

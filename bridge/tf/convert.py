@@ -1,0 +1,244 @@
+"""to_tf: a function of tensors from a function of arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import tensorflow as tf
+
+from tracebridge._api.argnums import check_callable
+from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge._api.values import short_repr
+from tracebridge.core.control.jit import Arguments, argument_names
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.tree import map as tree_map
+from tracebridge.core.util.caching import BoundedCache
+from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from
+from tracebridge.interop.tf_adapter import tf_adapter
+from tracebridge.tf import shapes as shape_rules
+from tracebridge.tf.gradient import pull_all_orders, run_differentiable
+from tracebridge.tf.program import Program
+
+_MAX_PROGRAMS = 256
+_MAX_CALLS = 4096
+_WRAPPERS = "tensorflow.python.trackable.data_structures"
+
+
+class _Leaf(NamedTuple):
+    """What a program depends on of one argument."""
+
+    shape: tuple[int | None, ...] | None
+    dtype: Any
+    weak: bool
+
+
+class Traced(NamedTuple):
+    """A program with the structure of its results."""
+
+    program: Program
+    out_tree: PyTreeDef
+
+
+@api_boundary
+def to_tf(
+    fun: Callable[..., Any],
+    *,
+    polymorphic_shapes: Any = None,
+    polymorphic_constraints: Sequence[str] = (),
+    with_gradient: bool = True,
+) -> Callable[..., Any]:
+    """``fun`` as a function of TensorFlow tensors, eager and in ``tf.function``.
+
+    Tapes differentiate it to any order. A program is traced once for each structure, shapes and
+    dtypes of the arguments. Sizes that a ``tf.function`` does not know become symbolic.
+
+    Args:
+        fun: function of arrays and trees of arrays.
+        polymorphic_shapes: names of sizes that may change: a string such as ``"b, _, ..."`` for
+            all positional arguments, or one for each (trees of strings for trees), None for an
+            argument whose sizes come from the tensors. ``_`` and ``...`` take sizes from the
+            tensor. Without it each unknown size has a symbol of its own.
+        polymorphic_constraints: what is known of the sizes, such as ``"b >= 2"``.
+        with_gradient: whether tapes differentiate the result; otherwise that is an error.
+
+    Returns:
+        A function that takes tensors, variables, NumPy arrays and numbers where ``fun`` takes
+        arrays, and returns tensors.
+
+    Raises:
+        InconclusiveDimensionError: when called: the program depends on relations of unknown
+            sizes; the message says what to pass.
+        ShapeMismatchError: when called: sizes do not fit ``polymorphic_shapes``.
+
+    >>> import tensorflow as tf
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> f = tb.tf.to_tf(lambda x: tnp.sin(x) * 2)
+    >>> f(tf.constant([0.0, 1.0])).shape
+    TensorShape([2])
+    """
+    check_callable("to_tf", fun)
+    converted = _Converted(fun, polymorphic_shapes, tuple(polymorphic_constraints), with_gradient)
+
+    @functools.wraps(fun, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return converted(args, kwargs)
+
+    return tf.autograph.experimental.do_not_convert(api_boundary(call))
+
+
+@final
+class _Converted:
+    """What one ``to_tf(fun)`` remembers."""
+
+    __slots__ = (
+        "_calls",
+        "_constraints",
+        "_fun",
+        "_gradient",
+        "_name",
+        "_parameters",
+        "_programs",
+        "_specs",
+    )
+
+    def __init__(
+        self, fun: Callable[..., Any], specs: Any, constraints: tuple[str, ...], gradient: bool
+    ) -> None:
+        self._fun = fun
+        self._name = f"to_tf({name_of(fun)})"
+        self._parameters = parameter_names(fun)
+        self._specs = specs
+        self._constraints = constraints
+        self._gradient = gradient
+        # Arguments -> program; several rows share a program where sizes are symbolic.
+        self._calls: BoundedCache[Traced] = BoundedCache(f"calls of {self._name}", _MAX_CALLS)
+        self._programs: BoundedCache[Traced] = BoundedCache(
+            f"programs of {self._name}", _MAX_PROGRAMS
+        )
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves, tree = flatten((args, kwargs))
+        if any([type(leaf).__module__ == _WRAPPERS for leaf in leaves]):
+            args, kwargs = tree_map(unwrap, (args, kwargs))
+            leaves, tree = flatten((args, kwargs))
+        tensors: list[Any] = []
+        rows: list[_Leaf] = []
+        for i, leaf in enumerate(leaves):
+            weak = type(leaf) in (bool, int, float, complex)
+            tensor = leaf if isinstance(leaf, tf.Tensor) else self._tensor(leaf, tree, i)
+            shape = tensor.shape
+            sizes = None if shape.rank is None else tuple(shape)
+            tensors.append(tensor)
+            rows.append(_Leaf(sizes, tensor.dtype, weak))
+        key = (tree, tuple(rows))
+        traced = self._calls.get(key)
+        if traced is None:
+            traced = self._find(args, tree, rows)
+            self._calls.set(key, traced)
+        program = traced.program
+        if self._gradient:
+            outs = run_differentiable(program, tensors, pull_all_orders)
+        else:
+            outs = program.module(tensors)
+        return traced.out_tree.unflatten(outs)
+
+    def _tensor(self, leaf: Any, tree: PyTreeDef, i: int) -> Any:
+        if isinstance(leaf, bool | int | float | complex):
+            return tf.constant(leaf, row_dtype(as_value(leaf).aval.dtype))
+        if isinstance(leaf, Array):
+            return tf_adapter.export(leaf)
+        if isinstance(leaf, tf.Variable | np.ndarray | np.generic) or hasattr(
+            type(leaf), "__tf_tensor__"
+        ):
+            return tf.convert_to_tensor(leaf)
+        name = argument_names(tree, self._parameters)[i]
+        raise UnsupportedDtypeError(
+            f"{self._name}: {name} is {short_repr(leaf)} of type {type(leaf).__name__}",
+            expected="dense tensors, variables, NumPy arrays, numbers, and trees of them",
+        )
+
+    def _find(self, args: tuple[Any, ...], tree: PyTreeDef, rows: list[_Leaf]) -> Traced:
+        """The program for these arguments, traced if there is none."""
+        names = argument_names(tree, self._parameters)
+        specs = shape_rules.spread_specs(self._name, self._specs, flatten(args)[1])
+        specs += [None] * (len(rows) - len(specs))
+        shapes = [row.shape for row in rows]
+        found: list[tuple[Any, ...]] = [shape or () for shape in shapes]
+        if shape_rules.is_dynamic(shapes, specs):
+            found = shape_rules.symbolic_shapes(
+                self._name, shapes, specs, names, self._constraints
+            )
+            shape_rules.check_sizes(self._name, found, shapes, names)
+        # The text of symbols, since each call makes a scope of its own.
+        key = (tree, *[(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)])
+        traced = self._programs.get(key)
+        if traced is None:
+            structs = [
+                ShapeDtypeStruct(shape, our_dtype(row.dtype), weak_type=row.weak)
+                for shape, row in zip(found, rows, strict=True)
+            ]
+            traced = trace_program(self._name, self._fun, structs, tree, names)
+            self._programs.set(key, traced)
+        return traced
+
+
+def trace_program(
+    call: str,
+    fun: Callable[..., Any],
+    structs: list[ShapeDtypeStruct],
+    tree: PyTreeDef,
+    names: Sequence[str],
+) -> Traced:
+    """Trace ``fun`` at stand-ins for the leaves of ``(args, kwargs)``.
+
+    Raises:
+        InconclusiveDimensionError: the trace depends on relations of symbolic sizes.
+    """
+    arguments = Arguments(fun, list(structs), tree, parameters=parameter_names(fun))
+    try:
+        jaxpr, out_tree = trace_to_jaxpr(call, fun, arguments)
+    except (InconclusiveDimensionError, ShapeMismatchError) as error:
+        shapes = [s.shape for s in structs]
+        if all([type(d) is int for shape in shapes for d in shape]):
+            raise
+        raise shape_rules.undecided(call, error, shapes, names) from error
+    return Traced(Program(call, jaxpr, names), out_tree)
+
+
+def our_dtype(dtype: tf.DType) -> np.dtype[Any]:
+    """Our dtype of one of TensorFlow's.
+
+    Raises:
+        UnsupportedExchangeDtypeError: the engine has none.
+    """
+    return row_from(FROM_TENSORFLOW, dtype.name, "TensorFlow").ours
+
+
+def row_dtype(dtype: np.dtype[Any]) -> tf.DType:
+    """TensorFlow's dtype of a Python number."""
+    return tf.as_dtype(dtype.name)
+
+
+def unwrap(x: Any) -> Any:
+    """Plain containers in place of those that ``tf.Module`` makes of its attributes."""
+    if type(x).__module__ == _WRAPPERS:
+        x = getattr(x, "__wrapped__", x)
+    if isinstance(x, dict):
+        return {k: unwrap(v) for k, v in x.items()}
+    if isinstance(x, tuple):
+        values = [unwrap(v) for v in x]
+        return type(x)(*values) if hasattr(x, "_fields") else tuple(values)
+    if isinstance(x, list):
+        return [unwrap(v) for v in x]
+    return x

@@ -1,0 +1,69 @@
+"""Gradients of programs under ``tf.GradientTape``: one custom gradient for each order.
+
+TensorFlow's complex gradients are the conjugates of cotangents; both are converted here.
+Forward mode (``tf.autodiff.ForwardAccumulator``) has no way into a custom gradient.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tracebridge.tf.program import Program
+
+Pull = Callable[[Program, list[Any]], list[Any]]
+"""Runs a pullback program on tensors."""
+
+
+def _recording_probe() -> Callable[[], bool]:
+    """TensorFlow's own check whether some tape is active; always True where it has moved."""
+    try:
+        return importlib.import_module("tensorflow.python.eager.record").could_possibly_record
+    except (ImportError, AttributeError):
+        return lambda: True
+
+
+could_record = _recording_probe()
+
+
+def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> list[Any]:
+    """The results of ``program``, with gradients by ``pull(program.pullback, ...)``."""
+    if not program.diff_in or not program.diff_out:
+        return program.module(tensors)
+    if not could_record() and tf.executing_eagerly():
+        return program.module(tensors)
+
+    @tf.custom_gradient
+    def run(*xs: Any) -> tuple[list[Any], Callable[..., Any]]:
+        outs = program.module(xs)
+
+        def gradient(*cotangents: Any) -> list[Any]:
+            given = [_cotangent(cotangents[i], outs[i]) for i in program.diff_out]
+            grads = iter(pull(program.pullback, [*xs, *given]))
+            return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(xs))]
+
+        return outs, gradient
+
+    diff_in = frozenset(program.diff_in)
+    # Without the identities, second derivatives inside a tf.function with the tapes outside of
+    # it refer to tensors of the wrong graph.
+    return list(run(*[tf.identity(t) for t in tensors]))
+
+
+def pull_all_orders(program: Program, tensors: list[Any]) -> list[Any]:
+    """A pullback that can be differentiated again, as often as wanted."""
+    return run_differentiable(program, tensors, pull_all_orders)
+
+
+def _cotangent(given: Any, out: Any) -> Any:
+    """A cotangent of a result: zeros where TensorFlow has none."""
+    if given is None:
+        return tf.zeros_like(out)
+    return _conjugate(tf.convert_to_tensor(given))
+
+
+def _conjugate(x: Any) -> Any:
+    return tf.math.conj(x) if x.dtype.is_complex else x

@@ -1,0 +1,77 @@
+"""Programs at given avals: the Jaxpr, its artifact, and the program of its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge._api.vjp import vjp
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.export.portable import portable_program
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.tf._xla_call_module import CallModule, stablehlo_target
+
+
+@final
+class Program:
+    """A flat function at avals. Artifact and derivative are made when first needed.
+
+    ``diff_in`` and ``diff_out``: the inputs and results that have derivatives.
+    """
+
+    __slots__ = ("_module", "_pullback", "diff_in", "diff_out", "jaxpr", "name", "names")
+
+    def __init__(self, name: str, jaxpr: Jaxpr, names: Sequence[str]) -> None:
+        self.name = name
+        self.jaxpr = jaxpr
+        self.names = tuple(names)
+        self.diff_in = [i for i, a in enumerate(jaxpr.in_avals) if is_inexact(a.dtype)]
+        self.diff_out = [i for i, a in enumerate(jaxpr.out_avals) if is_inexact(a.dtype)]
+        self._module: CallModule | None = None
+        self._pullback: Program | None = None
+
+    @property
+    def module(self) -> CallModule:
+        """The program as a TensorFlow operation."""
+        if self._module is None:
+            portable = portable_program(
+                self.jaxpr,
+                self.name,
+                target=stablehlo_target(),
+                names=self.names,
+                platform_index=True,
+            )
+            self._module = CallModule(portable, self.names)
+        return self._module
+
+    @property
+    def pullback(self) -> Program:
+        """Inputs and cotangents of ``diff_out`` to cotangents of ``diff_in``.
+
+        It is a program like any other, so that its own pullback gives the next order.
+        """
+        if self._pullback is None:
+            self._pullback = _pullback_of(self)
+        return self._pullback
+
+
+def _pullback_of(program: Program) -> Program:
+    jaxpr = program.jaxpr
+    n = jaxpr.n_in
+
+    def primal(*xs: Any) -> tuple[Any, ...]:
+        outs = eval_jaxpr(jaxpr, current_trace().process, xs)
+        return tuple([outs[i] for i in program.diff_out])
+
+    def flat(*values: Any) -> list[Any]:
+        _, pull = vjp(primal, *values[:n])
+        cotangents = pull(tuple(values[n:]))
+        return [cotangents[i] for i in program.diff_in]
+
+    cotangents: list[ShapedArray] = [jaxpr.out_avals[i].strong for i in program.diff_out]
+    avals = [*[a.strong for a in jaxpr.in_avals], *cotangents]
+    names = [*program.names, *[f"the cotangent of result {i}" for i in program.diff_out]]
+    return Program(f"the gradient of {program.name}", stage(flat, avals, locate=False), names)

@@ -1,0 +1,307 @@
+"""save: a function with its parameters as a SavedModel that needs nothing but TensorFlow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tracebridge._api.argnums import check_callable
+from tracebridge._api.values import short_repr
+from tracebridge.core.control.jit import argument_names
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import flatten, leaf_paths
+from tracebridge.core.tree.tree import map as tree_map
+from tracebridge.interop.tf_adapter import tf_adapter
+from tracebridge.tf import shapes as shape_rules
+from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
+from tracebridge.tf.convert import Traced, our_dtype, trace_program, unwrap
+from tracebridge.tf.gradient import run_differentiable
+from tracebridge.tf.program import Program
+
+BATCH = "batch"
+"""The symbol that all unknown sizes of axis 0 share."""
+
+
+@api_boundary
+def save(
+    fun: Callable[..., Any],
+    path: str,
+    signature: Any,
+    params: Any = None,
+    *,
+    polymorphic_shapes: Any = None,
+    polymorphic_constraints: Sequence[str] = (),
+    grad_order: int = 2,
+) -> None:
+    """Write ``fun`` as a SavedModel that runs where this package is not installed.
+
+    The loaded object has ``serve(*inputs)``, a callable that returns what ``fun`` returns, the
+    signature ``serving_default``, and ``params``, the parameters as variables. Tapes
+    differentiate ``serve`` to order ``grad_order``, also by the variables.
+
+    Args:
+        fun: function of ``(params, *inputs)``, or of ``inputs`` alone without ``params``.
+        path: folder to write.
+        signature: a list with a ``tf.TensorSpec``, or a tree of them, for each input. A size of
+            None may change from call to call: those of axis 0 are one size, ``batch``, of all
+            inputs together; each other one is a size of its own.
+        params: tree of arrays or variables; saved as variables, named by their paths.
+        polymorphic_shapes: other names of sizes for the inputs, as in ``to_tf``.
+        polymorphic_constraints: what is known of the sizes, such as ``"batch >= 2"``.
+        grad_order: how often the loaded function can be differentiated; 0 for not at all.
+
+    Raises:
+        ExportError: the program calls something that only this process has.
+        InconclusiveDimensionError: the program depends on relations of unknown sizes.
+        ArgumentSpecError: ``signature`` contains something else than specs.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import tensorflow as tf
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> def model(params, x):
+    ...     return tnp.tanh(x @ params["w"])
+    >>> folder = tempfile.mkdtemp()
+    >>> spec = tf.TensorSpec((None, 3), tf.float32, name="x")
+    >>> tb.tf.save(model, folder, [spec], params={"w": np.ones((3, 2), np.float32)})
+    >>> tf.saved_model.load(folder).serve(tf.ones((5, 3))).shape
+    TensorShape([5, 2])
+    """
+    call = f"save({name_of(fun)})"
+    check_callable("save", fun)
+    inputs = _specs(call, signature)
+    first = () if params is None else (tree_map(_variable_like, unwrap(params)),)
+    traced, names = _traced(
+        call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints
+    )
+    root = _module(first, inputs, traced, names, grad_order)
+    flat = flatten(inputs)[0]
+    default = _flat_signature(root.serve, inputs, flat, names[len(names) - len(flat) :])
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+    tf.saved_model.save(
+        root, path, signatures={"serving_default": default.get_concrete_function()}, options=options
+    )
+
+
+def _module(
+    first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, names: Sequence[str], order: int
+) -> Any:
+    """The object to save: ``serve``, ``params``, and the functions of the derivatives."""
+    leaves, tree = flatten(first)
+    variables = [
+        _variable(leaf, name) for leaf, name in zip(leaves, names[: len(leaves)], strict=True)
+    ]
+    program = traced.program
+    pulls = _pulls(program, order)
+
+    class Served(tf.Module):
+        """What ``serve`` is: callable, and the owner of all that a call needs.
+
+        A plain function would not keep the variables alive: ``load(path).serve(x)`` would drop
+        them together with the loaded object before the call.
+        """
+
+        def __init__(self) -> None:
+            super().__init__(name="serve")
+            self.variables_of_serve = variables
+            # The loaded model finds derivatives of the second and higher orders only in
+            # functions that are saved, with a trace, as attributes.
+            self.gradients = pulls
+
+        @tf.function(input_signature=inputs, autograph=False)
+        def __call__(self, *args: Any) -> Any:
+            tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
+            outs = (
+                run_differentiable(program, tensors, _by_functions(pulls, 0))
+                if pulls
+                else program.module(tensors)
+            )
+            return traced.out_tree.unflatten(outs)
+
+    root = tf.Module(name="model")
+    root.serve = Served()
+    root.serve.__call__.get_concrete_function()
+    if first:
+        root.params = _trackable(tree.unflatten(variables)[0], variables, names)
+    return root
+
+
+def _pulls(program: Program, order: int) -> list[Any]:
+    """The pullbacks of all orders as traced functions of flat tensors."""
+    programs: list[Program] = []
+    for _ in range(order):
+        if not program.diff_in or not program.diff_out:
+            break
+        program = program.pullback
+        programs.append(program)
+    pulls: list[Any] = []
+
+    def traced(k: int) -> Any:
+        specs = [
+            tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in programs[k].jaxpr.in_avals
+        ]
+
+        @tf.function(input_signature=specs, autograph=False)
+        def pull(*tensors: Any) -> list[Any]:
+            if k + 1 < len(programs):
+                return run_differentiable(programs[k], tensors, _by_functions(pulls, k + 1))
+            return programs[k].module(tensors)
+
+        return pull
+
+    pulls.extend([traced(k) for k in range(len(programs))])
+    for pull in reversed(pulls):
+        pull.get_concrete_function()
+    return pulls
+
+
+def _by_functions(pulls: list[Any], k: int) -> Any:
+    """The pullback of order ``k`` as a call of its function."""
+
+    def pull(program: Program, tensors: list[Any]) -> list[Any]:
+        del program  # its function was made from it
+        return list(pulls[k](*tensors))
+
+    return pull
+
+
+def _flat_signature(
+    serve: Any, inputs: tuple[Any, ...], specs: list[Any], names: Sequence[str]
+) -> Any:
+    """``serve`` with one named tensor for each leaf, and a dict of named results."""
+    tree = flatten(inputs)[1]
+    flat: list[Any] = []
+    used: set[str] = set()
+    for spec, name in zip(specs, names, strict=True):
+        wanted = _identifier(spec.name or name)
+        while wanted in used:
+            wanted += "_"
+        used.add(wanted)
+        flat.append(tf.TensorSpec(spec.shape, spec.dtype, name=wanted))
+
+    @tf.function(input_signature=flat, autograph=False)
+    def signature(*tensors: Any) -> dict[str, Any]:
+        out = serve(*tree.unflatten(tensors))
+        leaves, out_tree = flatten(out)
+        if isinstance(out, dict):
+            paths = [keystr(p, simple=True, separator="_") for p in leaf_paths(out_tree)]
+            return {_identifier(p): leaf for p, leaf in zip(paths, leaves, strict=True)}
+        return {f"output_{i}": leaf for i, leaf in enumerate(leaves)}
+
+    return signature
+
+
+def _traced(
+    call: str,
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    n_params: int,
+    polymorphic_shapes: Any,
+    constraints: Sequence[str],
+) -> tuple[Traced, tuple[str, ...]]:
+    """The program of ``fun``, and names of its inputs."""
+    leaves, tree = flatten((args, {}))
+    names = argument_names(tree, parameter_names(fun))
+    shapes: list[Any] = [
+        (None if x.shape.rank is None else tuple(x.shape))
+        if isinstance(x, tf.TensorSpec)
+        else tuple(x.shape)
+        for x in leaves
+    ]
+    specs: list[str | None] = [None] * flatten(args[:n_params])[1].num_leaves
+    given = args[n_params:]
+    specs += shape_rules.spread_specs(call, polymorphic_shapes, flatten(given)[1])
+    if polymorphic_shapes is None:
+        specs = [
+            _batch_spec(shape, name, axis_0=i >= len(specs) - len(flatten(given)[0]))
+            for i, (shape, name) in enumerate(zip(shapes, names, strict=True))
+        ]
+    found = shape_rules.symbolic_shapes(call, shapes, specs, names, constraints)
+    shape_rules.check_sizes(call, found, shapes, names)
+    structs = [
+        ShapeDtypeStruct(
+            shape, our_dtype(x.dtype) if isinstance(x.dtype, tf.DType) else np.dtype(x.dtype)
+        )
+        for shape, x in zip(found, leaves, strict=True)
+    ]
+    return trace_program(call, fun, structs, tree, names), names
+
+
+def _batch_spec(shape: Any, name: str, *, axis_0: bool) -> str | None:
+    """The rule for sizes without a specification."""
+    if not axis_0 or not shape or shape[0] is not None:
+        return None
+    rest = [
+        f"{_identifier(name)}_{axis}" if size is None else "_"
+        for axis, size in enumerate(shape[1:], 1)
+    ]
+    return ", ".join([BATCH, *rest])
+
+
+def _specs(call: str, signature: Any) -> tuple[Any, ...]:
+    """One tree of specs for each input."""
+    if isinstance(signature, tf.TensorSpec):
+        signature = [signature]
+    if not isinstance(signature, list | tuple):
+        raise ArgumentSpecError(
+            f"{call}: signature is {short_repr(signature)}",
+            expected="a list with one tf.TensorSpec (or a tree of them) for each input",
+        )
+    for leaf in flatten(signature)[0]:
+        if not isinstance(leaf, tf.TensorSpec):
+            raise ArgumentSpecError(
+                f"{call}: signature contains {short_repr(leaf)} of type {type(leaf).__name__}",
+                expected="tf.TensorSpec, with None for sizes that may change",
+            )
+    return tuple(signature)
+
+
+def _variable_like(leaf: Any) -> Any:
+    """A parameter as a variable's value: an ndarray, or a variable as it is."""
+    if isinstance(leaf, tf.Variable):
+        return leaf
+    if isinstance(leaf, Array):
+        return tf_adapter.export(leaf)
+    if isinstance(leaf, np.ndarray | np.generic | tf.Tensor | bool | int | float | complex):
+        return tf.convert_to_tensor(leaf)
+    raise UnsupportedDtypeError(
+        f"save: params contains {short_repr(leaf)} of type {type(leaf).__name__}",
+        expected="arrays, tensors, variables, numbers, and trees of them",
+    )
+
+
+def _variable(value: Any, name: str) -> Any:
+    if isinstance(value, tf.Variable):
+        return value
+    inexact = value.dtype.is_floating or value.dtype.is_complex
+    return tf.Variable(value, trainable=inexact, name=_identifier(name))
+
+
+def _trackable(tree: Any, variables: list[Any], names: Sequence[str]) -> Any:
+    """The parameters as TensorFlow can save them; by name where it has no such containers."""
+    return tree if _is_plain(tree) else {n: v for n, v in zip(names, variables, strict=False)}
+
+
+def _is_plain(tree: Any) -> bool:
+    if isinstance(tree, tf.Variable):
+        return True
+    if type(tree) is dict:
+        return all(isinstance(k, str) and _is_plain(v) for k, v in tree.items())
+    return type(tree) in (list, tuple) and all(map(_is_plain, tree))
+
+
+def _identifier(name: str) -> str:
+    """A name that graphs and signatures take."""
+    text = re.sub(r"\W+", "_", name).strip("_")
+    return text if text and not text[0].isdigit() else f"x_{text}".rstrip("_")

@@ -1,0 +1,151 @@
+"""Shapes of tensors as shapes of avals: which sizes are symbolic, and their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
+from tracebridge.core.lowering.symbolic import renaming
+from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
+from tracebridge.core.symbolic.solve import solve_dim_variables
+from tracebridge.core.tree.prefix import flatten_axes
+from tracebridge.core.tree.tree import PyTreeDef
+
+TensorShape = tuple[int | None, ...] | None
+"""Sizes, None where unknown; None as a whole where even the rank is unknown."""
+
+
+def spread_specs(call: str, polymorphic_shapes: Any, tree: PyTreeDef) -> list[str | None]:
+    """One specification for each leaf of the positional arguments."""
+    if polymorphic_shapes is None or isinstance(polymorphic_shapes, str):
+        return [polymorphic_shapes] * tree.num_leaves
+    found = flatten_axes(
+        call,
+        tree,
+        polymorphic_shapes,
+        is_leaf=lambda x: isinstance(x, str),
+        axes_name="polymorphic_shapes",
+    )
+    for spec in found:
+        if spec is not None and not isinstance(spec, str):
+            msg = (
+                f"{call}: polymorphic_shapes contains {spec!r} of type {type(spec).__name__}, "
+                'expected strings such as "b, _, ..." or None'
+            )
+            raise TypeError(msg)
+    return found
+
+
+def is_dynamic(shapes: Sequence[TensorShape], specs: Sequence[str | None]) -> bool:
+    """Whether some size is unknown, or may be named by a specification."""
+    return any(s is not None for s in specs) or any(
+        [shape is None or None in shape for shape in shapes]
+    )
+
+
+def symbolic_shapes(
+    call: str,
+    shapes: Sequence[TensorShape],
+    specs: Sequence[str | None],
+    names: Sequence[str],
+    constraints: Sequence[str],
+) -> list[tuple[Any, ...]]:
+    """The shapes of the avals, all symbols in one new scope.
+
+    Unknown sizes without a specification get a symbol of their own, named by argument and axis.
+
+    Raises:
+        ValueError: a specification does not fit, or a rank is unknown.
+    """
+    scope = SymbolicScope(constraints)
+    used: set[str] = set(re.findall(r"[A-Za-z_]\w*", " ".join([s or "" for s in specs])))
+    found: list[tuple[Any, ...]] = []
+    for shape, spec, name in zip(shapes, specs, names, strict=True):
+        if spec is not None:
+            found.append(_specified(call, shape, spec, name, scope))
+            continue
+        if shape is None:
+            raise InconclusiveDimensionError(
+                f"{call}: {name} is a tensor of unknown rank",
+                hint="give it a rank with tf.ensure_shape or in the input signature",
+            )
+        found.append(
+            tuple(
+                [
+                    scope.variable(_new_name(name, axis, used)) if size is None else size
+                    for axis, size in enumerate(shape)
+                ]
+            )
+        )
+    return found
+
+
+def _specified(
+    call: str, shape: TensorShape, spec: str, name: str, scope: SymbolicScope
+) -> tuple[Any, ...]:
+    try:
+        return symbolic_shape(spec, scope=scope, like=shape)
+    except ValueError as error:
+        msg = f"{call}: polymorphic_shapes of {name} does not fit a tensor of shape {shape}: {error}"
+        raise ValueError(msg) from error
+
+
+def _new_name(argument: str, axis: int, used: set[str]) -> str:
+    base = re.sub(r"\W+", "_", argument).strip("_") or "x"
+    name = f"{base}_{axis}"
+    while name in used:
+        name += "_"
+    used.add(name)
+    return name
+
+
+def check_sizes(
+    call: str,
+    expected: Sequence[tuple[Any, ...]],
+    shapes: Sequence[TensorShape],
+    names: Sequence[str],
+) -> None:
+    """Raise where sizes that are known do not fit; the program checks the others when it runs.
+
+    Raises:
+        ShapeMismatchError: names the argument.
+    """
+    for wanted, shape, name in zip(expected, shapes, names, strict=True):
+        if shape is None:
+            continue
+        fits = len(wanted) == len(shape) and all(
+            [type(w) is not int or s is None or w == s for w, s in zip(wanted, shape, strict=True)]
+        )
+        if not fits:
+            raise ShapeMismatchError(
+                f"{call}: {name} has shape {shape}, expected ({', '.join(map(str, wanted))})"
+            )
+    sizes = [shape for shape in shapes if shape is not None and None not in shape]
+    if len(sizes) == len(shapes):
+        try:
+            solve_dim_variables(expected).evaluate(sizes)
+        except ShapeMismatchError as error:
+            text = renaming(names)(str(error.args[0]).splitlines()[0])
+            raise ShapeMismatchError(f"{call}: {text}") from None
+
+
+def undecided(
+    call: str, error: Exception, shapes: Sequence[tuple[Any, ...]], names: Sequence[str]
+) -> InconclusiveDimensionError:
+    """The error where a program cannot be traced for all sizes, with what to pass."""
+    seen: dict[str, str] = {}
+    for shape, name in zip(shapes, names, strict=True):
+        for axis, dim in enumerate(shape):
+            if type(dim) is not int:
+                seen.setdefault(str(dim), f"{name}.shape[{axis}]")
+    where = ", ".join([f"{dim} = {place}" for dim, place in seen.items()])
+    reason = str(error.args[0]).splitlines()[0] if error.args else type(error).__name__
+    return InconclusiveDimensionError(
+        f"{call}: the program cannot be traced for all values of the unknown sizes: {reason}",
+        where=where,
+        hint="say which sizes are equal with polymorphic_shapes, one string for each argument, "
+        'as in polymorphic_shapes=["b, _", "b, ..."]; state what else is known of them with '
+        'polymorphic_constraints=["b >= 2"]; or give the sizes in the input signature',
+    )

@@ -1,0 +1,1 @@
+"""Export: Jaxpr -> portable StableHLO artifact."""

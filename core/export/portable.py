@@ -1,0 +1,132 @@
+"""Portable artifacts: a Jaxpr as serialised StableHLO that another process and library can run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.lowering.module import LoweredModule, lower_module
+from tracebridge.core.mlir.context import building
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+# Targets that XLA itself expands on every platform, so that no library of ours must be loaded.
+PORTABLE_TARGETS = frozenset(
+    {
+        "shape_assertion",
+        "Qr",
+        "ProductOfElementaryHouseholderReflectors",
+        "Eigh",
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "stablehlo.dynamic_reduce_window",
+        "stablehlo.dynamic_rng_bit_generator",
+        "stablehlo.dynamic_top_k",
+        "mhlo.topk",
+    }
+)
+
+
+@final
+class PortableProgram:
+    """A serialised program.
+
+    ``data``: the artifact. ``constants``: arrays that main takes before the inputs.
+    ``in_avals`` and ``out_avals``: of the inputs (all of them, also unused ones) and the results.
+    """
+
+    __slots__ = ("constants", "data", "in_avals", "name", "out_avals")
+
+    def __init__(
+        self,
+        name: str,
+        data: bytes,
+        constants: tuple[Any, ...],
+        in_avals: tuple[ShapedArray, ...],
+        out_avals: tuple[ShapedArray, ...],
+    ) -> None:
+        self.name = name
+        self.data = data
+        self.constants = constants
+        self.in_avals = in_avals
+        self.out_avals = out_avals
+
+
+def portable_program(
+    jaxpr: Jaxpr,
+    name: str,
+    *,
+    target: str | None = None,
+    names: Sequence[str] = (),
+    platform_index: bool = False,
+    allowed: Collection[str] = (),
+) -> PortableProgram:
+    """Lower and serialise ``jaxpr`` for consumers of StableHLO version ``target`` or later.
+
+    Args:
+        jaxpr: the program; dimensions of its inputs may be symbolic.
+        name: what messages call the program.
+        target: a version such as ``"1.8.0"``; None is the newest that can be written.
+        names: what messages about sizes call the inputs.
+        platform_index: main takes a leading ``i32``, the number of the platform it runs on.
+        allowed: targets of custom calls that the consumer knows besides ``PORTABLE_TARGETS``.
+
+    Raises:
+        ExportError: the program calls something that only this process has.
+    """
+    lowered = lower_module(
+        jaxpr, name, "cpu", keep_unused=True, platform_index=platform_index, names=names
+    )
+    check_portable(lowered, name, allowed)
+    with building():
+        data = mlir.serialize_portable_artifact(lowered.module, target)
+    return PortableProgram(
+        name, data, lowered.hoisted, tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
+    )
+
+
+def check_portable(lowered: LoweredModule, name: str, allowed: Collection[str] = ()) -> None:
+    """Raise if another process could not run the module.
+
+    Raises:
+        ExportError: host callbacks, or custom calls that are not known everywhere.
+    """
+    if lowered.callbacks:
+        raise ExportError(
+            f"export of {name}: the program calls {len(lowered.callbacks)} Python function(s) "
+            "of this process (callbacks), which an exported program cannot reach",
+            hint="leave debug.print, pure_callback and io_callback out of exported functions",
+        )
+    unknown = sorted(custom_call_targets(lowered.module) - PORTABLE_TARGETS - set(allowed))
+    if unknown:
+        raise ExportError(
+            f"export of {name}: the program calls {', '.join(unknown)}, which only this "
+            "process has registered",
+            expected="operations of StableHLO alone; decompositions of dense linear algebra on "
+            "the CPU and ffi calls are library functions",
+            hint="compute that part outside of the exported function",
+        )
+
+
+def custom_call_targets(module: Any) -> set[str]:
+    """The targets of all custom calls of a module."""
+    found: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.custom_call":
+            found.add(mlir.ir.StringAttr(operation.attributes["call_target_name"]).value)
+        return mlir.ir.WalkResult.ADVANCE
+
+    with building():
+        module.operation.walk(visit)
+    return found
+
+
+def smaller_version(one: str, other: str) -> str:
+    """The older of two StableHLO versions."""
+    return min(one, other, key=lambda v: tuple(int(part) for part in v.split(".")))
