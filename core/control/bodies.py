@@ -94,6 +94,8 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
 def _holds_functions(jaxpr: Jaxpr) -> bool:
     """Whether an equation has a Python function in its parameters: it must not be kept alive."""
     for app, _ in jaxpr.steps:
+        if app.primitive.holds_functions:
+            return True
         for value in app.params.values():
             if callable(value):
                 return True

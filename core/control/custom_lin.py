@@ -32,6 +32,7 @@ class CustomLin(Primitive):
     """
 
     name = "custom_lin"
+    holds_functions = True
     multiple_results = True
     transposes_inline = True
 

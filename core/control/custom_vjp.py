@@ -160,6 +160,7 @@ class CustomVjpCall(HigherOrderPrimitive):
     """
 
     name = "custom_vjp_call"
+    holds_functions = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals

@@ -43,6 +43,8 @@ class Primitive(abc.ABC):
     exact_keys: ClassVar[bool] = False
     # The transpose rule runs on values each time instead of being staged once (custom_vjp).
     transposes_inline: ClassVar[bool] = False
+    # Parameters refer to functions of the user: no long-lived cache may hold applications.
+    holds_functions: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.applications: BoundedCache[Application] = BoundedCache(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ class Loop(NamedTuple):
     name: str
     run: Callable[..., Any]
     params: Any
-    options: dict[str, Any] = {}
+    options: Any = MappingProxyType({})
 
     def __str__(self) -> str:
         return self.name

@@ -49,9 +49,7 @@ def test_jvp(loop: Loop) -> None:
     direction = tree.map(lambda x: tnp.cos(x) * 0.5, loop.params)
     expected = tb.jvp(lambda p: total(loop.unrolled(p)), (loop.params,), (direction,))
 
-    assert_same(
-        expected, tb.jvp(lambda p: total(loop.scanned(p)), (loop.params,), (direction,))
-    )
+    assert_same(expected, tb.jvp(lambda p: total(loop.scanned(p)), (loop.params,), (direction,)))
     assert_same(
         expected,
         tb.jit(lambda p, t: tb.jvp(lambda q: total(loop.scanned(q)), (p,), (t,)))(
@@ -122,7 +120,7 @@ def test_vmap(loop: Loop) -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 def test_vmap_of_some_arguments(loop: Loop, axis: int) -> None:
     """Only one parameter is batched, along either axis of its array."""
-    key = sorted(loop.params)[-1]
+    key = max(loop.params)
     x = loop.params[key]
     if x.ndim < axis:
         axis = 0

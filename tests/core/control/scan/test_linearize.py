@@ -38,8 +38,8 @@ def test_constants_are_not_stacked():
     # carry; exp(w) is made before the loop.
     assert forward.params["num_consts"] == 1
     assert stacked_floats(forward) <= 2 * XS.size
-    assert not any(["exp" == a.primitive.name for a, _ in forward.params["jaxpr"].steps])
-    assert not any(["exp" == a.primitive.name for a, _ in backward.params["jaxpr"].steps])
+    assert not any([a.primitive.name == "exp" for a, _ in forward.params["jaxpr"].steps])
+    assert not any([a.primitive.name == "exp" for a, _ in backward.params["jaxpr"].steps])
 
 
 def scan_sum(body):
@@ -54,7 +54,7 @@ def test_xs_are_not_copied():
 
     forward, backward = scans(tb.value_and_grad(loss), 2.0)
 
-    assert 0 == stacked_floats(forward)
+    assert stacked_floats(forward) == 0
     assert (10,) in [a.shape for a in backward.avals]
 
 
@@ -71,7 +71,7 @@ def test_ys_serve_as_residuals():
     forward, _ = scans(tb.grad(loss), 0.1)
 
     # exp's derivative is its result, which is the y.
-    assert 1 == len(forward.outs) - forward.params["num_carry"]
+    assert len(forward.outs) - forward.params["num_carry"] == 1
 
 
 def test_unchanged_carries_are_constants():
@@ -86,7 +86,7 @@ def test_unchanged_carries_are_constants():
 
     forward, _ = scans(tb.value_and_grad(loss), W)
 
-    assert 1 == forward.params["num_carry"]
+    assert forward.params["num_carry"] == 1
     np.testing.assert_allclose(np.full((8, 8), 10.0), np.asarray(tb.grad(loss)(W)))
 
 
@@ -102,8 +102,8 @@ def test_effect_of_unused_tangents():
 
     _, backward = scans(tb.grad(loss), 2.0)
 
-    assert 1 == backward.params["num_carry"]
-    assert 18.0 == float(tb.grad(loss)(2.0))
+    assert backward.params["num_carry"] == 1
+    assert float(tb.grad(loss)(2.0)) == 18.0
 
 
 def test_gradient_is_traced_once():
@@ -120,4 +120,4 @@ def test_gradient_is_traced_once():
     tb.grad(loss)(tnp.asarray(0.5))
     tb.jit(tb.grad(loss))(tnp.asarray(0.5))
 
-    assert 1 == len(calls)
+    assert len(calls) == 1

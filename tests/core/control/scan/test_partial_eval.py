@@ -57,7 +57,7 @@ def test_dce_drops_unused_xs():
     jaxpr = staged(three_carries, *ARGS)
     _, used_in = dce_jaxpr(jaxpr, (False, False, True, False, False, True))
 
-    assert (False, False, False) == used_in
+    assert used_in == (False, False, False)
 
 
 def test_known_carries_run_ahead():
@@ -69,7 +69,7 @@ def test_known_carries_run_ahead():
     unknown = iter(run(parts.unknown, *known[n_known:], ARGS[1]))
     rest = iter(known[:n_known])
 
-    assert (False, True, False, False, True, False) == parts.unknown_out
+    assert parts.unknown_out == (False, True, False, False, True, False)
     joined = [next(unknown) if u else next(rest) for u in parts.unknown_out]
     for expected, actual in zip(run(jaxpr, *ARGS), joined, strict=True):
         np.testing.assert_array_equal(np.asarray(expected), np.asarray(actual))

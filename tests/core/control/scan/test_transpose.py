@@ -53,13 +53,11 @@ def test_linear_xs_and_constants():
         c, ys = tb.lax.scan(body, 0.0, xs)
         return [c, ys]
 
-    back = transposed(
-        f, 1.0, np.ones(3, np.float32), 2.0, linear=(True, True, False)
-    )
+    back = transposed(f, 1.0, np.ones(3, np.float32), 2.0, linear=(True, True, False))
     # c3 = 4 (x0 + w) + 2 (x1 + w) + (x2 + w), ys = [0, c1, c2]
     w_bar, xs_bar = back(np.float32(2.0), np.float32(1.0), np.array([5.0, 7.0, 9.0], np.float32))
 
-    assert [4.0 + 7.0 + 2 * 9.0, 2.0 + 9.0, 1.0] == xs_bar.tolist()
+    assert xs_bar.tolist() == [4.0 + 7.0 + 2 * 9.0, 2.0 + 9.0, 1.0]
     assert float(np.sum(xs_bar)) == float(w_bar)
 
 
@@ -77,8 +75,8 @@ def test_zero_cotangents_are_not_computed():
     jaxpr = tb.make_jaxpr(tb.grad(f))(1.0).jaxpr
     backward = [a for a, _ in jaxpr.steps if a.primitive.name == "scan"][-1]
 
-    assert 6.0 == float(tb.grad(f)(1.0))
-    assert ["mul"] == [a.primitive.name for a, _ in backward.params["jaxpr"].steps]
+    assert float(tb.grad(f)(1.0)) == 6.0
+    assert [a.primitive.name for a, _ in backward.params["jaxpr"].steps] == ["mul"]
 
 
 def test_split_transpose_makes_two_loops():
@@ -95,8 +93,8 @@ def test_split_transpose_makes_two_loops():
     jaxpr = tb.make_jaxpr(tb.grad(lambda w: loss(w, True)))(w).jaxpr
     loops = [a for a, _ in jaxpr.steps if a.primitive.name == "scan"]
 
-    assert 3 == len(loops)
-    assert (1, 1) == (loops[1].params["num_carry"], loops[2].params["num_carry"])
+    assert len(loops) == 3
+    assert (loops[1].params["num_carry"], loops[2].params["num_carry"]) == (1, 1)
     np.testing.assert_allclose(
         np.asarray(tb.grad(lambda w: loss(w, False))(w)),
         np.asarray(tb.grad(lambda w: loss(w, True))(w)),
