@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxlib import _jax
+from jaxlib import _jax, xla_client
 
 SUPPORTS_VERSIONED: bool = hasattr(_jax, "dlpack_version")
 """Whether this jaxlib reads and writes versioned DLPack capsules."""
@@ -55,3 +55,15 @@ def from_capsule(
     `copy=True` does not promise a copy of aligned memory in jaxlib: copy yourself.
     """
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy, dl_device_type)
+
+
+# Plain aliases for paths on which a Python wrapper would cost a tenth of the whole.
+unversioned_capsule = _jax.buffer_to_dlpack_managed_tensor
+"""`unversioned_capsule(buf)`: as `to_capsule` without a stream; waits until the buffer is ready."""
+
+put_view = xla_client.batched_device_put
+"""`put_view(aval, sharding, [ndarray], [device], committed, force_copy, semantics, True)`.
+
+As `xla.batched_device_put`, all arguments by position. The last one must be True: None would read
+a process-wide configuration object.
+"""

@@ -1,0 +1,364 @@
+"""The fast path: plain eager tensors go straight into executables, and autograd is one node.
+
+``call(family, leaves)`` decides. Tensors that are more than memory (fake, functorch, subclasses,
+duals), and calls under a dispatch mode, go through the operator of _operator.py, which composes
+with everything and costs some 30 us more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch.autograd import forward_ad
+
+from tracebridge.core.config.scopes import fast_path_allowed, state, tracing_key
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.debug import check_finite
+from tracebridge.interop.dtypes import FROM_TORCH, row_from
+from tracebridge.interop.torch_adapter import DTYPES, TORCH_DTYPES, torch_adapter
+from tracebridge.torch._execute import Run, make_run, placement_for
+from tracebridge.torch._programs import Family, Mask, split
+
+EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
+MAX_RUNS = 4096  # of one family
+keys_of = torch._C._dispatch_keys
+transforms_active = torch._C._are_functorch_transforms_active
+modes_active = torch._C._len_torch_dispatch_stack
+grad_enabled = torch.is_grad_enabled
+
+
+def _plain_keys() -> frozenset[int]:
+    """The dispatch keys of tensors that are nothing but dense memory of the CPU."""
+    with torch.inference_mode():
+        inference = torch.zeros(())
+    return frozenset({keys_of(torch.zeros(())).raw_repr(), keys_of(inference).raw_repr()})
+
+
+# A tensor with a conjugate or negative bit, a zero tensor, sparse, quantized, fake or functorch
+# tensors have other keys: one comparison is the guard against all of them.
+PLAIN_KEYS = _plain_keys()
+
+
+def is_special() -> bool:
+    """Whether this thread is in a state in which tensors may be more than they seem."""
+    return transforms_active() or modes_active() > 0 or forward_ad._current_level >= 0
+
+
+def is_ready(x: torch.Tensor) -> bool:
+    """Whether the memory of ``x`` can be taken as it is."""
+    return (
+        type(x) in EXACT and keys_of(x).raw_repr() in PLAIN_KEYS and x.is_contiguous()
+    )
+
+
+def ready(x: torch.Tensor) -> torch.Tensor | None:
+    """``x`` as a dense plain tensor, by differentiable operations; None if it cannot be one."""
+    if is_ready(x):
+        return x
+    if type(x) not in EXACT or x.layout is not torch.strided or x.is_quantized or x.is_meta:
+        return None
+    if keys_of(x).has(torch._C.DispatchKey.Python) or x.is_nested:
+        return None
+    if x._is_zerotensor():
+        # Only backward formulas make these; their history is empty.
+        return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+    return x.resolve_conj().resolve_neg().contiguous()
+
+
+def aval_of(x: torch.Tensor) -> ShapedArray:
+    """Shape and dtype of a tensor.
+
+    Raises:
+        UnsupportedExchangeDtypeError: the engine has no such dtype.
+    """
+    dtype = DTYPES.get(x.dtype)
+    if dtype is None:
+        dtype = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch").ours
+    return ShapedArray(tuple([int(d) for d in x.shape]), dtype)
+
+
+@final
+class Compiled:
+    """A family at dtypes, shapes and a device: executables for each kind of call."""
+
+    __slots__ = ("avals", "family", "inexact", "jaxpr", "nodes", "numbers", "run", "where")
+
+    def __init__(
+        self, family: Family, avals: tuple[ShapedArray, ...], where: Any, numbers: Mask
+    ) -> None:
+        self.family = family
+        self.avals = avals
+        self.where = where
+        self.numbers = numbers
+        self.jaxpr = family.program(avals)
+        self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
+        self.inexact = tuple([is_inexact(a.dtype) for a in self.jaxpr.out_avals])
+        self.nodes: dict[Mask, Node] = {}
+
+    def node(self, active: Mask) -> Node:
+        """The autograd node for gradients of the inputs ``active``."""
+        found = self.nodes.get(active)
+        if found is None:
+            with self.family.lock:
+                found = self.nodes.get(active)
+                if found is None:
+                    found = self.nodes[active] = Node(self, active)
+        return found
+
+
+@final
+class Node:
+    """What the autograd function needs for one set of inputs that want gradients."""
+
+    __slots__ = (
+        "active",
+        "all_cotangents",
+        "backwards",
+        "compiled",
+        "discrete",
+        "forward",
+        "has_numbers",
+        "n_extra",
+        "n_out",
+        "parts",
+        "redo",
+        "saved_inputs",
+    )
+
+    def __init__(self, compiled: Compiled, active: Mask) -> None:
+        self.compiled = compiled
+        self.active = active
+        family = compiled.family
+        self.parts = split(family, active, compiled.avals)
+        self.n_out = len(compiled.inexact)
+        self.discrete = [i for i, inexact in enumerate(compiled.inexact) if not inexact]
+        if self.parts.n_residuals:
+            self.forward = checked(
+                make_run(self.parts.forward, family.name, compiled.where, compiled.numbers),
+                family.name,
+            )
+        else:
+            self.forward = compiled.run
+        # Numbers cannot be saved as tensors: they stay in the context.
+        extra = [i for i in self.parts.redo if i not in self.parts.inputs]
+        self.saved_inputs = [
+            i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]
+        ]
+        self.n_extra = len(extra)
+        self.has_numbers = any(compiled.numbers)
+        self.all_cotangents = tuple(compiled.inexact)
+        self.backwards: dict[Mask, Run] = {}
+
+    def everything(self, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Gradients from all saved tensors and a cotangent of each result."""
+        if self.n_extra:
+            n = len(self.parts.inputs)
+            leaves = (*leaves[:n], *leaves[n + self.n_extra :])
+        run = self.backwards.get(self.all_cotangents)
+        return (self.backward(self.all_cotangents) if run is None else run)(leaves)
+
+    def gradients(self, results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """What the autograd function returns: one entry for the node, one for each leaf."""
+        if all(self.active):
+            return (None, *results)
+        found = iter(results)
+        return (None, *[next(found) if a else None for a in self.active])
+
+    def backward(self, cotangents: Mask) -> Run:
+        """The executable ``(saved values, cotangents) -> gradients``."""
+        found = self.backwards.get(cotangents)
+        if found is None:
+            compiled = self.compiled
+            program = self.parts.backward_for(cotangents)
+            numbers = [compiled.numbers[i] for i in self.parts.inputs]
+            numbers += [False] * (program.n_in - len(numbers))
+            name = f"{compiled.family.name}_backward"
+            found = checked(make_run(program, name, compiled.where, tuple(numbers)), name)
+            self.backwards[cotangents] = found
+        return found
+
+
+def checked(run: Run, name: str) -> Run:
+    """``run``, with the checks that debugging options ask for."""
+
+    def run_checked(leaves: Sequence[Any]) -> list[torch.Tensor]:
+        results = run(leaves)
+        check_finite([torch_adapter.import_(r) for r in results], name)
+        return results
+
+    return run if fast_path_allowed() else run_checked
+
+
+@final
+class Call(torch.autograd.Function):
+    """One call with gradients. Applied by ``apply_call``, never by ``Call.apply``."""
+
+    @staticmethod
+    def forward(ctx: Any, node: Node, *leaves: Any) -> tuple[torch.Tensor, ...]:
+        outs = node.forward(leaves)
+        n_out = node.n_out
+        parts = node.parts
+        ctx.node = node
+        # Numbers cannot be saved as tensors.
+        ctx.numbers = (
+            [None if isinstance(x, torch.Tensor) else x for x in leaves]
+            if node.has_numbers
+            else None
+        )
+        ctx.save_for_backward(
+            *[leaves[i] for i in node.saved_inputs],
+            *[outs[i] for i in parts.results],
+            *outs[n_out:],
+        )
+        ctx.set_materialize_grads(False)
+        if node.discrete:
+            ctx.mark_non_differentiable(*[outs[i] for i in node.discrete])
+        return tuple(outs[:n_out])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        node: Node = ctx.node
+        saved = ctx.saved_tensors
+        if None not in grads and ctx.numbers is None and not grad_enabled():
+            leaves = (*saved, *grads)
+            for x in leaves:
+                if not is_ready(x):
+                    break
+            else:
+                # The common case: all results have a cotangent, all tensors are plain.
+                return node.gradients(node.everything(leaves))
+        mask = tuple([g is not None for g in grads])
+        if not any(mask):
+            return (None,) * (len(node.active) + 1)
+        given = [g for g in grads if g is not None]
+        return node.gradients(_general_backward(node, saved, ctx.numbers, given, mask))
+
+
+apply_call = super(torch.autograd.Function, Call).apply
+
+
+def _general_backward(
+    node: Node,
+    saved: Sequence[torch.Tensor],
+    numbers: Sequence[Any] | None,
+    given: Sequence[torch.Tensor],
+    mask: Mask,
+) -> Sequence[torch.Tensor]:
+    """A backward pass for some results, or with unusual tensors, or itself differentiated."""
+    if grad_enabled() or is_special():
+        return _backward_again(node, saved, numbers, given, mask)
+    dense: list[Any] = [ready(x) for x in (*saved, *given)]
+    if any([x is None for x in dense]):
+        return _backward_again(node, saved, numbers, given, mask)
+    n_saved, n_inputs = len(saved), len(node.saved_inputs)
+    found = dict(zip(node.saved_inputs, dense, strict=False))
+    inputs = [found[i] if i in found else numbers[i] for i in node.parts.inputs]  # type: ignore[index]  # who is not saved is a number
+    return node.backward(mask)([*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]])
+
+
+def _backward_again(
+    node: Node,
+    saved: Sequence[torch.Tensor],
+    numbers: Sequence[Any] | None,
+    given: Sequence[torch.Tensor],
+    mask: Mask,
+) -> Sequence[torch.Tensor]:
+    """A backward pass as a differentiable function of the inputs and the cotangents."""
+    compiled = node.compiled
+    inputs = dict(zip(node.saved_inputs, saved, strict=False))
+    device = given[0].device
+    leaves: list[torch.Tensor] = []
+    for i, aval in enumerate(compiled.avals):
+        dtype = TORCH_DTYPES[aval.dtype]
+        if compiled.numbers[i]:
+            leaves.append(torch.full((), numbers[i], dtype=dtype, device=device))  # type: ignore[index]  # kept with numbers
+        elif i in inputs:
+            leaves.append(inputs[i])
+        else:
+            # Not needed: any memory of that shape does, and this takes none.
+            leaves.append(torch.zeros((), dtype=dtype, device=device).expand(aval.shape))
+    return call(compiled.family.vjp(node.active, mask), [*leaves, *given])
+
+
+def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Apply a family to tensors, in whatever state torch is."""
+    if is_special() and xs:
+        return apply_operator(xs, family)
+    dense: list[Any] = [ready(x) for x in xs]
+    if any([x is None for x in dense]):
+        return apply_operator(xs, family)
+    return apply_plain(family, dense)
+
+
+def apply_plain(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Apply a family to dense plain tensors."""
+    key: Any = tuple([(x.dtype, x.shape, x.device) for x in xs])
+    if state() is not None:
+        key = (key, tracing_key(), fast_path_allowed())
+    compiled = family.runs.get(key)
+    if compiled is None:
+        compiled = compile_for(family, xs, [aval_of(x) for x in xs], (False,) * len(xs), key)
+    return apply_compiled(compiled, xs)
+
+
+def compile_for(
+    family: Family, leaves: Sequence[Any], avals: Sequence[ShapedArray], numbers: Mask, key: Any
+) -> Compiled:
+    """The executables of a family for these leaves, remembered under ``key``."""
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    where = placement_for(common_device(tensors, family.name))
+    with family.lock:
+        compiled = family.runs.get(key)
+        if compiled is None:
+            if len(family.runs) >= MAX_RUNS:
+                family.runs.clear()
+            compiled = family.runs[key] = Compiled(family, tuple(avals), where, numbers)
+    return compiled
+
+
+def apply_compiled(compiled: Compiled, leaves: Sequence[Any]) -> Sequence[torch.Tensor]:
+    """Run, with a node of autograd where a leaf wants a gradient."""
+    if grad_enabled():
+        active = tuple([type(x) in EXACT and x.requires_grad for x in leaves])
+        if any(active):
+            return apply_node(compiled, active, leaves)
+    return compiled.run(leaves)
+
+
+def apply_node(compiled: Compiled, active: Mask, leaves: Sequence[Any]) -> Sequence[torch.Tensor]:
+    """Run with a node of autograd for the leaves ``active``."""
+    node = compiled.nodes.get(active)
+    if node is None:
+        if not any(compiled.inexact):
+            return compiled.run(leaves)
+        node = compiled.node(active)
+    return apply_call(node, *leaves)
+
+
+def common_device(tensors: Sequence[torch.Tensor], name: str) -> torch.device:
+    """The one device of all tensors.
+
+    Raises:
+        ExchangeError: they are on several devices.
+    """
+    if not tensors:
+        return torch.device("cpu")
+    devices = {x.device for x in tensors}
+    if len(devices) > 1:
+        msg = f"{name}: tensors are on several devices: {', '.join(sorted(map(str, devices)))}"
+        raise ExchangeError(msg, hint="move them to one device with x.to(device)")
+    return tensors[0].device
+
+
+# Filled by _operator.py, which needs this module: applies the operator.
+_OPERATOR: list[Any] = []
+
+
+def apply_operator(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
+    """Apply a family through torch's dispatcher."""
+    return _OPERATOR[0](xs, family)
+

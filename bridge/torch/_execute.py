@@ -1,0 +1,262 @@
+"""Running a program on torch tensors: tensors in, tensors out, no Array in between.
+
+On the CPU an argument enters as a NumPy view of the tensor's memory, a result leaves as a capsule:
+about 2.6 and 0.8 us, without copies. The functions are generated, as in core/runtime/execute.py:
+their source depends only on how many arguments and results there are and how each one crosses.
+On other devices both ways are capsules, ordered by streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+
+import tracebridge.core.lax as lax
+from tracebridge.core._jaxlib import dlpack as door
+from tracebridge.core._jaxlib.xla import (
+    HostBufferSemantics,
+    batched_device_put,
+    collect_garbage,
+)
+from tracebridge.core.dtypes.dtypes import bool_, uint8
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.runtime.compile import Program, compile_jaxpr
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.util.caching import BoundedCache
+from tracebridge.interop.devices import CPU, CUDA, placement_of
+from tracebridge.interop.dtypes import CARRIERS, row_of
+from tracebridge.interop.torch_adapter import CapsuleView, DISGUISES, TORCH_DTYPES, current_stream
+
+Run = Callable[[Sequence[Any]], list[torch.Tensor]]
+MAX_UNROLLED = 200
+_FACTORIES: BoundedCache[Any] = BoundedCache("torch call templates", 512)
+_from_capsule = torch._C._from_dlpack
+
+# How an argument crosses: as its own dtype, as bytes (bool), disguised as an integer, or as a
+# Python number.
+PLAIN, BYTES, DISGUISED, NUMBER = "plain", "bytes", "disguised", "number"
+
+
+def placement_for(device: torch.device) -> SingleDeviceSharding:
+    """The engine's placement of a torch device.
+
+    Raises:
+        ExchangeError: the engine has no such device.
+        BackendNotFoundError: jaxlib's plugin for it is not installed.
+    """
+    if device.type == "cpu":
+        return placement_of(CPU, 0)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    # An unknown type of device gets a code that no device has.
+    return placement_of(CUDA if device.type == "cuda" else -1, index)
+
+
+def boundary(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` that takes bool inputs as bytes: torch has bools other than 0 and 1, XLA has not."""
+    if not any([a.dtype == bool_ for a in jaxpr.in_avals]):
+        return jaxpr
+    found = jaxpr.cache.get("torch boundary")
+    if found is None:
+        avals = [a.update(dtype=uint8) if a.dtype == bool_ else a for a in jaxpr.in_avals]
+
+        def run(*xs: Any) -> list[Any]:
+            values = [
+                lax.ne(x, lax.full_like(x, 0)) if a.dtype == bool_ else x
+                for x, a in zip(xs, jaxpr.in_avals, strict=True)
+            ]
+            return eval_jaxpr(jaxpr, current_trace().process, values)
+
+        found = jaxpr.cache["torch boundary"] = stage(run, avals, jaxpr.debug, locate=False)
+    return found
+
+
+def make_run(
+    jaxpr: Jaxpr, name: str, where: SingleDeviceSharding, numbers: Sequence[bool] = ()
+) -> Run:
+    """``run(leaves)`` for a program: dense plain tensors (and Python numbers) to new tensors.
+
+    ``numbers`` says which leaves are Python numbers (default: none).
+
+    Raises:
+        UnsupportedExchangeDtypeError: a result has a dtype that torch does not have.
+    """
+    for aval in jaxpr.out_avals:
+        row_of(aval.dtype, "torch")
+    program = compile_jaxpr(boundary(jaxpr), name, where)
+    is_number = tuple(numbers) or (False,) * jaxpr.n_in
+    ways = tuple([_way(a, n) for a, n in zip(jaxpr.in_avals, is_number, strict=True)])
+    avals = [a.strong for a in boundary(jaxpr).in_avals]
+    if where.device.platform != "cpu":
+        return _DeviceRun(program, ways, avals).run
+    n_out = len(program.out_avals)
+    if max(len(ways), n_out) > MAX_UNROLLED:
+        return _LoopedRun(program, ways, avals).run
+    used = tuple([ways[i] for i in program.kept])
+    key = (used, program.kept, n_out, len(program.constants))
+    factory = _FACTORIES.get(key)
+    if factory is None:
+        factory = _compile_factory(*key)
+        _FACTORIES.set(key, factory)
+    return factory(
+        program.executable.execute_sharded,
+        program.handlers(False),
+        program.constants,
+        avals,
+        where.backend_sharding,
+        [where.device],
+        [_carrier(a) for a in avals],
+    )
+
+
+def _way(aval: ShapedArray, is_number: bool) -> str:
+    if is_number:
+        return NUMBER
+    if aval.dtype == bool_:
+        return BYTES
+    return DISGUISED if TORCH_DTYPES[aval.dtype] in DISGUISES else PLAIN
+
+
+def _carrier(aval: ShapedArray) -> Any:
+    torch_dtype = TORCH_DTYPES[aval.dtype]
+    if torch_dtype not in DISGUISES:
+        return None
+    return getattr(torch, CARRIERS[aval.dtype.itemsize].name)
+
+
+_VIEWS = {
+    PLAIN: "from_dlpack(View({x}))",
+    BYTES: "from_dlpack(View({x}.detach().view(torch_uint8)))",
+    DISGUISED: "from_dlpack(View({x}.detach().view(carriers[{i}]))).view(t{i})",
+    NUMBER: "array({x}, t{i})",
+}
+
+
+def _compile_factory(
+    used: tuple[str, ...], kept: tuple[int, ...], n_out: int, n_consts: int
+) -> Any:
+    lines = ["def factory(execute, handlers, constants, avals, sharding, devices, carriers):"]
+    lines += [f"    c{i} = constants[{i}]" for i in range(n_consts)]
+    buffers = [f"c{i}" for i in range(n_consts)]
+    for i, way in zip(kept, used, strict=True):
+        lines += [f"    a{i} = avals[{i}]", f"    t{i} = a{i}.dtype"]
+        view = _VIEWS[way].format(x=f"xs[{i}]", i=i)
+        semantics = "copy" if way == NUMBER else "share"
+        buffers.append(f"put(a{i}, sharding, [{view}], devices, False, False, {semantics}, True)")
+    lines += ["    def run(xs):"]
+    call = f"execute([{', '.join(buffers)}]).consume_with_handlers(handlers)"
+    names = [f"o{i}" for i in range(n_out)]
+    lines += [f"        {', '.join(names)}, = {call}" if names else f"        {call}"]
+    lines += [
+        # XLA drops its references to the tensors at its next transfer; that may be never.
+        "        collect()",
+        f"        return [{', '.join([f'from_capsule(to_capsule({o}))' for o in names])}]",
+        "    return run",
+    ]
+    scope: dict[str, Any] = {
+        "put": door.put_view,
+        "View": CapsuleView,
+        "from_dlpack": np.from_dlpack,
+        "array": np.array,
+        "torch_uint8": torch.uint8,
+        "share": HostBufferSemantics.ZERO_COPY,
+        "copy": HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+        "collect": collect_garbage,
+        "to_capsule": door.unversioned_capsule,
+        "from_capsule": _from_capsule,
+    }
+    exec("\n".join(lines), scope)  # noqa: S102 (the source is made of integers and fixed words)
+    return scope["factory"]
+
+
+@final
+class _LoopedRun:
+    """The same for calls with very many arguments or results."""
+
+    __slots__ = ("avals", "program", "ways")
+
+    def __init__(self, program: Program, ways: Sequence[str], avals: Sequence[Any]) -> None:
+        self.program = program
+        self.ways = ways
+        self.avals = avals
+
+    def run(self, xs: Sequence[Any]) -> list[torch.Tensor]:
+        program = self.program
+        where = program.placement
+        buffers = list(program.constants)
+        for i in program.kept:
+            aval, way = self.avals[i], self.ways[i]
+            semantics = HostBufferSemantics.ZERO_COPY
+            if way == NUMBER:
+                host = np.array(xs[i], aval.dtype)
+                semantics = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+            else:
+                host = _view(xs[i], aval)
+            buffers.append(
+                batched_device_put(
+                    aval, where.backend_sharding, [host], [where.device], False, semantics
+                )
+            )
+        outs = program.executable.execute_sharded(buffers).consume_with_handlers(
+            program.handlers(False)
+        )
+        del buffers
+        collect_garbage()
+        return [_from_capsule(door.to_capsule(o)) for o in outs]
+
+
+def _view(x: torch.Tensor, aval: ShapedArray) -> np.ndarray[Any, Any]:
+    if x.dtype == torch.bool:
+        return np.from_dlpack(CapsuleView(x.detach().view(torch.uint8)))
+    carrier = _carrier(aval)
+    if carrier is None:
+        return np.from_dlpack(CapsuleView(x))
+    return np.from_dlpack(CapsuleView(x.detach().view(carrier))).view(aval.dtype)
+
+
+@final
+class _DeviceRun:
+    """On a GPU: capsules both ways.
+
+    Each argument makes XLA's stream wait for torch's current stream, each result makes torch's
+    current stream wait for XLA. Since every call with an argument waits for torch first, memory
+    that torch frees after its last use of a result is not handed out too early.
+    """
+
+    __slots__ = ("avals", "program", "ways")
+
+    def __init__(self, program: Program, ways: Sequence[str], avals: Sequence[Any]) -> None:
+        self.program = program
+        self.ways = ways
+        self.avals = avals
+
+    def run(self, xs: Sequence[Any]) -> list[torch.Tensor]:
+        program = self.program
+        where = program.placement
+        device = where.device
+        with torch.cuda.device(device.local_hardware_id):
+            stream = device.get_stream_for_external_ready_events()
+            buffers = list(program.constants)
+            for i in program.kept:
+                buffers.append(self._enter(i, xs[i], where, stream))
+            outs = program.executable.execute_sharded(buffers).consume_with_handlers(
+                program.handlers(False)
+            )
+            consumer = current_stream(device)
+            return [_from_capsule(door.to_capsule(o, consumer)) for o in outs]
+
+    def _enter(self, i: int, x: Any, where: SingleDeviceSharding, stream: int) -> Any:
+        aval = self.avals[i]
+        if self.ways[i] == NUMBER:
+            return batched_device_put(
+                aval, where.backend_sharding, [np.array(x, aval.dtype)], [where.device], False
+            )
+        tensor = x.detach()
+        if self.ways[i] == BYTES:
+            tensor = tensor.view(torch.uint8)
+        return door.from_capsule(tensor.__dlpack__(stream=stream), where.device, stream)

@@ -1,0 +1,180 @@
+"""The operator ``tracebridge::call(Tensor[] xs, str h) -> Tensor[]``, with all its rules.
+
+One operator serves all functions; the string names a family of programs. It composes with
+torch.compile, torch.export, torch.func, forward-mode duals, autograd of any order, fake tensors and
+tracing. A kernel for the key Autograd is written by hand: rules registered with
+``torch.library.register_autograd`` fail under torch.func and are wrong under forward mode.
+
+Everything here relies on private functions of torch; tests/integration/torch/test_contract.py
+asserts each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+
+from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.torch import _eager
+from tracebridge.torch._programs import Family, Mask, pin, resolve, split
+
+_library = torch.library.Library("tracebridge", "DEF")
+_library.define(
+    "call(Tensor[] xs, str h) -> Tensor[]",
+    # XLA allocates memory and uses streams of its own: neither can be captured.
+    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
+)
+CALL = torch.ops.tracebridge.call.default
+
+
+def apply_family(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
+    """Call the operator. Under a mode torch may keep the handle in a graph."""
+    if _eager.modes_active() > 0:
+        pin(family)
+    return CALL(list(xs), family.handle)
+
+
+_eager._OPERATOR.append(apply_family)
+
+
+# the kernels -------------------------------------------------------------------------------------
+
+
+def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """Memory in, memory out: all transformations have been peeled off."""
+    family = resolve(h)
+    dense: list[Any] = [_eager.ready(x) for x in xs]
+    for x in dense:
+        if x is None:
+            # Words the error.
+            _eager.torch_adapter.import_(xs[dense.index(None)])
+    with torch.no_grad():
+        return list(_eager.apply_plain(family, dense))
+
+
+def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """Shapes and dtypes of the results."""
+    family = resolve(h)
+    pin(family)
+    avals = tuple([_eager.aval_of(x) for x in xs])
+    device = _eager.common_device(list(xs), family.name)
+    return [
+        torch.empty(a.shape, dtype=TORCH_DTYPES[a.dtype], device=device)
+        for a in family.program(avals).out_avals
+    ]
+
+
+def _vmap(
+    info: Any, in_dims: tuple[Any, ...], xs: Sequence[torch.Tensor], h: str
+) -> tuple[list[torch.Tensor], list[int]]:
+    """The batched family; all its results are batched in front."""
+    del info
+    outs = CALL(list(xs), resolve(h).vmap(in_dims[0]).handle)
+    return outs, [0] * len(outs)
+
+
+def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """Forward mode, reverse mode, or neither."""
+    functorch = torch._C._are_functorch_transforms_active()
+    if forward_ad._current_level >= 0 or functorch:
+        duals = [torch._VF._unpack_dual(x, level=0) for x in xs]
+        if any([tangent is not None for _, tangent in duals]):
+            return _forward_mode(duals, h)
+    if torch.is_grad_enabled():
+        active = tuple([x.requires_grad for x in xs])
+        if any(active):
+            if functorch:
+                with enable_single_level_autograd_function():
+                    return list(_apply_node(h, active, *xs))
+            return list(_apply_node(h, active, *xs))
+    with torch._C._AutoDispatchBelowAutograd():
+        return CALL(xs, h)
+
+
+def _forward_mode(duals: Sequence[Any], h: str) -> list[torch.Tensor]:
+    nonzero = tuple([tangent is not None for _, tangent in duals])
+    primals = [primal for primal, _ in duals]
+    tangents = [tangent for _, tangent in duals if tangent is not None]
+    outs = CALL([*primals, *tangents], resolve(h).jvp(nonzero).handle)
+    # Results of the jvp program: all primals, then a tangent for each inexact one.
+    n_out = _results_of_jvp(outs)
+    rest = iter(outs[n_out:])
+    return [
+        torch._VF._make_dual(o, next(rest), level=0) if _is_inexact(o) else o
+        for o in outs[:n_out]
+    ]
+
+
+def _results_of_jvp(outs: Sequence[torch.Tensor]) -> int:
+    """How many of the results of a jvp program are primals: n + (inexact among n) == len."""
+    total = 0
+    for n, o in enumerate(outs):
+        if n + total == len(outs):
+            return n
+        total += _is_inexact(o)
+    return len(outs)
+
+
+def _is_inexact(x: torch.Tensor) -> bool:
+    return x.dtype.is_floating_point or x.dtype.is_complex
+
+
+@final
+class Node(torch.autograd.Function):
+    """Reverse mode for all tensors that are not plain memory. Applied by ``_apply_node``."""
+
+    @staticmethod
+    def forward(ctx: Any, h: str, active: Mask, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.h, ctx.active = h, active
+        ctx.set_materialize_grads(False)
+        ctx.recompute = functorch = torch._C._are_functorch_transforms_active()
+        if functorch:
+            ctx.save_for_backward(*xs)
+            # forward runs under no_grad: without these lines the outer levels of torch.func would
+            # record nothing, and grad of grad would be zero.
+            with (
+                torch.enable_grad(),
+                forward_ad._set_fwd_grad_enabled(True),
+                torch._C._AutoDispatchBelowAutograd(),
+            ):
+                outs = CALL(list(xs), h)
+            n_out = len(outs)
+        else:
+            family = resolve(h)
+            parts = split(family, active, tuple([_eager.aval_of(x) for x in xs]))
+            with torch._C._AutoDispatchBelowAutograd():
+                outs = CALL(list(xs), family.fwd(active).handle)
+            n_out = len(outs) - parts.n_residuals
+            ctx.save_for_backward(*xs, *[outs[i] for i in parts.results], *outs[n_out:])
+        ctx.mark_non_differentiable(*[o for o in outs[:n_out] if not _is_inexact(o)])
+        return tuple(outs[:n_out])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        active: Mask = ctx.active
+        mask = tuple([g is not None for g in grads])
+        if not any(mask):
+            return (None,) * (len(active) + 2)
+        given = [g for g in grads if g is not None]
+        family = resolve(ctx.h)
+        saved = list(ctx.saved_tensors)
+        if ctx.recompute or torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
+            results = CALL([*saved[: len(active)], *given], family.vjp(active, mask).handle)
+        else:
+            results = CALL([*saved, *given], family.bwd(active, mask).handle)
+        found = iter(results)
+        return (None, None, *[next(found) if a else None for a in active])
+
+
+_apply_node = super(torch.autograd.Function, Node).apply
+
+_library.impl("call", _kernel, "CPU")
+_library.impl("call", _kernel, "CUDA")
+_library.impl("call", _autograd, "Autograd")
+torch.library.register_fake("tracebridge::call", _fake, lib=_library)
+torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
+

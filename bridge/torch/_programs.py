@@ -1,0 +1,354 @@
+"""Families of programs: a function of flat tensors and everything derived from it.
+
+A ``Family`` is a function of a flat list of tensors that is specialised to their shapes and dtypes
+at need: ``family.program(avals)`` is a Jaxpr. Its derivatives and its batched forms are families
+too, named by a suffix of its handle, so that a graph that was captured by torch needs to hold only
+a short string:
+
+    handle           of a wrapped function with its argument structure (see wrap.py)
+    handle::jvp(101)       tangents at the first and third input
+    handle::vjp(110|10)    cotangents of the first two inputs, for a cotangent of the first result
+    handle::fwd(110)       results and residuals for gradients of the first two inputs
+    handle::bwd(110|10)    those gradients from inputs, residuals and cotangents
+    handle::vmap(0,n)      the first input batched along axis 0, the second not batched
+
+Derivatives follow torch: the gradient of a real function of a complex number is the conjugate of
+the engine's.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import on_global_change, tracing_key
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.inline import inline_calls
+from tracebridge.core.interpreters.jvp import jvp_jaxpr
+from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.interpreters.transpose import transpose_jaxpr
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.torch._residuals import Split, split_for_backward
+
+Avals = tuple[ShapedArray, ...]
+Mask = tuple[bool, ...]
+
+_HANDLES: weakref.WeakValueDictionary[str, Family] = weakref.WeakValueDictionary()
+_ROOTS: weakref.WeakSet[Family] = weakref.WeakSet()
+# Families whose handle stands in a graph that torch keeps: they live as long as the process.
+_PINNED: dict[str, Family] = {}
+MAX_PROGRAMS = 4096  # of one family; one that sees more shapes starts over
+
+
+class Family(abc.ABC):
+    """A function of flat tensors at any shapes."""
+
+    __slots__ = ("__weakref__", "children", "handle", "lock", "programs", "runs")
+
+    def __init__(self, handle: str, lock: Any = None) -> None:
+        self.handle = handle
+        self.lock = threading.RLock() if lock is None else lock
+        self.programs: dict[Any, Jaxpr] = {}
+        self.children: dict[str, Family] = {}
+        # Filled by _eager.py: executables by dtypes, shapes and devices.
+        self.runs: dict[Any, Any] = {}
+        _HANDLES[handle] = self
+
+    @property
+    def name(self) -> str:
+        """What programs and messages call the function."""
+        return self.handle.partition("|")[0].rpartition(":")[2]
+
+    def program(self, avals: Avals) -> Jaxpr:
+        """The Jaxpr at strongly typed avals of all inputs."""
+        key = (avals, tracing_key())
+        found = self.programs.get(key)
+        if found is None:
+            with self.lock:
+                found = self.programs.get(key)
+                if found is None:
+                    if len(self.programs) >= MAX_PROGRAMS:
+                        self.programs.clear()
+                    found = self.programs[key] = self.build(avals)
+        return found
+
+    @abc.abstractmethod
+    def build(self, avals: Avals) -> Jaxpr:
+        """Make the Jaxpr at ``avals``."""
+
+    def child(self, suffix: str) -> Family:
+        """The derived family with this suffix."""
+        found = self.children.get(suffix)
+        if found is None:
+            kind, _, rest = suffix.partition("(")
+            with self.lock:
+                found = self.children.get(suffix)
+                if found is None:
+                    made = _DERIVED[kind](self, suffix, rest.rstrip(")"))
+                    found = self.children[suffix] = made
+        return found
+
+    def jvp(self, nonzero: Mask) -> Family:
+        """Results and tangents; tangents of the inputs ``nonzero`` follow the inputs."""
+        return self.child(f"jvp({_text(nonzero)})")
+
+    def vjp(self, active: Mask, cotangents: Mask) -> Family:
+        """Gradients of the inputs ``active`` from inputs and cotangents, all in one program."""
+        return self.child(f"vjp({_text(active)}|{_text(cotangents)})")
+
+    def fwd(self, active: Mask) -> Family:
+        """Results and residuals."""
+        return self.child(f"fwd({_text(active)})")
+
+    def bwd(self, active: Mask, cotangents: Mask) -> Family:
+        """Gradients of the inputs ``active`` from inputs, residuals and cotangents."""
+        return self.child(f"bwd({_text(active)}|{_text(cotangents)})")
+
+    def vmap(self, dims: Sequence[int | None]) -> Family:
+        """The function mapped over an axis of some inputs; results have it in front."""
+        return self.child(f"vmap({','.join(['n' if d is None else str(d) for d in dims])})")
+
+    def clear(self) -> None:
+        """Forget all programs, also of derived families."""
+        self.programs.clear()
+        self.runs.clear()
+        for child in list(self.children.values()):
+            child.clear()
+
+
+def _text(mask: Mask) -> str:
+    return "".join(["1" if m else "0" for m in mask])
+
+
+def _mask(text: str) -> Mask:
+    return tuple([c == "1" for c in text])
+
+
+class Derived(Family):
+    """A family that is computed from another one."""
+
+    __slots__ = ("parent",)
+    kind: ClassVar[str]
+
+    def __init__(self, parent: Family, suffix: str, arguments: str) -> None:
+        self.parent = parent
+        self.parse(arguments)
+        super().__init__(f"{parent.handle}::{suffix}", parent.lock)
+
+    @abc.abstractmethod
+    def parse(self, arguments: str) -> None:
+        """Read what stands in the brackets of the handle."""
+
+
+@final
+class Jvp(Derived):
+    """Inputs, then tangents; results, then tangents of the inexact results."""
+
+    __slots__ = ("nonzero",)
+
+    def parse(self, arguments: str) -> None:
+        self.nonzero = _mask(arguments)
+
+    def build(self, avals: Avals) -> Jaxpr:
+        primal = self.parent.program(avals[: len(self.nonzero)])
+        wanted = tuple([is_inexact(a.dtype) for a in primal.out_avals])
+        return jvp_jaxpr(primal, self.nonzero, wanted)[0]
+
+
+@final
+class Vjp(Derived):
+    """Inputs, then cotangents; gradients of the active inputs. Recomputes what it needs."""
+
+    __slots__ = ("active", "cotangents")
+
+    def parse(self, arguments: str) -> None:
+        active, _, cotangents = arguments.partition("|")
+        self.active, self.cotangents = _mask(active), _mask(cotangents)
+
+    def build(self, avals: Avals) -> Jaxpr:
+        primal = self.parent.program(avals[: len(self.active)])
+        whole = with_gradients(primal, self.active, self.cotangents)
+        n = len(primal.outs)
+        used = tuple([i >= n for i in range(len(whole.outs))])
+        return dce_jaxpr(whole, used, keep_in=True)[0]
+
+
+@final
+class Fwd(Derived):
+    """Results, then residuals that are neither inputs nor results."""
+
+    __slots__ = ("active",)
+
+    def parse(self, arguments: str) -> None:
+        self.active = _mask(arguments)
+
+    def build(self, avals: Avals) -> Jaxpr:
+        return split(self.parent, self.active, avals).forward
+
+
+@final
+class Bwd(Derived):
+    """Inputs, saved results, residuals, cotangents; gradients of the active inputs."""
+
+    __slots__ = ("active", "cotangents")
+
+    def parse(self, arguments: str) -> None:
+        active, _, cotangents = arguments.partition("|")
+        self.active, self.cotangents = _mask(active), _mask(cotangents)
+
+    def build(self, avals: Avals) -> Jaxpr:
+        found = split(self.parent, self.active, avals[: len(self.active)])
+        return found.backward_of_all(self.cotangents)
+
+
+@final
+class Vmap(Derived):
+    """The function mapped over one axis."""
+
+    __slots__ = ("dims",)
+
+    def parse(self, arguments: str) -> None:
+        self.dims = tuple([None if d == "n" else int(d) for d in arguments.split(",")])
+
+    def build(self, avals: Avals) -> Jaxpr:
+        sizes = {a.shape[d] for a, d in zip(avals, self.dims, strict=True) if d is not None}
+        (size,) = sizes
+        inner = tuple([_without(a, d) for a, d in zip(avals, self.dims, strict=True)])
+        return batch_jaxpr(self.parent.program(inner), size, None, self.dims, True)[0]
+
+
+_DERIVED: dict[str, type[Derived]] = {
+    "jvp": Jvp,
+    "vjp": Vjp,
+    "fwd": Fwd,
+    "bwd": Bwd,
+    "vmap": Vmap,
+}
+
+
+def _without(aval: ShapedArray, dim: int | None) -> ShapedArray:
+    if dim is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))
+
+
+# derivatives -------------------------------------------------------------------------------------
+
+
+def with_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
+    """``(inputs, cotangents) -> (results, gradients of the active inputs)`` in torch's convention."""
+    key = ("torch gradients", active, cotangents)
+    found = primal.cache.get(key)
+    if found is None:
+        found = primal.cache[key] = _stage_gradients(inline_calls(primal), active, cotangents)
+    return found
+
+
+def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
+    parts = linearize_jaxpr(primal, active)
+    given = [
+        c and nz and is_inexact(a.dtype)
+        for c, nz, a in zip(cotangents, parts.nonzero_out, primal.out_avals, strict=True)
+    ]
+    linear_cts = tuple([g for g, nz in zip(given, parts.nonzero_out, strict=True) if nz])
+    n_res = len(parts.forwarded) + parts.n_residuals
+    n_active = sum(active)
+    linear_in = (False,) * n_res + (True,) * n_active
+    backward, _ = transpose_jaxpr(parts.linear, linear_in, linear_cts, instantiate=True)
+    n_in, n_out = primal.n_in, len(primal.outs)
+
+    def run(*values: Any) -> list[Any]:
+        process = current_trace().process
+        xs = values[:n_in]
+        results = eval_jaxpr(parts.primal, process, xs)
+        residuals = [xs[i] for i in parts.forwarded] + results[n_out:]
+        cts: list[Any] = []
+        rest = iter(values[n_in:])
+        for here, used in zip(cotangents, given, strict=True):
+            ct = next(rest) if here else None
+            if used:
+                cts.append(conjugate(ct))
+        grads = eval_jaxpr(backward, process, [*residuals, *cts])
+        return [*results[:n_out], *[conjugate(g) for g in grads]]
+
+    ct_avals = [a.strong for a, c in zip(primal.out_avals, cotangents, strict=True) if c]
+    return stage(run, [*primal.in_avals, *ct_avals], primal.debug, locate=False)
+
+
+def conjugate(x: Any) -> Any:
+    """The conjugate of a complex value; others as they are."""
+    return lax.conj(x) if is_complex(x.aval.dtype) else x
+
+
+def split(family: Family, active: Mask, avals: Avals) -> Split:
+    """The forward and backward program of a family with residuals chosen by cost."""
+    primal = family.program(avals)
+    key = ("torch split", active)
+    found = primal.cache.get(key)
+    if found is None:
+        with family.lock:
+            found = primal.cache.get(key)
+            if found is None:
+                cts = tuple([is_inexact(a.dtype) for a in primal.out_avals])
+                joint = with_gradients(primal, active, cts)
+                found = primal.cache[key] = split_for_backward(joint, primal, cts)
+    return found
+
+
+# handles -----------------------------------------------------------------------------------------
+
+
+def register_root(family: Family) -> None:
+    """Note a family that is derived from no other; its programs are dropped with the options."""
+    _ROOTS.add(family)
+
+
+def pin(family: Family) -> None:
+    """Keep a family alive because a graph of torch names it."""
+    _PINNED[family.handle] = family
+
+
+# Filled by wrap.py: finds the family of a handle that this process has not made yet.
+FIND_ROOT: list[Any] = []
+
+
+def resolve(handle: str) -> Family:
+    """The family of a handle.
+
+    Raises:
+        ExchangeError: no wrapped function in this process has that name.
+    """
+    found = _HANDLES.get(handle)
+    if found is not None:
+        return found
+    base, _, suffix = handle.rpartition("::")
+    if base and suffix.partition("(")[0] in _DERIVED:
+        return resolve(base).child(suffix)
+    for find in FIND_ROOT:
+        family = find(handle)
+        if family is not None:
+            return family
+    name = handle.partition("|")[0]
+    msg = f"a torch graph calls the wrapped function {name!r}, which this process does not know"
+    raise ExchangeError(
+        msg,
+        hint="import the module that wraps it at its top level before loading the graph, and keep "
+        "the wrapped function alive",
+    )
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    del name, value
+    for family in list(_ROOTS):
+        family.clear()

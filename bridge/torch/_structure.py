@@ -1,0 +1,103 @@
+"""Argument structures as nested tuples of plain constants, in Python that Dynamo can trace.
+
+The engine's own flatten is C++, which torch.compile cannot look into. ``describe`` takes a tree
+apart in the same order and gives its structure as text-like constants, from which ``rebuild``
+makes the tree again. Handles contain the text of a structure, so that a graph that was saved in
+one process can be called in another.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import torch
+
+from tracebridge.core.errors.exchange_errors import ExchangeError
+
+LEAF, NONE = "*", "None"
+# What stands for a leaf tells how it enters: as a tensor or as a Python number.
+TENSOR, BOOL, INT, FLOAT, COMPLEX = "*", "b", "i", "f", "c"
+LEAVES = (TENSOR, BOOL, INT, FLOAT, COMPLEX)
+
+
+def describe(x: Any, leaves: list[Any]) -> Any:
+    """The structure of ``x``; appends its leaves in the order of the engine's flatten."""
+    if isinstance(x, torch.Tensor | np.ndarray):
+        leaves.append(x)
+        return TENSOR
+    if x is None:
+        return NONE
+    if isinstance(x, bool):
+        leaves.append(x)
+        return BOOL
+    if isinstance(x, int | torch.SymInt):
+        leaves.append(x)
+        return INT
+    if isinstance(x, float | torch.SymFloat):
+        leaves.append(x)
+        return FLOAT
+    if isinstance(x, complex):
+        leaves.append(x)
+        return COMPLEX
+    if isinstance(x, OrderedDict):
+        return ("OrderedDict", tuple([(k, describe(v, leaves)) for k, v in x.items()]))
+    if isinstance(x, dict):
+        return ("dict", tuple([(k, describe(x[k], leaves)) for k in sorted(x)]))
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        kind = type(x)
+        children = tuple([describe(v, leaves) for v in x])
+        return ("namedtuple", kind.__module__, kind.__qualname__, children)
+    if isinstance(x, tuple):
+        return ("tuple", tuple([describe(v, leaves) for v in x]))
+    if isinstance(x, list):
+        return ("list", tuple([describe(v, leaves) for v in x]))
+    msg = f"a value of type {type(x).__name__} cannot be passed into a graph"
+    raise ExchangeError(
+        msg,
+        expected="tensors, numbers, None and trees of them made of tuples, lists and dicts",
+        hint="mark it static (static_argnums, static_argnames) if it is a constant",
+    )
+
+
+def rebuild(structure: Any, leaves: Any) -> Any:
+    """The tree of a structure; takes its leaves from an iterator."""
+    if isinstance(structure, str):
+        return None if structure == NONE else next(leaves)
+    kind = structure[0]
+    if kind == "dict":
+        return {k: rebuild(s, leaves) for k, s in structure[1]}
+    if kind == "OrderedDict":
+        return OrderedDict([(k, rebuild(s, leaves)) for k, s in structure[1]])
+    if kind == "list":
+        return [rebuild(s, leaves) for s in structure[1]]
+    if kind == "tuple":
+        return tuple([rebuild(s, leaves) for s in structure[1]])
+    return namedtuple_class(structure[1], structure[2])(
+        *[rebuild(s, leaves) for s in structure[3]]
+    )
+
+
+def namedtuple_class(module: str, qualname: str) -> Any:
+    """The class of a named tuple, by its import path."""
+    __import__(module)
+    found: Any = __import__("sys").modules[module]
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def to_text(structure: Any) -> str:
+    """A structure as part of a handle, where colons separate other things."""
+    return repr(structure).replace("%", "%25").replace(":", "%3A")
+
+
+def from_text(text: str) -> Any:
+    """The structure that ``to_text`` wrote.
+
+    Raises:
+        ValueError: it holds values that are no literals.
+    """
+    return ast.literal_eval(text.replace("%3A", ":").replace("%25", "%"))
