@@ -2,34 +2,122 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
 
-from tracebridge._api.values import values_of
+from tracebridge._api.jit import single_device
+from tracebridge._api.values import value_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
+from tracebridge.core.control.device_put import device_put_p
+from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.transfer import move
+from tracebridge.core.runtime.donation import mark_donated
+from tracebridge.core.runtime.transfer import move, put_numpy
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
-from tracebridge.core.tree.tree import flatten, leaves
+from tracebridge.core.tree.prefix import flatten_axes
+from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
 
 
 @api_boundary
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
-    del src, donate, may_alias
+    """Put the arrays in ``x`` on a device.
+
+    Args:
+        x: array, number, or tree of them.
+        device: a device, a sharding over one device, or None for the default device; or a tree
+            of these that is a prefix of ``x``. With a device the results are committed to it:
+            computations with them run there.
+        src: where ``x`` is, in the same form; derivatives are put back there.
+        donate: whether the arrays in ``x`` end with this call, so that their memory can be
+            reused; a bool or a tree prefix of bools.
+        may_alias: whether results may share memory with ``x``. False copies always, True and
+            None where ``x`` is on another device.
+
+    Returns:
+        A tree like ``x`` with arrays as leaves.
+
+    Raises:
+        DevicePlacementError: ``device`` is no device and no sharding over one device.
+        DonationError: ``donate`` and ``may_alias`` are both True.
+        UnsupportedDtypeError: ``x`` contains something that is no array or number.
+
+    >>> import tracebridge as tb
+    >>> x = tb.device_put([1.0, 2], tb.devices("cpu")[0])
+    >>> print(x[0], x[1].committed)
+    1.0 True
+    """
     flat, tree = flatten(x)
-    values = values_of("device_put", flat, tree, "x")
-    if device is None:
-        return tree.unflatten([v if isinstance(v, Tracer) else to_array(v) for v in values])
-    where = device if isinstance(device, SingleDeviceSharding) else SingleDeviceSharding(device)
-    return tree.unflatten(
-        [v if isinstance(v, Tracer) else move(to_array(v), where, committed=True) for v in values]
-    )
+    if not flat:
+        return x
+    places = [_place("device", d) for d in _spread(tree, device, "device")]
+    sources = [_place("src", d) for d in _spread(tree, src, "src")]
+    donated = _spread(tree, donate, "donate")
+    aliases = _spread(tree, may_alias, "may_alias")
+    results = [
+        _put(leaf, place, source, alias, (tree, i))
+        for i, (leaf, place, source, alias) in enumerate(
+            zip(flat, places, sources, aliases, strict=True)
+        )
+    ]
+    for leaf, result, give, alias in zip(flat, results, donated, aliases, strict=True):
+        if give and alias:
+            msg = "device_put: donate and may_alias are both True"
+            raise DonationError(msg, hint="an array that ends cannot share its memory")
+        if give and type(leaf) is Array and result.buf is not leaf.buf and not leaf.sig.borrowed:
+            mark_donated([leaf], [0], "device_put")
+    return tree.unflatten(results)
+
+
+def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
+    """A specification, spread over the leaves of ``x``."""
+    if spec is None or isinstance(spec, bool | SingleDeviceSharding) or hasattr(spec, "client"):
+        return [spec] * tree.num_leaves
+    return flatten_axes("device_put", tree, spec, axes_name=name, full_name="x")
+
+
+def _place(option: str, spec: Any) -> SingleDeviceSharding | None:
+    if spec is None or isinstance(spec, SingleDeviceSharding):
+        return spec
+    return SingleDeviceSharding(single_device(f"device_put: {option}", spec))
+
+
+def _put(
+    leaf: Any,
+    place: SingleDeviceSharding | None,
+    source: SingleDeviceSharding | None,
+    may_alias: bool | None,
+    where: tuple[PyTreeDef, int],
+) -> Any:
+    """One array at its place."""
+    kind = type(leaf)
+    committed = place is not None
+    if kind is np.ndarray:
+        host = leaf.astype(canonicalize(leaf.dtype), copy=False)
+        return put_numpy(host, place, committed=committed)
+    value = leaf if hasattr(leaf, "aval") else value_of("device_put", leaf, *where, "x")
+    if isinstance(value, Tracer):
+        if place is None:
+            return value
+        return device_put_p.bind(value, placement=place, source=source)
+    if type(value) is Literal:
+        # Literals share one device scalar; what users hold may be deleted.
+        weak = value.aval.weak_type
+        return put_numpy(np.asarray(value), place, committed=committed, weak_type=weak)
+    value.check_alive()
+    target = value.sig.sharding if place is None else place
+    if may_alias is False and value.sig.sharding is target:
+        weak = value.aval.weak_type
+        committed = committed or value.committed
+        return put_numpy(value.to_numpy(), target, committed=committed, weak_type=weak)
+    return value if place is None else move(value, place, committed=True)
 
 
 @api_boundary
@@ -60,6 +148,27 @@ def block_until_ready(x: Any) -> Any:
 
 
 @api_boundary
+def copy_to_host_async(x: Any) -> Any:
+    """Start copying the arrays in ``x`` to the host, so that a later read finds them there.
+
+    Args:
+        x: a tree; leaves that are no arrays are left alone.
+
+    Returns:
+        ``x``.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> print(tb.copy_to_host_async(tnp.ones(2)))
+    [1. 1.]
+    """
+    for leaf in leaves(x):
+        if not isinstance(leaf, Tracer) and hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
+
+
+@api_boundary
 def device_get(x: Any) -> Any:
     """Fetch the arrays in ``x`` to the host.
 
@@ -69,15 +178,15 @@ def device_get(x: Any) -> Any:
     Returns:
         The same tree with NumPy arrays in place of arrays.
 
+    Raises:
+        TracerArrayConversionError: ``x`` contains traced values.
+
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
     >>> tb.device_get({'a': tnp.arange(3)})
     {'a': array([0, 1, 2], dtype=int32)}
     """
-    flat, tree = flatten(x)
-    for leaf in flat:
-        if type(leaf) is Array:
-            leaf.copy_to_host_async()
+    flat, tree = flatten(copy_to_host_async(x))
     return tree.unflatten([_fetch(leaf) for leaf in flat])
 
 
@@ -85,3 +194,23 @@ def _fetch(leaf: Any) -> Any:
     if type(leaf) is Array or isinstance(leaf, Tracer):
         return np.asarray(leaf)
     return leaf
+
+
+@api_boundary
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """All arrays that have not been deleted, for finding out what holds memory.
+
+    Args:
+        platform: only those on this platform ("cpu", "gpu", ...); None means all.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.ones(3)
+    >>> any(x is y for y in tb.live_arrays())
+    True
+    """
+    found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    if platform is None:
+        return found
+    names = {platform, "cuda", "rocm"} if platform == "gpu" else {platform}
+    return [x for x in found if any(d.platform in names for d in x.devices())]

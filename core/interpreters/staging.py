@@ -14,6 +14,7 @@ from tracebridge.core.config.scopes import option, reset_state, set_state, state
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.name_stack import NamedSource, current_names
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -76,7 +77,12 @@ class StagingTrace(Trace):
         for a in args:
             if a.trace is not self and a.trace is not None:
                 self.check_foreign(a)
-        source = get_traceback() if self.locate else None
+        source = None
+        if self.locate:
+            source = get_traceback()
+            names = current_names()
+            if names:
+                source = NamedSource(names, source)
         if app.multiple:
             outs: Any = []
             for aval in app.outs:

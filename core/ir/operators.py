@@ -151,7 +151,7 @@ class ArrayOperators:
     def __getattr__(self, name: str) -> Any:
         # Only reached for names that are no slot, property or method of the class, and for slots
         # that are not filled yet: private ones, and the two that the eager trace looks for.
-        if name[0] != "_" and name != "sig" and name != "buf":
+        if name[0] != "_" and name not in {"sig", "buf"}:
             method = NAMESPACE.methods.get(name)
             if method is not None:
                 return method.__get__(self)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tracebridge.core.errors.filtering import user_frame
+from tracebridge.core.ir.name_stack import NamedSource
 
 
 def describe_line(traceback: Any) -> str:
     """``file:line (function)`` of the user's frame in a stored traceback, or an empty string."""
-    frame = user_frame(traceback)
+    frame = user_frame(traceback.traceback if type(traceback) is NamedSource else traceback)
     if frame is None:
         return ""
     file, line, function = frame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib import mlir
@@ -10,6 +11,7 @@ from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.mlir.attrs import string
@@ -68,8 +70,19 @@ class LoweringContext(Builder):
         env: list[Any] = [*operands]
         for const in jaxpr.consts:
             env.append(const if type(const) is Literal else self._array_constant(const))
+        scopes = scopes_of(jaxpr)
+        if scopes is None:
+            self._emit(jaxpr.steps, env)
+        else:
+            for step, scope in zip(jaxpr.steps, scopes, strict=True):
+                with nullcontext() if scope is None else mlir.ir.Location.name(scope):
+                    self._emit((step,), env)
+        return [self.materialize(env[i]) for i in jaxpr.outs]
+
+    def _emit(self, steps: Sequence[Any], env: list[Any]) -> None:
+        """Emit equations; their results are appended to ``env``."""
         create = self.create
-        for app, idx in jaxpr.steps:
+        for app, idx in steps:
             recipe = app.recipe
             if recipe is None:
                 recipe = recipe_of(app)
@@ -86,7 +99,6 @@ class LoweringContext(Builder):
                 recipe.name, results=recipe.types, operands=values, attributes=recipe.attributes
             )
             env.append(operation.results[0])
-        return [self.materialize(env[i]) for i in jaxpr.outs]
 
     def _repeat_scalars(self, values: list[Any], recipe: Any) -> None:
         """Literals become constants of the full shape, other scalars are broadcast."""

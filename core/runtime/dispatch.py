@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, option
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
-from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import Trace
@@ -133,6 +133,13 @@ def to_array(value: Any, app: Application | None = None) -> Array:
         value.buf = array.buf
         return array
     if getattr(value, "trace", None) is not None:
+        if not value.trace.done:
+            what = "An operation" if app is None else f"The operation {app.primitive.name}"
+            raise ConcretizationTypeError(
+                value,
+                f"{what} is evaluated at once here.",
+                hint="move the operation out of the ensure_compile_time_eval block",
+            )
         during = "" if app is None else f"the eager operation {app.primitive.name}"
         raise UnexpectedTracerError(tracer=value, function=during)
     return to_array(as_value(value))

@@ -1,0 +1,102 @@
+"""Names for parts of a program, and evaluation while tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from contextvars import Token
+from typing import Any, TypeVar
+
+from tracebridge._api.argnums import check_callable
+from tracebridge._api.wraps import named_like
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.name_stack import NAMES
+from tracebridge.core.ir.trace import use_trace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NameScope(ContextDecorator):
+    """What ``named_scope`` gives: a context manager, also a decorator."""
+
+    __slots__ = ("_name", "_tokens")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tokens: list[Token[tuple[str, ...]]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(NAMES.set((*NAMES.get(), self._name)))
+
+    def __exit__(self, *_: object) -> None:
+        NAMES.reset(self._tokens.pop())
+
+
+def named_scope(name: str) -> NameScope:
+    """Name the operations inside a ``with`` block, for profiles and program texts.
+
+    Args:
+        name: the name; nested scopes are joined by ``/``.
+
+    Raises:
+        TypeError: the name is no string.
+
+    >>> import tracebridge as tb
+    >>> @tb.jit
+    ... def layer(x):
+    ...     with tb.named_scope("activation"):
+    ...         return tb.lax.tanh(x)
+    >>> 'activation/tanh' in layer.lower(1.0).as_text(debug_info=True)
+    True
+    """
+    if not isinstance(name, str):
+        msg = f"named_scope: name is {name!r} of type {type(name).__name__}, expected a string"
+        raise TypeError(msg)
+    return NameScope(name)
+
+
+def named_call(fun: F, *, name: str | None = None) -> F:
+    """A function like ``fun`` whose operations are named, for profiles and program texts.
+
+    Args:
+        fun: any function.
+        name: the name; that of ``fun`` by default.
+
+    >>> import tracebridge as tb
+    >>> sine = tb.named_call(tb.lax.sin, name="first")
+    >>> 'first/sin' in tb.jit(sine).lower(1.0).as_text(debug_info=True)
+    True
+    """
+    check_callable("named_call", fun)
+    scope = name_of(fun) if name is None else name
+    named_scope(scope)
+
+    @named_like(fun)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        with NameScope(scope):
+            return fun(*args, **kwargs)
+
+    return named  # type: ignore[return-value]  # a wrapper with the signature of fun
+
+
+@contextmanager
+def _evaluating() -> Iterator[None]:
+    with use_trace(None):
+        yield
+
+
+def ensure_compile_time_eval() -> AbstractContextManager[None]:
+    """Evaluate operations inside a ``with`` block at once, also while a function is traced.
+
+    Their results are concrete and can steer Python code. Traced values cannot be used inside.
+
+    >>> import tracebridge as tb
+    >>> @tb.jit
+    ... def f(x):
+    ...     with tb.ensure_compile_time_eval():
+    ...         positive = bool(tb.lax.sin(3.0) > 0)
+    ...     return tb.lax.sin(x) if positive else x
+    >>> print(f(0.0))
+    0.0
+    """
+    return _evaluating()

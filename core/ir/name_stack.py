@@ -1,0 +1,34 @@
+"""Names that users give to parts of a program (named_scope), and where equations keep them."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+NAMES: ContextVar[tuple[str, ...]] = ContextVar("tracebridge_names", default=())
+"""Names of the scopes of this thread, outermost first."""
+
+current_names: Callable[[], tuple[str, ...]] = NAMES.get
+
+
+class NamedSource(NamedTuple):
+    """The source of an equation inside named scopes."""
+
+    names: tuple[str, ...]
+    traceback: Any
+
+
+def scopes_of(jaxpr: Jaxpr) -> list[str | None] | None:
+    """The path ``outer/inner/operation`` of each equation in a scope; None if there is none."""
+    if jaxpr.sources is None:
+        return None
+    found: list[str | None] = [
+        "/".join((*s.names, app.primitive.name)) if type(s) is NamedSource else None
+        for s, (app, _) in zip(jaxpr.sources, jaxpr.steps, strict=True)
+    ]
+    return found if any(found) else None
