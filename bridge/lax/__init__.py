@@ -251,6 +251,13 @@ from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
 from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
 from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
 from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
+from tracebridge.core.lax.reduce.sort import sort as sort
+from tracebridge.core.lax.reduce.sort import sort_key_val as sort_key_val
+from tracebridge.core.lax.reduce.sort import sort_p as sort_p
+from tracebridge.core.lax.reduce.top_k import approx_max_k as approx_max_k
+from tracebridge.core.lax.reduce.top_k import approx_min_k as approx_min_k
+from tracebridge.core.lax.reduce.top_k import top_k as top_k
+from tracebridge.core.lax.reduce.top_k import top_k_p as top_k_p
 from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
 from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
 from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p

@@ -26,7 +26,7 @@ def _no_complex(name: str, x: Any) -> None:
 
 def _bits(x: Any) -> Any:
     """The bit pattern of floats as signed integers of the same size."""
-    return lax.bitcast_convert_type(x, _BITS[x.aval.dtype.itemsize])
+    return lax.bitcast_convert_type_p.bind(x, new_dtype=_BITS[x.aval.dtype.itemsize])
 
 
 def _signbit(x: Any) -> Any:
@@ -121,7 +121,7 @@ def _power_of_two(n: Any, dtype: Any) -> Any:
     info = finfo(dtype)
     kind = _BITS[dtype.itemsize]
     biased = lax.add(lax.convert_dtype(n, kind), info.maxexp - 1)
-    return lax.bitcast_convert_type(lax.shift_left(biased, info.nmant), dtype)
+    return lax.bitcast_convert_type_p.bind(lax.shift_left(biased, info.nmant), new_dtype=dtype)
 
 
 def _scale(x: Any, n: Any) -> Any:

@@ -63,8 +63,12 @@ from tracebridge.core.lax.elementwise.bitwise import population_count as populat
 from tracebridge.core.lax.elementwise.bitwise import population_count_p as population_count_p
 from tracebridge.core.lax.elementwise.bitwise import shift_left as shift_left
 from tracebridge.core.lax.elementwise.bitwise import shift_left_p as shift_left_p
-from tracebridge.core.lax.elementwise.bitwise import shift_right_arithmetic as shift_right_arithmetic
-from tracebridge.core.lax.elementwise.bitwise import shift_right_arithmetic_p as shift_right_arithmetic_p
+from tracebridge.core.lax.elementwise.bitwise import (
+    shift_right_arithmetic as shift_right_arithmetic,
+)
+from tracebridge.core.lax.elementwise.bitwise import (
+    shift_right_arithmetic_p as shift_right_arithmetic_p,
+)
 from tracebridge.core.lax.elementwise.bitwise import shift_right_logical as shift_right_logical
 from tracebridge.core.lax.elementwise.bitwise import shift_right_logical_p as shift_right_logical_p
 from tracebridge.core.lax.elementwise.bitwise import xor_p as xor_p
@@ -95,10 +99,14 @@ from tracebridge.core.lax.elementwise.complex import imag_p as imag_p
 from tracebridge.core.lax.elementwise.complex import real as real
 from tracebridge.core.lax.elementwise.complex import real_p as real_p
 from tracebridge.core.lax.elementwise.convert import bitcast_convert_type as bitcast_convert_type
-from tracebridge.core.lax.elementwise.convert import bitcast_convert_type_p as bitcast_convert_type_p
+from tracebridge.core.lax.elementwise.convert import (
+    bitcast_convert_type_p as bitcast_convert_type_p,
+)
 from tracebridge.core.lax.elementwise.convert import convert_dtype as convert_dtype
 from tracebridge.core.lax.elementwise.convert import convert_element_type as convert_element_type
-from tracebridge.core.lax.elementwise.convert import convert_element_type_p as convert_element_type_p
+from tracebridge.core.lax.elementwise.convert import (
+    convert_element_type_p as convert_element_type_p,
+)
 from tracebridge.core.lax.elementwise.convert import copy as copy
 from tracebridge.core.lax.elementwise.convert import copy_p as copy_p
 from tracebridge.core.lax.elementwise.convert import reduce_precision as reduce_precision
@@ -171,21 +179,27 @@ from tracebridge.core.lax.indexing.dynamic_slice import dynamic_index_in_dim as 
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice as dynamic_slice
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_in_dim as dynamic_slice_in_dim
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_p as dynamic_slice_p
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_index_in_dim as dynamic_update_index_in_dim
+from tracebridge.core.lax.indexing.dynamic_slice import (
+    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
+)
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice as dynamic_update_slice
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice_p as dynamic_update_slice_p
+from tracebridge.core.lax.indexing.dynamic_slice import (
+    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
+)
+from tracebridge.core.lax.indexing.dynamic_slice import (
+    dynamic_update_slice_p as dynamic_update_slice_p,
+)
 from tracebridge.core.lax.indexing.gather import gather as gather
 from tracebridge.core.lax.indexing.gather import gather_p as gather_p
 from tracebridge.core.lax.indexing.gather import index_take as index_take
+from tracebridge.core.lax.indexing.modes import GatherDimensionNumbers as GatherDimensionNumbers
+from tracebridge.core.lax.indexing.modes import GatherScatterMode as GatherScatterMode
+from tracebridge.core.lax.indexing.modes import ScatterDimensionNumbers as ScatterDimensionNumbers
 from tracebridge.core.lax.indexing.modes import as_axes_tuple as as_axes_tuple
 from tracebridge.core.lax.indexing.modes import check_index_numbers as check_index_numbers
 from tracebridge.core.lax.indexing.modes import check_window_axes as check_window_axes
 from tracebridge.core.lax.indexing.modes import clipped_indices as clipped_indices
-from tracebridge.core.lax.indexing.modes import GatherDimensionNumbers as GatherDimensionNumbers
-from tracebridge.core.lax.indexing.modes import GatherScatterMode as GatherScatterMode
 from tracebridge.core.lax.indexing.modes import in_bounds as in_bounds
-from tracebridge.core.lax.indexing.modes import ScatterDimensionNumbers as ScatterDimensionNumbers
 from tracebridge.core.lax.indexing.modes import signed_indices as signed_indices
 from tracebridge.core.lax.indexing.scatter import scatter as scatter
 from tracebridge.core.lax.indexing.scatter import scatter_add as scatter_add
@@ -223,6 +237,7 @@ from tracebridge.core.lax.reduce.cumulative import cumsum as cumsum
 from tracebridge.core.lax.reduce.cumulative import cumsum_p as cumsum_p
 from tracebridge.core.lax.reduce.prefixes import emit_prefixes as emit_prefixes
 from tracebridge.core.lax.reduce.prefixes import prefix_scan as prefix_scan
+from tracebridge.core.lax.reduce.reductions import accumulator_dtype as accumulator_dtype
 from tracebridge.core.lax.reduce.reductions import emit_extremum as emit_extremum
 from tracebridge.core.lax.reduce.reductions import largest as largest
 from tracebridge.core.lax.reduce.reductions import reduce_and as reduce_and
@@ -240,6 +255,17 @@ from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
 from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
 from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
 from tracebridge.core.lax.reduce.reductions import smallest as smallest
+from tracebridge.core.lax.reduce.sort import ordered_bits as ordered_bits
+from tracebridge.core.lax.reduce.sort import sort as sort
+from tracebridge.core.lax.reduce.sort import sort_key as sort_key
+from tracebridge.core.lax.reduce.sort import sort_key_val as sort_key_val
+from tracebridge.core.lax.reduce.sort import sort_p as sort_p
+from tracebridge.core.lax.reduce.sort import sorting_order as sorting_order
+from tracebridge.core.lax.reduce.sort import take_along_axis as take_along_axis
+from tracebridge.core.lax.reduce.top_k import approx_max_k as approx_max_k
+from tracebridge.core.lax.reduce.top_k import approx_min_k as approx_min_k
+from tracebridge.core.lax.reduce.top_k import top_k as top_k
+from tracebridge.core.lax.reduce.top_k import top_k_p as top_k_p
 from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
 from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
 from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p

@@ -1,0 +1,217 @@
+"""The largest elements along an axis: top_k, approx_max_k, approx_min_k."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.dtypes import is_complex, is_float, itemsize_bits
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.mlir.attrs import i64
+
+_INT32 = np.dtype(np.int32)
+_FLOAT32 = np.dtype(np.float32)
+_INT64 = np.dtype(np.int64)
+
+
+# Few elements of long rows are found faster by searching the row for each than by sorting it.
+_MOST_PASSES = 16
+_LONG_ROW = 512
+
+
+@final
+class TopK(Primitive):
+    """Parameters ``k`` and ``axis``. Results: the values, largest first, and their positions.
+
+    The first of equal elements comes first; NaN counts as the largest.
+    """
+
+    name = "top_k"
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        (x,) = avals
+        k, axis = params["k"], params["axis"]
+        if is_complex(x.dtype):
+            msg = f"top_k works on real numbers, got {x.str_short()}"
+            raise UnsupportedDtypeError(msg)
+        size = x.shape[axis]
+        if k < 0 or (type(size) is int and k > size):
+            msg = f"top_k: k={k}, expected at most the {size} elements of axis {axis}"
+            raise ShapeMismatchError(msg)
+        shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+        return [x.update(shape=shape), ShapedArray(shape, _INT32)]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        (x,) = ctx.avals_in
+        k, axis = params["k"], params["axis"]
+        static = all([type(d) is int for d in x.shape])
+        # XLA has a call for rows of these; all else it would sort with a slow comparison.
+        direct = x.dtype == _FLOAT32 if ctx.platform == "cpu" else x.dtype.itemsize <= 4
+        if static and direct and axis == x.ndim - 1 and k:
+            results = ctx.op("chlo.top_k", operands, ctx.avals_out, {"k": i64(k)}).results
+            return list(results)
+        run = _by_sorting
+        if ctx.platform == "cpu" and is_float(x.dtype) and axis == x.ndim - 1 and static:
+            if x.dtype != _FLOAT32 and itemsize_bits(x.dtype) <= 16:
+                run = _in_float32
+            elif k <= _MOST_PASSES and x.shape[axis] >= _LONG_ROW:
+                run = _by_passes
+        return ctx.lower_fun(run, *operands, k=k, axis=axis)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        values, positions = self.bind(*primals, **params)
+        moved = lax.take_along_axis(tangents[0], positions, params["axis"])
+        return [values, positions], [moved, None]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        # In front, so that the last axis stays the last.
+        x = lax.move_batch_axis(x, d, 0)
+        return self.bind(x, k=params["k"], axis=params["axis"] + 1), [0, 0]
+
+
+top_k_p = TopK()
+
+
+def _in_float32(x: Any, k: int, axis: int) -> list[Any]:
+    """Narrow floats are float32 numbers too."""
+    values, positions = top_k_p.bind(lax.convert_dtype(x, _FLOAT32), k=k, axis=axis)
+    return [lax.convert_dtype(values, x.aval.dtype), positions]
+
+
+def _by_passes(x: Any, k: int, axis: int) -> list[Any]:
+    """By taking the largest out, ``k`` times."""
+    key = lax.ordered_bits(x, equal_zeros=False)
+    # No float has this key, so what is taken out never comes again.
+    taken = lax.full_of(key.aval, int(np.iinfo(key.aval.dtype).min))
+    iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
+    found: list[Any] = []
+    for _ in range(k):
+        best = lax.argmax(key, axis, _INT32)
+        dims = tuple([i for i in range(x.aval.ndim) if i != axis])
+        key = lax.select_n(lax.eq(iota, lax.broadcast_in_dim(best, x.aval.shape, dims)), key, taken)
+        shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
+        found.append(lax.reshape(best, shape))
+    positions = lax.concatenate(found, axis) if k > 1 else found[0]
+    return [lax.take_along_axis(x, positions, axis), positions]
+
+
+def _by_sorting(x: Any, k: int, axis: int) -> list[Any]:
+    """By a stable sort of keys in decreasing order."""
+    dtype = x.aval.dtype
+    if is_float(dtype):
+        key = lax.ordered_bits(x, equal_zeros=False)
+    elif dtype.itemsize == 8:
+        key = lax.bitcast_convert_type_p.bind(x, new_dtype=_INT64) if dtype.kind == "u" else x
+        key = lax.bitwise_xor(key, lax.full_of(key.aval, -(2**63))) if dtype.kind == "u" else key
+    else:
+        key = lax.sort_key(x)
+    size = key.aval.shape[axis]
+    if key.aval.dtype == _INT64:
+        iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
+        order = lax.sort([lax.bitwise_not(key), iota], axis, True, 1)[1]
+    else:
+        order = lax.sorting_order(lax.bitwise_not(lax.convert_dtype(key, _INT32)), axis)
+    first = order if k == size else lax.slice_in_dim(order, 0, k, axis=axis)
+    return [lax.take_along_axis(x, first, axis), first]
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+    """The ``k`` largest elements along an axis, largest first, and their positions.
+
+    Args:
+        operand: real array with at least one axis.
+        k: how many, at most the size of the axis.
+        axis: axis in ``[-ndim, ndim)``.
+
+    Returns:
+        Values and int32 positions. The first of equal elements comes first; NaN counts as the
+        largest.
+
+    Raises:
+        AxisError: the axis is out of range.
+        ShapeMismatchError: ``k`` is larger than the axis.
+
+    >>> import tracebridge as tb
+    >>> values, positions = tb.lax.top_k(tb.numpy.array([1.0, 9.0, 5.0]), 2)
+    >>> values.tolist(), positions.tolist()
+    ([9.0, 5.0], [1, 2])
+    """
+    x = as_value(operand)
+    index = operator.index(axis)
+    if not -x.aval.ndim <= index < x.aval.ndim:
+        raise AxisError(index, x.aval.ndim, call="top_k")
+    values, positions = top_k_p.bind(x, k=operator.index(k), axis=index % x.aval.ndim)
+    return values, positions
+
+
+def approx_max_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Any, Any]:
+    """The ``k`` largest elements along an axis and their positions; here they are exact.
+
+    Args:
+        operand: floating array.
+        k: how many.
+        reduction_dimension: the axis.
+        recall_target: how many of the true ones suffice, in (0, 1]; all are found.
+        reduction_input_size_override: for operands that are parts of a larger one; no effect.
+        aggregate_to_topk: only ``True``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.approx_max_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
+    [1]
+    """
+    _check_approximate("approx_max_k", recall_target, reduction_input_size_override)
+    if not aggregate_to_topk:
+        msg = "approx_max_k: aggregate_to_topk=False, expected True: no partial results exist"
+        raise ValueError(msg)
+    return top_k(operand, k, axis=reduction_dimension)
+
+
+def approx_min_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Any, Any]:
+    """The ``k`` smallest elements along an axis and their positions; see ``approx_max_k``.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.approx_min_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
+    [0]
+    """
+    _check_approximate("approx_min_k", recall_target, reduction_input_size_override)
+    if not aggregate_to_topk:
+        msg = "approx_min_k: aggregate_to_topk=False, expected True: no partial results exist"
+        raise ValueError(msg)
+    values, positions = top_k(lax.neg(operand), k, axis=reduction_dimension)
+    return lax.neg(values), positions
+
+
+def _check_approximate(name: str, recall: float, override: int) -> None:
+    if not 0 < recall <= 1:
+        msg = f"{name}: recall_target={recall}, expected a number in (0, 1]"
+        raise ValueError(msg)
+    if override < -1:
+        msg = f"{name}: reduction_input_size_override={override}, expected -1 or a size"
+        raise ValueError(msg)
