@@ -260,30 +260,28 @@ def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
             position = position + size
         if type(position) is not int:
             return lax.dimension_size(position, _I32)
-        # What lies far outside is clamped by the operation; the dtype only has to hold it.
-        return as_value(max(min(position, 2**31 - 1), -(2**31)))
+        # The operation clamps; here the number only has to fit every index dtype.
+        return as_value(max(min(position, 2**31 - 1), 0))
     value = as_value(start)
     dtype = value.aval.dtype
-    if not wrap or not is_integer(dtype) or is_unsigned(dtype):
+    if not is_integer(dtype):
         return value
-    if dtype.itemsize < 4:
-        value = lax.convert_element_type(value, _I32)
-        dtype = _I32
+    if dtype.itemsize < 4:  # the sum below must not wrap
+        value, dtype = lax.convert_dtype(value, _I32), _I32
+    if not wrap or is_unsigned(dtype):
+        return value
     length = lax.dimension_size(size, dtype)
     return lax.select_n(lax.lt(value, 0), value, lax.add(value, length))
 
 
 def _one_dtype(call: str, values: list[Any]) -> list[Any]:
-    """Python ints take the dtype of the others, which must agree."""
+    """Python ints take the dtype of the others; if those differ, all become int64."""
     found = {v.aval.dtype for v in values if not (type(v) is Literal and v.aval.weak_type)}
-    if not found or len(found) > 1 or not all([is_integer(d) for d in found]):
+    if not all([is_integer(d) for d in found]):
         return values
-    (dtype,) = found
-    limit = np.iinfo(dtype).max if dtype.kind in "iu" else 7
-    fits = all([0 <= v.value <= limit for v in values if type(v) is Literal])
-    if fits:
-        return operands(call, *values)
-    return [lax.convert_dtype(v, _I32 if dtype.itemsize < 4 else _I64) for v in values]
+    return (
+        [lax.convert_dtype(v, _I64) for v in values] if len(found) > 1 else operands(call, *values)
+    )
 
 
 def dynamic_slice(

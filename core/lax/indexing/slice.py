@@ -128,8 +128,9 @@ def slice(
     x = as_value(operand)
     starts, limits = lax.as_dims(start_indices), lax.as_dims(limit_indices)
     steps = (1,) * len(starts) if strides is None else lax.as_dims(strides)
-    whole = limits == x.aval.shape and not any(starts) and steps == (1,) * x.aval.ndim
-    if whole and len(starts) == x.aval.ndim and type(x) is not Literal:
+    ndim = x.aval.ndim
+    whole = limits == x.aval.shape and starts == (0,) * ndim and steps == (1,) * ndim
+    if whole and type(x) is not Literal:
         return x
     return slice_p.bind(x, start_indices=starts, limit_indices=limits, strides=steps)
 
