@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from tracebridge import _install as _install
 from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
 from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
@@ -30,3 +33,13 @@ from tracebridge.core.ir.typeof import typeof as typeof
 from tracebridge.core.runtime.array import Array as Array
 
 __version__ = "0.1.0"
+
+# Loaded at first use, so that ``import tracebridge`` stays quick and needs no framework.
+_LAZY = frozenset({"lax", "numpy", "tf", "torch", "tree"})
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LAZY:
+        return _importlib.import_module(f"{__name__}.{name}")
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -11,6 +11,7 @@ would then abort the process.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ __all__ = [
     "chlo",
     "current_stablehlo_version",
     "deserialize_portable_artifact",
+    "expand_chlo",
     "func",
     "hlo_to_stablehlo",
     "ir",
@@ -53,6 +55,7 @@ _LAZY = {
     "sdy": "jaxlib.mlir.dialects.sdy",
     "mhlo": "jaxlib.mlir.dialects.mhlo",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
+    "passmanager": "jaxlib.mlir.passmanager",
 }
 
 
@@ -133,6 +136,23 @@ def serialize_portable_artifact(
 def deserialize_portable_artifact(data: bytes, context: ir.Context) -> ir.Module:
     """Return the module of a portable artifact, in `context`."""
     return _jax.mlir.deserialize_portable_artifact(data, context)
+
+
+@functools.cache
+def _register_passes() -> None:
+    _load("stablehlo").register_stablehlo_passes()
+
+
+def expand_chlo(module: ir.Module) -> None:
+    """Replace CHLO operations by StableHLO ones. The context of `module` must be entered.
+
+    Serialization would make composites of them, whose bodies keep dynamic shapes when the shapes
+    of the module are refined.
+    """
+    _register_passes()
+    passes = "chlo-legalize-to-stablehlo,shape-legalize-to-stablehlo"
+    pipeline = f"builtin.module(func.func({passes}))"
+    _load("passmanager").PassManager.parse(pipeline).run(module.operation)
 
 
 def hlo_to_stablehlo(computation: bytes) -> bytes:

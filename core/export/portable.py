@@ -84,6 +84,7 @@ def portable_program(
     )
     check_portable(lowered, name, allowed)
     with building():
+        mlir.expand_chlo(lowered.module)
         data = mlir.serialize_portable_artifact(lowered.module, target)
     return PortableProgram(
         name, data, lowered.hoisted, tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
