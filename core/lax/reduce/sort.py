@@ -49,6 +49,8 @@ class Sort(Primitive):
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         dimension, num_keys = params["dimension"], params["num_keys"]
         avals = ctx.avals_in
+        if _is_empty(avals[0]):
+            return operands
         if ctx.platform == "cpu" and num_keys == 1:
             if len(operands) == 1 and is_float(avals[0].dtype) and _has_bytes(avals[0].dtype):
                 return ctx.lower_fun(_sort_floats, *operands, dimension=dimension)
@@ -79,9 +81,15 @@ class Sort(Primitive):
 sort_p = Sort()
 
 
+def _is_empty(aval: ShapedArray) -> bool:
+    return type(aval.size) is int and aval.size == 0
+
+
 def take_along_axis(x: Any, positions: Any, axis: int) -> Any:
     """``x`` with its elements along ``axis`` in the order of ``positions`` (of any size there)."""
     ndim = x.aval.ndim
+    if _is_empty(x.aval):
+        return lax.zeros_of(x.aval.update(shape=positions.aval.shape))
     batch = tuple([i for i in range(ndim) if i != axis])
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(),

@@ -63,7 +63,7 @@ class TopK(Primitive):
         if ctx.platform == "cpu" and is_float(x.dtype) and axis == x.ndim - 1 and static:
             if x.dtype != _FLOAT32 and itemsize_bits(x.dtype) <= 16:
                 run = _in_float32
-            elif k <= _MOST_PASSES and x.shape[axis] >= _LONG_ROW:
+            elif 1 <= k <= _MOST_PASSES and x.shape[axis] >= _LONG_ROW:
                 run = _by_passes
         return ctx.lower_fun(run, *operands, k=k, axis=axis)
 

@@ -66,8 +66,8 @@ def test_zeros_tie_and_nans_are_last() -> None:
 
     keys, order = lax.sort_key_val(x, np.arange(7, dtype=np.int32))
 
-    assert [6, 1, 2, 4, 3, 0, 5] == order.tolist()
-    assert [True, False, True, True, False] == np.signbit(np.asarray(keys)[:5]).tolist()
+    assert order.tolist() == [6, 1, 2, 4, 3, 0, 5]
+    assert np.signbit(np.asarray(keys)[:5]).tolist() == [True, False, True, True, False]
     assert np.isnan(np.asarray(keys)[5:]).all()
 
 
@@ -77,8 +77,8 @@ def test_later_keys_decide_ties() -> None:
 
     a, b, order = lax.sort((first, second, np.arange(4, dtype=np.int32)), num_keys=2)
 
-    assert [0, 0, 1, 1] == a.tolist()
-    assert [3, 1, 2, 0] == order.tolist()
+    assert a.tolist() == [0, 0, 1, 1]
+    assert order.tolist() == [3, 1, 2, 0]
     assert np.array_equal([3.0, np.nan, 1.0, 2.0], np.asarray(b), equal_nan=True)
 
 
@@ -130,8 +130,8 @@ def test_approximate_forms_are_exact() -> None:
     """The largest and smallest are found, whatever the recall asked for."""
     x = np.array([3.0, -1.0, 7.0, 5.0], np.float32)
 
-    assert [2, 3] == lax.approx_max_k(x, 2, recall_target=0.5)[1].tolist()
-    assert [-1.0, 3.0] == lax.approx_min_k(x, 2)[0].tolist()
+    assert lax.approx_max_k(x, 2, recall_target=0.5)[1].tolist() == [2, 3]
+    assert lax.approx_min_k(x, 2)[0].tolist() == [-1.0, 3.0]
     with pytest.raises(ValueError, match="recall_target=2"):
         lax.approx_max_k(x, 2, recall_target=2)
 
