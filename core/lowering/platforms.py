@@ -1,0 +1,79 @@
+"""Lowerings of our own primitives for single platforms: compositions that beat the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.lax.elementwise import cpu_lowerings
+from tracebridge.core.lowering.context import register_platform_lowering
+from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.primitive import Primitive
+
+# Calls of libm are little loss for so few elements, and the operation lowers and compiles faster.
+MAX_SCALAR_CALLS = 512
+
+_STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms", 512)
+
+
+def composed(ctx: Any, compose: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """Call a composition of operations of ``lax``, emitted once per module and kind of operand."""
+    key = (compose, ctx.avals_in)
+    jaxpr = _STAGED.get(key)
+    if jaxpr is None:
+        avals = [a.strong for a in ctx.avals_in]
+        jaxpr = stage(lambda *xs: [compose(*xs)], avals, locate=False)
+        _STAGED.set(key, jaxpr)
+    return ctx.call_jaxpr(jaxpr, operands, compose.__name__)[0]
+
+
+def is_small(aval: ShapedArray) -> bool:
+    """Whether an array has so few elements that a composition does not pay."""
+    return type(aval.size) is int and aval.size <= MAX_SCALAR_CALLS
+
+
+def composition_rule(
+    primitive: Primitive, compose: Callable[..., Any], dtypes: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """A lowering rule that calls ``compose`` for operands of ``dtypes``, else the usual one.
+
+    Requests for an accuracy, the only parameters that these primitives have, stay with XLA.
+    """
+
+    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+        if params or ctx.avals_in[0].dtype not in dtypes or is_small(ctx.aval_out):
+            return primitive.lower(ctx, *operands, **params)
+        return composed(ctx, compose, operands)
+
+    return lower
+
+
+def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
+    """One exact step for all elements, or the operation where a quotient is too large for that."""
+    if ctx.avals_in[0].dtype != np.float32 or is_small(ctx.aval_out):
+        return lax.rem_p.lower(ctx, x, y)
+    is_hard = inlined(ctx, cpu_lowerings.rem_is_hard, (x, y))
+    choice = ctx.op("stablehlo.if", [is_hard], [ctx.aval_out], regions=2)
+    with ctx.block(choice.regions[0], []):
+        ctx.finish([lax.rem_p.lower(ctx, x, y)])
+    with ctx.block(choice.regions[1], []):
+        ctx.finish([inlined(ctx, cpu_lowerings.rem, (x, y))])
+    return choice.results[0]
+
+
+def _register() -> None:
+    for name, (compose, dtypes) in cpu_lowerings.CPU_RULES.items():
+        primitive = getattr(lax, f"{name}_p")
+        register_platform_lowering(primitive, "cpu", composition_rule(primitive, compose, dtypes))
+    register_platform_lowering(lax.rem_p, "cpu", lower_rem)
+
+
+_register()

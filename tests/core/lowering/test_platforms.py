@@ -1,0 +1,212 @@
+"""Compositions for the CPU: accuracy, special values, and where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lowering.module import lower_module
+from tracebridge.core.lowering.platforms import MAX_SCALAR_CALLS
+from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.symbolic.scope import symbolic_shape
+from tracebridge.testing import check_rules
+
+Host = np.ndarray[Any, Any]
+N = 20_000
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+SPECIAL = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, -7, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-30]
+
+
+def spread(low: float, high: float, dtype: Any, seed: int = 0) -> Host:
+    """Numbers of both signs whose logarithms are uniform."""
+    random = np.random.default_rng(seed)
+    sizes = np.exp(random.uniform(np.log(low), np.log(high), N))
+    return (sizes * random.choice([-1.0, 1.0], N)).astype(dtype)
+
+
+def ulps(actual: Host, expected: Host) -> float:
+    """The largest error of normal numbers in units in the last place; longdouble reference."""
+    rounded = expected.astype(actual.dtype)
+    seen = np.abs(rounded) > np.finfo(actual.dtype).tiny
+    error = np.abs(actual.astype(np.longdouble) - expected)[seen]
+    return float(np.max(error / np.spacing(np.abs(rounded[seen]))))
+
+
+def run(fun: Callable[..., Any], *hosts: Host) -> Host:
+    """Evaluate eagerly."""
+    return np.asarray(fun(*map(put_numpy, hosts)))
+
+
+ACCURATE = [
+    (lax.sin, np.sin, F32, (1e-30, 1e5)),
+    (lax.cos, np.cos, F32, (1e-30, 1e5)),
+    (lax.tan, np.tan, F32, (1e-30, 1e5)),
+    (lax.sin, np.sin, F32, (1e5, 1e18)),
+    (lax.cos, np.cos, F32, (1e5, 1e18)),
+    (lax.tan, np.tan, F32, (1e5, 1e18)),
+    *[
+        (fun, reference, dtype, bounds)
+        for dtype in (F32, F64)
+        for fun, reference, bounds in (
+            (lax.asin, np.arcsin, (1e-20, 1.0)),
+            (lax.asin, np.arcsin, (0.3, 1.0)),
+            (lax.acos, np.arccos, (1e-20, 1.0)),
+            (lax.acos, np.arccos, (0.3, 1.0)),
+            (lax.atan, np.arctan, (1e-20, 1e20)),
+            (lax.atan, np.arctan, (0.1, 10.0)),
+            (lax.rsqrt, lambda x: 1 / np.sqrt(x), (1e-30, 1e30)),
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(
+    ("fun", "reference", "dtype", "bounds"),
+    ACCURATE,
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)
+def test_unary_compositions_are_accurate(
+    fun: Any, reference: Any, dtype: Any, bounds: tuple[float, float]
+) -> None:
+    """Results are within 3 units in the last place of the exact ones."""
+    x = spread(*bounds, dtype)
+    x = np.abs(x) if fun is lax.rsqrt else x
+
+    assert ulps(run(fun, x), reference(x.astype(np.longdouble))) < 3
+
+
+@pytest.mark.parametrize("exponent", range(23, 128, 5))
+def test_sine_knows_pi_to_many_digits(exponent: int) -> None:
+    """Huge arguments are reduced exactly: compared with integer arithmetic on 400 digits."""
+    random = np.random.default_rng(exponent)
+    mantissas = random.integers(2**23, 2**24, 50)
+    x = (mantissas.astype(np.float64) * 2.0 ** (exponent - 23)).astype(np.float32)
+    expected = np.array([exact_remainder(int(v)) for v in x])
+
+    assert ulps(run(lax.sin, x), np.sin(expected.astype(np.longdouble))) < 3
+    assert ulps(run(lax.cos, -x), np.cos(expected.astype(np.longdouble))) < 3
+
+
+def exact_remainder(n: int) -> float:
+    """``n`` modulo 2 pi, rounded once; pi from Machin's formula in integers."""
+    scale = 10**80
+    two_pi = 2 * machin(scale)
+    r = (n * scale) % two_pi
+    return float(r - two_pi if r > two_pi // 2 else r) / float(scale)
+
+
+def machin(scale: int) -> int:
+    """``pi * scale``, rounded down or nearly so."""
+
+    def arccot(k: int) -> int:
+        total, term, n, sign = 0, scale * 10**10 // k, 1, 1
+        while term:
+            total += sign * (term // n)
+            term, n, sign = term // (k * k), n + 2, -sign
+        return total
+
+    return (4 * (4 * arccot(5) - arccot(239))) // 10**10
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("bounds", [(1e-15, 1e15), (0.1, 10.0)], ids=str)
+def test_atan2_is_accurate_in_all_quadrants(dtype: Any, bounds: tuple[float, float]) -> None:
+    """Within 3 units in the last place."""
+    y, x = spread(*bounds, dtype), spread(*bounds, dtype, seed=1)
+
+    expected = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
+
+    assert ulps(run(lax.atan2, y, x), expected) < 3
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1e3), (1e-3, 1e3), (1e-15, 1e15)], ids=str)
+def test_rem_is_exact(bounds: tuple[float, float]) -> None:
+    """Remainders of floats are floats; large quotients take the other branch."""
+    x, y = spread(*bounds, F32), spread(*bounds, F32, seed=1)
+
+    np.testing.assert_array_equal(np.fmod(x, y), run(lax.rem, x, y))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_special_values(dtype: Any) -> None:
+    """Zeros, infinities, NaN and huge numbers give what NumPy gives, with the sign of zeros."""
+    x = np.tile(np.array(SPECIAL, dtype), 2)  # more elements than small arrays have
+    unary = (
+        (lax.sin, np.sin),
+        (lax.cos, np.cos),
+        (lax.tan, np.tan),
+        (lax.asin, np.arcsin),
+        (lax.acos, np.arccos),
+        (lax.atan, np.arctan),
+        (lax.rsqrt, lambda x: 1 / np.sqrt(x)),
+    )
+    y, z = (v.reshape(-1) for v in np.meshgrid(x, x, indexing="ij"))
+    with np.errstate(all="ignore"):
+        for fun, reference in unary:
+            same(run(fun, x), reference(x.astype(np.float64)).astype(dtype))
+        for fun, reference in ((lax.atan2, np.arctan2), (lax.rem, np.fmod)):
+            same(run(fun, y, z), reference(y, z))
+            # Without the hard quotients of huge numbers.
+            same(run(fun, y / 2**100, z), reference((y / 2**100).astype(dtype), z))
+
+
+def same(actual: Host, expected: Host) -> None:
+    """Equal but for a few units in the last place; signs of zeros count, subnormals do not."""
+    tiny = float(np.finfo(actual.dtype).tiny)
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=tiny)
+    zero = (expected == 0) & (actual == 0)
+    np.testing.assert_array_equal(np.signbit(expected[zero]), np.signbit(actual[zero]))
+
+
+def text_of(fun: Any, *avals: ShapedArray, platform: str = "cpu") -> str:
+    """The StableHLO text of an operation; MLIR checks it."""
+    lowered = lower_module(stage(lambda *xs: [fun(*xs)], avals), "f", platform)
+    with building():
+        assert lowered.module.operation.verify()
+    return lowered.as_text()
+
+
+def test_where_compositions_are_used() -> None:
+    """On the CPU, for these dtypes, for more than a few elements, without a wished accuracy."""
+    many = ShapedArray((MAX_SCALAR_CALLS + 1,), F32)
+
+    assert "stablehlo.sine" not in text_of(lax.sin, many)
+    assert "stablehlo.sine" in text_of(lax.sin, many, platform="cuda")
+    assert "stablehlo.sine" in text_of(lax.sin, ShapedArray((MAX_SCALAR_CALLS,), F32))
+    assert "stablehlo.sine" in text_of(lax.sin, many.update(dtype=np.complex64))
+    assert "stablehlo.sine" in text_of(lax.sin, many.update(dtype=np.float16))
+    assert "HIGHEST" in text_of(lambda x: lax.sin(x, accuracy=lax.AccuracyMode.HIGHEST), many)
+    assert "stablehlo.if" in text_of(lax.rem, many, many)
+    assert "stablehlo.if" not in text_of(lax.rem, *[many.update(dtype=np.int32)] * 2)
+
+
+@pytest.mark.parametrize("fun", [lax.atan2, lax.rem], ids=lambda f: f.__name__)
+def test_scalars_and_symbolic_shapes(fun: Any) -> None:
+    """An operand may be a scalar, and the number of elements unknown."""
+    x, y = spread(0.1, 10.0, F32), np.float32(0.7)
+    shape = symbolic_shape("n, 2")
+
+    np.testing.assert_array_equal(run(fun, x, np.full_like(x, y)), run(fun, x, np.asarray(y)))
+    np.testing.assert_array_equal(run(fun, np.full_like(x, y), x), run(fun, np.asarray(y), x))
+    for avals in (
+        (ShapedArray(shape, F32), ShapedArray(shape, F32)),
+        (ShapedArray(shape, F32), ShapedArray((), F32)),
+        (ShapedArray((), F32), ShapedArray(shape, F32)),
+    ):
+        text_of(fun, *avals)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "asin", "acos", "atan", "rsqrt"])
+def test_rules_agree_for_many_elements(name: str) -> None:
+    """jit, derivatives and vmap go through the compositions too."""
+    x = np.linspace(0.1, 0.9, MAX_SCALAR_CALLS + 4)
+
+    check_rules(getattr(lax, name), x, rtol=1e-12, atol=1e-12)
+    check_rules(getattr(lax, name), x.astype(np.float32), order=0, rtol=1e-5)
