@@ -60,12 +60,12 @@ def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
     """One exact step for all elements, or the operation where a quotient is too large for that."""
     if ctx.avals_in[0].dtype != np.float32 or is_small(ctx.aval_out):
         return lax.rem_p.lower(ctx, x, y)
-    is_hard = inlined(ctx, cpu_lowerings.rem_is_hard, (x, y))
+    is_hard = composed(ctx, cpu_lowerings.rem_is_hard, (x, y))
     choice = ctx.op("stablehlo.if", [is_hard], [ctx.aval_out], regions=2)
     with ctx.block(choice.regions[0], []):
         ctx.finish([lax.rem_p.lower(ctx, x, y)])
     with ctx.block(choice.regions[1], []):
-        ctx.finish([inlined(ctx, cpu_lowerings.rem, (x, y))])
+        ctx.finish([composed(ctx, cpu_lowerings.rem, (x, y))])
     return choice.results[0]
 
 
