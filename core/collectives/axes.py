@@ -111,4 +111,4 @@ def size_value(size: Any, dtype: Any) -> Any:
     """The size of an axis as a scalar of ``dtype``."""
     if type(size) is int:
         return literal(size, dtype)
-    return lax.convert_element_type(lax.dimension_size(size), dtype)
+    return lax.convert_dtype(lax.dimension_size(size), dtype)

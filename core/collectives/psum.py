@@ -95,7 +95,7 @@ class _Extremum(_AllReduce):
         (x,), (t,) = primals, tangents
         ans = self.bind(x, **params)
         wins = lax.eq(x, ans)
-        count = psum_p.bind(lax.convert_element_type(wins, t.aval.dtype), **params)
+        count = psum_p.bind(lax.convert_dtype(wins, t.aval.dtype), **params)
         total = psum_p.bind(lax.select(wins, t, lax.zeros_of(t.aval)), **params)
         return ans, lax.div(total, count)
 
@@ -157,7 +157,7 @@ def _all_reduce(primitive: _AllReduce, x: Any, axis_name: Any, groups: Any) -> A
 
     def apply(value: Any) -> Any:
         if is_bool(value.aval.dtype):
-            value = lax.convert_element_type(value, default_int())
+            value = lax.convert_dtype(value, default_int())
         if positions:
             value = primitive.reduce(value, lax.as_axes(primitive.name, positions, value.aval.ndim))
         return primitive.bind(value, axes=names, axis_index_groups=groups) if names else value
@@ -212,7 +212,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
     def mean(value: Any) -> Any:
         if not is_inexact(value.aval.dtype):
-            value = lax.convert_element_type(value, to_inexact(value.aval.dtype))
+            value = lax.convert_dtype(value, to_inexact(value.aval.dtype))
         total = _all_reduce(psum_p, value, axis_name, axis_index_groups)
         divisor = count
         for a in positions:
@@ -266,10 +266,10 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
     def send(value: Any) -> Any:
         is_mask = is_bool(value.aval.dtype)
-        sent = lax.convert_element_type(value, default_int()) if is_mask else value
+        sent = lax.convert_dtype(value, default_int()) if is_mask else value
         total = psum_p.bind(
             lax.select(here, sent, lax.zeros_of(sent.aval)), axes=(name,), axis_index_groups=None
         )
-        return lax.convert_element_type(total, np.bool_) if is_mask else total
+        return lax.convert_dtype(total, np.bool_) if is_mask else total
 
     return map_leaves(send, x)

@@ -347,14 +347,23 @@ class Reduction(Primitive):
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         (x,) = operands
-        aval = ctx.aval_out
-        scalar = ShapedArray((), aval.dtype)
-        init = ctx.splat(self.identity(aval.dtype), scalar)
+        out = ctx.aval_out
+        dtype = self.accumulator(out.dtype)
+        aval = out.update(dtype=dtype)
+        if dtype != out.dtype:
+            x = ctx.convert(x, ctx.avals_in[0].update(dtype=dtype))
+        scalar = ShapedArray((), dtype)
+        init = ctx.splat(self.identity(dtype), scalar)
 
         def body(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
             return [self.combine(ctx, a[0], b[0], scalar)]
 
-        return ctx.reduce([x], [init], [aval], params["axes"], body)[0]
+        total = ctx.reduce([x], [init], [aval], params["axes"], body)[0]
+        return total if dtype == out.dtype else ctx.convert(total, out)
+
+    def accumulator(self, dtype: Any) -> Any:
+        """The dtype in which elements of ``dtype`` are combined."""
+        return dtype
 
     @abc.abstractmethod
     def identity(self, dtype: Any) -> Any:

@@ -65,7 +65,8 @@ class DotGeneral(Primitive):
         """One operation, where StableHLO takes the operands as they are."""
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
-        if x.dtype != y.dtype or not _is_direct(x.dtype, out):
+        # Recipes repeat scalars to the shape of the result, which is not what a product does.
+        if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
             return None
         return "stablehlo.dot_general", _attributes(x.dtype, y.dtype, out, params)
 
@@ -235,7 +236,7 @@ def _finish(out: Any, axes: list[int], aval: ShapedArray) -> Any:
     out = lax.transpose(out, tuple([axes.index(i) for i in range(aval.ndim)]))
     if is_complex(out.aval.dtype) and not is_complex(aval.dtype):
         out = lax.real(out)
-    return out if out.aval.dtype == aval.dtype else lax.convert_element_type(out, aval.dtype)
+    return out if out.aval.dtype == aval.dtype else lax.convert_dtype(out, aval.dtype)
 
 
 dot_general_p = DotGeneral()

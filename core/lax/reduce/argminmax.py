@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int8, int32, is_bool, is_complex, is_float, is_integer
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -15,11 +17,22 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.mlir.attrs import boolean, i64, i64_array
+from tracebridge.core.mlir.types import is_static
 
 _BOOL = np.dtype(np.bool_)
-# From this length on two plain reductions beat one of (value, position) pairs on CPU: the former
-# are vectorised, the latter is not. Short rows are cheaper in one pass.
+_I32 = ShapedArray((), int32)
+_FLAG = ShapedArray((), _BOOL)
+_NEVER = 2**31 - 1
+
+# Limits of the ways to lower on CPU, measured. From _TWO_PASSES elements on, two plain reductions
+# beat one of (value, position) pairs: the former are vectorised, the latter is not. From _LARGE
+# elements in all, the positions of large blocks are found first, which touches the operand once
+# and needs no temporary of its size; across rows, and where the operand must be padded, that pays
+# only from _HUGE on, where pages of temporaries cost more than arithmetic.
 _TWO_PASSES = 32
+_LARGE = 1 << 15
+_HUGE = 1 << 22
 
 
 class _ArgExtremum(Primitive):
@@ -47,75 +60,10 @@ class _ArgExtremum(Primitive):
             # i1 is neither ordered nor vectorised.
             aval = aval.update(dtype=int8)
             x = ctx.convert(x, aval)
-        size = aval.shape[axis]
-        # Positions fit 32 bits; index_dtype may be narrower than the positions on the way.
-        positions = ShapedArray(aval.shape, int32)
-        iota = ctx.iota(positions, axis)
-        two_passes = ctx.platform == "cpu" and (type(size) is not int or size >= _TWO_PASSES)
-        emit = self._in_two_passes if two_passes else self._in_one_pass
-        index = emit(ctx, x, aval, iota, positions, axis)
+        search = _Search(ctx, aval.dtype, maximum=self.maximum)
+        index = search.along(x, aval, axis)
         out = ctx.aval_out
         return index if out.dtype == int32 else ctx.convert(index, out)
-
-    def _in_two_passes(
-        self, ctx: Any, x: Any, aval: ShapedArray, iota: Any, positions: ShapedArray, axis: int
-    ) -> Any:
-        """The extreme value, then the smallest position that holds it (or a NaN)."""
-        scalar = ShapedArray((), aval.dtype)
-        hlo = "stablehlo.maximum" if self.maximum else "stablehlo.minimum"
-
-        def extremum(a: Any, b: Any) -> list[Any]:
-            return [ctx.op1(hlo, [a[0], b[0]], scalar)]
-
-        reduced = ShapedArray(ctx.aval_out.shape, aval.dtype)
-        worst = ctx.splat(_worst(aval.dtype, self.maximum), scalar)
-        (best,) = ctx.reduce([x], [worst], [reduced], (axis,), extremum)
-        dims = [i for i in range(aval.ndim) if i != axis]
-        flags = aval.update(dtype=_BOOL)
-        found = ctx.compare(x, ctx.broadcast_in_dim(best, aval, dims), flags, "EQ")
-        if is_float(aval.dtype):
-            nan = ctx.compare(x, x, flags, "NE")
-            found = ctx.op1("stablehlo.or", [found, nan], flags)
-        index = ShapedArray((), int32)
-        candidates = ctx.select(found, iota, ctx.splat(2**31 - 1, positions), positions)
-
-        def first(a: Any, b: Any) -> list[Any]:
-            return [ctx.op1("stablehlo.minimum", [a[0], b[0]], index)]
-
-        none = ctx.splat(2**31 - 1, index)
-        out = ShapedArray(ctx.aval_out.shape, int32)
-        return ctx.reduce([candidates], [none], [out], (axis,), first)[0]
-
-    def _in_one_pass(
-        self, ctx: Any, x: Any, aval: ShapedArray, iota: Any, positions: ShapedArray, axis: int
-    ) -> Any:
-        """One reduction of pairs (value, position)."""
-        scalar, index = ShapedArray((), aval.dtype), ShapedArray((), int32)
-        flag = ShapedArray((), _BOOL)
-        direction = "GT" if self.maximum else "LT"
-
-        def either(a: Any, b: Any) -> Any:
-            return ctx.op1("stablehlo.or", [a, b], flag)
-
-        def both(a: Any, b: Any) -> Any:
-            return ctx.op1("stablehlo.and", [a, b], flag)
-
-        def body(a: Any, b: Any) -> list[Any]:
-            (x, i), (y, j) = a, b
-            better = ctx.compare(x, y, flag, direction)
-            tie = ctx.compare(x, y, flag, "EQ")
-            if is_float(aval.dtype):
-                x_nan, y_nan = ctx.compare(x, x, flag, "NE"), ctx.compare(y, y, flag, "NE")
-                y_number = ctx.op1("stablehlo.not", [y_nan], flag)
-                better = either(better, both(x_nan, y_number))
-                tie = either(tie, both(x_nan, y_nan))
-            first = either(better, both(tie, ctx.compare(i, j, flag, "LT")))
-            return [ctx.select(first, x, y, scalar), ctx.select(first, i, j, index)]
-
-        inits = [ctx.splat(_worst(aval.dtype, self.maximum), scalar), ctx.splat(0, index)]
-        shape = ctx.aval_out.shape
-        outs = [ShapedArray(shape, aval.dtype), ShapedArray(shape, int32)]
-        return ctx.reduce([x, iota], inits, outs, (axis,), body)[1]
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), None
@@ -130,8 +78,160 @@ class _ArgExtremum(Primitive):
         return self.bind(x, axes=(moved,), index_dtype=params["index_dtype"]), d - (moved < d)
 
 
-def _worst(dtype: Any, maximum: bool) -> Any:
-    return lax.smallest(dtype) if maximum else lax.largest(dtype)
+class _Search:
+    """Emits positions, in 32 bits: index_dtype may be narrower than positions on the way are."""
+
+    __slots__ = ("ctx", "maximum", "scalar", "worst")
+
+    def __init__(self, ctx: Any, dtype: Any, *, maximum: bool) -> None:
+        self.ctx = ctx
+        self.maximum = maximum
+        self.scalar = ShapedArray((), dtype)
+        self.worst = ctx.splat(lax.smallest(dtype) if maximum else lax.largest(dtype), self.scalar)
+
+    def along(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        """By the fastest way for the platform and the shape."""
+        n = aval.shape[axis]
+        if self.ctx.platform != "cpu":
+            return self.in_one_pass(x, aval, axis)
+        if not is_static(aval):
+            return self.in_two_passes(x, aval, axis)
+        if n < _TWO_PASSES:
+            return self.in_one_pass(x, aval, axis)
+        length = _block_length(n)
+        contiguous = math.prod(aval.shape[axis + 1 :]) == 1
+        least = _LARGE if contiguous and n % length == 0 else _HUGE
+        if aval.size >= least:
+            return self.by_blocks(x, aval, axis, length)
+        return self.in_two_passes(x, aval, axis)
+
+    def extremum(self, x: Any, aval: ShapedArray, axis: int) -> tuple[Any, ShapedArray]:
+        """The extreme values along an axis, and their aval."""
+        hlo = "stablehlo.maximum" if self.maximum else "stablehlo.minimum"
+
+        def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            return [self.ctx.op1(hlo, [a[0], b[0]], self.scalar)]
+
+        out = _without(aval, axis)
+        return self.ctx.reduce([x], [self.worst], [out], (axis,), body)[0], out
+
+    def in_two_passes(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        """The extreme value, then the smallest position that holds it (or a NaN)."""
+        ctx = self.ctx
+        best, out = self.extremum(x, aval, axis)
+        dims = [i for i in range(aval.ndim) if i != axis]
+        flags = aval.update(dtype=_BOOL)
+        found = ctx.compare(x, ctx.broadcast_in_dim(best, aval, dims), flags, "EQ")
+        if is_float(aval.dtype):
+            found = ctx.op1("stablehlo.or", [found, ctx.compare(x, x, flags, "NE")], flags)
+        positions = aval.update(dtype=int32)
+        never = ctx.splat(_NEVER, positions)
+        candidates = ctx.select(found, ctx.iota(positions, axis), never, positions)
+
+        def first(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            return [ctx.op1("stablehlo.minimum", [a[0], b[0]], _I32)]
+
+        index = out.update(dtype=int32)
+        return ctx.reduce([candidates], [ctx.splat(_NEVER, _I32)], [index], (axis,), first)[0]
+
+    def in_one_pass(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        """One reduction of pairs (value, position)."""
+        ctx = self.ctx
+        direction = "GT" if self.maximum else "LT"
+
+        def either(a: Any, b: Any) -> Any:
+            return ctx.op1("stablehlo.or", [a, b], _FLAG)
+
+        def both(a: Any, b: Any) -> Any:
+            return ctx.op1("stablehlo.and", [a, b], _FLAG)
+
+        def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            (x, i), (y, j) = a, b
+            better = ctx.compare(x, y, _FLAG, direction)
+            tie = ctx.compare(x, y, _FLAG, "EQ")
+            if is_float(aval.dtype):
+                x_nan, y_nan = ctx.compare(x, x, _FLAG, "NE"), ctx.compare(y, y, _FLAG, "NE")
+                better = either(better, both(x_nan, ctx.op1("stablehlo.not", [y_nan], _FLAG)))
+                tie = either(tie, both(x_nan, y_nan))
+            first = either(better, both(tie, ctx.compare(i, j, _FLAG, "LT")))
+            return [ctx.select(first, x, y, self.scalar), ctx.select(first, i, j, _I32)]
+
+        iota = ctx.iota(aval.update(dtype=int32), axis)
+        out = _without(aval, axis)
+        inits = [self.worst, ctx.splat(0, _I32)]
+        return ctx.reduce([x, iota], inits, [out, out.update(dtype=int32)], (axis,), body)[1]
+
+    def by_blocks(self, x: Any, aval: ShapedArray, axis: int, length: int) -> Any:
+        """The block with the extreme element, then the position in that block."""
+        ctx = self.ctx
+        shape = aval.shape
+        count = -(-shape[axis] // length)
+        outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+        lines = aval.update(shape=(outer, shape[axis], inner))
+        x = ctx.reshape(x, lines)
+        surplus = count * length - shape[axis]
+        if surplus:
+            lines = lines.update(shape=(outer, count * length, inner))
+            attributes = {
+                "edge_padding_low": i64_array([0, 0, 0]),
+                "edge_padding_high": i64_array([0, surplus, 0]),
+                "interior_padding": i64_array([0, 0, 0]),
+            }
+            x = ctx.op1("stablehlo.pad", [x, self.worst], lines, attributes)
+        blocks = aval.update(shape=(outer, count, length, inner))
+        x = ctx.reshape(x, blocks)
+        best, per_block = self.extremum(x, blocks, 2)
+        which = self._small(best, per_block, 1)
+        within = self._small(*self._block_at(x, blocks, which), 1)
+        index = ShapedArray((outer, inner), int32)
+        start = ctx.op1("stablehlo.multiply", [which, ctx.splat(length, index)], index)
+        found = ctx.op1("stablehlo.add", [start, within], index)
+        return ctx.reshape(found, _without(aval, axis).update(dtype=int32))
+
+    def _small(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+        emit = self.in_two_passes if aval.shape[axis] >= _TWO_PASSES else self.in_one_pass
+        return emit(x, aval, axis)
+
+    def _block_at(self, x: Any, aval: ShapedArray, which: Any) -> tuple[Any, ShapedArray]:
+        """``x[o, which[o, i], :, i]``."""
+        ctx = self.ctx
+        outer, _, length, inner = aval.shape
+        column = ShapedArray((outer, inner, 1), int32)
+        starts = ctx.op1(
+            "stablehlo.concatenate",
+            [ctx.iota(column, 0), ctx.reshape(which, column), ctx.iota(column, 1)],
+            column.update(shape=(outer, inner, 3)),
+            {"dimension": i64(2)},
+        )
+        numbers = mlir.stablehlo.GatherDimensionNumbers.get(
+            offset_dims=[1],
+            collapsed_slice_dims=[0, 1, 3],
+            operand_batching_dims=[],
+            start_indices_batching_dims=[],
+            start_index_map=[0, 1, 3],
+            index_vector_dim=2,
+        )
+        attributes = {
+            "dimension_numbers": numbers,
+            "slice_sizes": i64_array([1, 1, length, 1]),
+            "indices_are_sorted": boolean(False),
+        }
+        out = aval.update(shape=(outer, length, inner))
+        return ctx.op1("stablehlo.gather", [x, starts], out, attributes), out
+
+
+def _without(aval: ShapedArray, axis: int) -> ShapedArray:
+    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis + 1 :]))
+
+
+def _block_length(n: int) -> int:
+    """A length of blocks near twice the root of ``n``, which divides ``n`` if one does."""
+    target = 2 * math.isqrt(n)
+    for step in range(target):
+        for length in (target + step, target - step // 2):
+            if length > target // 4 and n % length == 0:
+                return length
+    return target
 
 
 @final

@@ -42,15 +42,21 @@ class _Cumulative(Primitive):
         def combine(a: Any, b: Any, aval: ShapedArray) -> Any:
             return self.combine(ctx, a, b, aval)
 
-        return lax.emit_prefixes(
+        (x,) = operands
+        out = ctx.aval_out
+        # Narrow floats in a loop are converted as a whole in each step by XLA on CPU.
+        dtype = lax.accumulator_dtype(out.dtype)
+        aval = out.update(dtype=dtype)
+        result = lax.emit_prefixes(
             ctx,
-            operands[0],
-            ctx.aval_out,
+            x if dtype == out.dtype else ctx.convert(x, aval),
+            aval,
             params["axis"],
             reverse=params["reverse"],
             combine=combine,
-            identity=self.identity(ctx.aval_out.dtype),
+            identity=self.identity(dtype),
         )
+        return result if dtype == out.dtype else ctx.convert(result, out)
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -75,6 +81,8 @@ class _Cumulative(Primitive):
 
 @final
 class Cumsum(_Cumulative):
+    """Running sum."""
+
     name = "cumsum"
 
     def identity(self, dtype: Any) -> Any:
@@ -92,6 +100,8 @@ class Cumsum(_Cumulative):
 
 @final
 class Cumprod(_Cumulative):
+    """Running product."""
+
     name = "cumprod"
 
     def identity(self, dtype: Any) -> Any:
@@ -109,6 +119,8 @@ class Cumprod(_Cumulative):
 
 
 class _CumExtremum(_Cumulative):
+    """Running maximum or minimum; complex numbers are ordered by real part first."""
+
     hlo: str
     direction: str
 
@@ -140,6 +152,8 @@ class _CumExtremum(_Cumulative):
 
 @final
 class Cummax(_CumExtremum):
+    """Running maximum."""
+
     name = "cummax"
     hlo = "stablehlo.maximum"
     direction = "GT"
@@ -153,6 +167,8 @@ class Cummax(_CumExtremum):
 
 @final
 class Cummin(_CumExtremum):
+    """Running minimum."""
+
     name = "cummin"
     hlo = "stablehlo.minimum"
     direction = "LT"
@@ -166,6 +182,8 @@ class Cummin(_CumExtremum):
 
 @final
 class Cumlogsumexp(_Cumulative):
+    """Running log of the sum of exponentials."""
+
     name = "cumlogsumexp"
     accepts_text = "floating and complex numbers"
 

@@ -50,7 +50,7 @@ def prefix_scan(
         flipped = [lax.rev(x, (axis,)) for x in elements]
         return [lax.rev(x, (axis,)) for x in prefix_scan(join, flipped, axis, reverse=False)]
     n = elements[0].aval.shape[axis]
-    if n < 2:  # noqa: PLR2004 (a single element is its own prefix)
+    if n < 2:
         return list(elements)
 
     def part(xs: Sequence[Any], start: int, stop: int, step: int) -> list[Any]:
@@ -59,7 +59,7 @@ def prefix_scan(
     even, odd = part(elements, 0, n - 1, 2), part(elements, 1, n, 2)
     odds = prefix_scan(join, join(even, odd), axis, reverse=False)
     evens = part(elements, 0, 1, 1)
-    if n > 2:  # noqa: PLR2004 (an even position after the first)
+    if n > 2:
         joined = join(part(odds, 0, (n - 1) // 2, 1), part(elements, 2, n, 2))
         evens = [lax.concatenate([e, j], axis) for e, j in zip(evens, joined, strict=True)]
     return [_interleave(e, o, axis, n) for e, o in zip(evens, odds, strict=True)]
@@ -86,7 +86,7 @@ def emit_prefixes(
 ) -> Any:
     """The prefixes of ``x`` along ``axis`` (suffixes if ``reverse``)."""
     n = aval.shape[axis]
-    if type(n) is int and n < 2:  # noqa: PLR2004 (nothing to combine)
+    if type(n) is int and n < 2:
         return x
     scan = _Scan(ctx, reverse, combine, identity)
     if ctx.platform != "cpu" or not is_static(aval):

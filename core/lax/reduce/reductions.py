@@ -9,7 +9,15 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_integer, real_of
+from tracebridge.core.dtypes.dtypes import (
+    float32,
+    is_bool,
+    is_complex,
+    is_float,
+    is_integer,
+    itemsize_bits,
+    real_of,
+)
 from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
@@ -26,11 +34,21 @@ def _is_logical(dtype: Any) -> bool:
     return is_bool(dtype) or is_integer(dtype)
 
 
-@final
-class ReduceSum(Reduction):
-    name = "reduce_sum"
+class _Arithmetic(Reduction):
+    """Sums and products. Narrow floats are combined in float32: closer, and faster on CPU."""
+
     accepts = staticmethod(_is_numeric)
     accepts_text = "numbers"
+
+    def accumulator(self, dtype: Any) -> Any:
+        return lax.accumulator_dtype(dtype)
+
+
+@final
+class ReduceSum(_Arithmetic):
+    """Sum."""
+
+    name = "reduce_sum"
 
     def identity(self, dtype: Any) -> Any:
         return 0
@@ -48,10 +66,10 @@ class ReduceSum(Reduction):
 
 
 @final
-class ReduceProd(Reduction):
+class ReduceProd(_Arithmetic):
+    """Product."""
+
     name = "reduce_prod"
-    accepts = staticmethod(_is_numeric)
-    accepts_text = "numbers"
 
     def identity(self, dtype: Any) -> Any:
         return 1
@@ -62,6 +80,11 @@ class ReduceProd(Reduction):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
         return self.bind(x, **params), _product_tangent(x, t, params["axes"])
+
+
+def accumulator_dtype(dtype: Any) -> Any:
+    """float32 for narrower floats, other dtypes as they are."""
+    return float32 if is_float(dtype) and itemsize_bits(dtype) < 32 else dtype
 
 
 def _product_tangent(x: Any, t: Any, axes: tuple[int, ...]) -> Any:
@@ -135,13 +158,15 @@ class _Extremum(Reduction):
         shape = x.aval.shape
         kept = tuple([i for i in range(len(shape)) if i not in axes])
         winners = lax.eq(x, lax.broadcast_in_dim(ans, shape, kept))
-        counts = lax.reduce_sum(lax.convert_element_type(winners, t.aval.dtype), axes)
+        counts = lax.reduce_sum(lax.convert_dtype(winners, t.aval.dtype), axes)
         total = lax.reduce_sum(lax.select(winners, t, lax.zeros_of(t.aval)), axes)
         return ans, lax.div(total, counts)
 
 
 @final
 class ReduceMax(_Extremum):
+    """Maximum; NaN if there is one."""
+
     name = "reduce_max"
     hlo = "stablehlo.maximum"
     direction = "GT"
@@ -152,6 +177,8 @@ class ReduceMax(_Extremum):
 
 @final
 class ReduceMin(_Extremum):
+    """Minimum; NaN if there is one."""
+
     name = "reduce_min"
     hlo = "stablehlo.minimum"
     direction = "LT"
@@ -212,6 +239,8 @@ class _Logical(Reduction):
 
 @final
 class ReduceAnd(_Logical):
+    """Bitwise "and"."""
+
     name = "reduce_and"
     hlo = "stablehlo.and"
 
@@ -222,6 +251,8 @@ class ReduceAnd(_Logical):
 
 @final
 class ReduceOr(_Logical):
+    """Bitwise "or"."""
+
     name = "reduce_or"
     hlo = "stablehlo.or"
 
@@ -231,6 +262,8 @@ class ReduceOr(_Logical):
 
 @final
 class ReduceXor(_Logical):
+    """Bitwise "exclusive or"."""
+
     name = "reduce_xor"
     hlo = "stablehlo.xor"
 
