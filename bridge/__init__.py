@@ -1,45 +1,153 @@
-"""A differentiable array engine on XLA, with bridges to PyTorch and TensorFlow."""
+"""A differentiable array engine on XLA, with bridges to PyTorch and TensorFlow.
+
+Importing the package loads little of it: functions and submodules are loaded when they are first
+used.
+"""
 
 from __future__ import annotations
 
-import importlib as _importlib
-from typing import Any as _Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tracebridge import _install as _install
-from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
-from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
-from tracebridge._api.devices import default_backend as default_backend
-from tracebridge._api.devices import device_count as device_count
-from tracebridge._api.devices import devices as devices
-from tracebridge._api.devices import local_device_count as local_device_count
-from tracebridge._api.devices import local_devices as local_devices
-from tracebridge._api.eval_shape import eval_shape as eval_shape
-from tracebridge._api.grad import grad as grad
-from tracebridge._api.grad import value_and_grad as value_and_grad
-from tracebridge._api.jit import clear_caches as clear_caches
-from tracebridge._api.jit import jit as jit
-from tracebridge._api.jvp import jvp as jvp
-from tracebridge._api.jvp import linearize as linearize
-from tracebridge._api.make_jaxpr import make_jaxpr as make_jaxpr
-from tracebridge._api.transfer import block_until_ready as block_until_ready
-from tracebridge._api.transfer import device_get as device_get
-from tracebridge._api.transfer import device_put as device_put
-from tracebridge._api.vjp import vjp as vjp
-from tracebridge._api.vmap import vmap as vmap
 from tracebridge.core.config.config import config as config
 from tracebridge.core.dtypes.dtypes import float0 as float0
-from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
-from tracebridge.core.ir.typeof import typeof as typeof
-from tracebridge.core.runtime.array import Array as Array
+
+if TYPE_CHECKING:
+    from tracebridge import custom_derivatives as custom_derivatives
+    from tracebridge import dlpack as dlpack
+    from tracebridge import dtypes as dtypes
+    from tracebridge import errors as errors
+    from tracebridge import lax as lax
+    from tracebridge import numpy as numpy
+    from tracebridge import sharding as sharding
+    from tracebridge import stages as stages
+    from tracebridge import testing as testing
+    from tracebridge import tf as tf
+    from tracebridge import torch as torch
+    from tracebridge import tree as tree
+    from tracebridge import tree_util as tree_util
+    from tracebridge import typing as typing
+    from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
+    from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
+    from tracebridge._api.devices import default_backend as default_backend
+    from tracebridge._api.devices import device_count as device_count
+    from tracebridge._api.devices import devices as devices
+    from tracebridge._api.devices import host_count as host_count
+    from tracebridge._api.devices import host_id as host_id
+    from tracebridge._api.devices import host_ids as host_ids
+    from tracebridge._api.devices import local_device_count as local_device_count
+    from tracebridge._api.devices import local_devices as local_devices
+    from tracebridge._api.devices import process_count as process_count
+    from tracebridge._api.devices import process_index as process_index
+    from tracebridge._api.devices import process_indices as process_indices
+    from tracebridge._api.environment import print_environment_info as print_environment_info
+    from tracebridge._api.eval_shape import eval_shape as eval_shape
+    from tracebridge._api.grad import grad as grad
+    from tracebridge._api.grad import value_and_grad as value_and_grad
+    from tracebridge._api.jacobian import hessian as hessian
+    from tracebridge._api.jacobian import jacfwd as jacfwd
+    from tracebridge._api.jacobian import jacobian as jacobian
+    from tracebridge._api.jacobian import jacrev as jacrev
+    from tracebridge._api.jit import clear_caches as clear_caches
+    from tracebridge._api.jit import disable_jit as disable_jit
+    from tracebridge._api.jit import jit as jit
+    from tracebridge._api.jvp import jvp as jvp
+    from tracebridge._api.jvp import linearize as linearize
+    from tracebridge._api.make_jaxpr import make_jaxpr as make_jaxpr
+    from tracebridge._api.named import ensure_compile_time_eval as ensure_compile_time_eval
+    from tracebridge._api.named import named_call as named_call
+    from tracebridge._api.named import named_scope as named_scope
+    from tracebridge._api.transfer import block_until_ready as block_until_ready
+    from tracebridge._api.transfer import copy_to_host_async as copy_to_host_async
+    from tracebridge._api.transfer import device_get as device_get
+    from tracebridge._api.transfer import device_put as device_put
+    from tracebridge._api.transfer import live_arrays as live_arrays
+    from tracebridge._api.vjp import fwd_and_bwd as fwd_and_bwd
+    from tracebridge._api.vjp import linear_transpose as linear_transpose
+    from tracebridge._api.vjp import vjp as vjp
+    from tracebridge._api.vmap import vmap as vmap
+    from tracebridge.core._jaxlib.xla import Device as Device
+    from tracebridge.core.config.scopes import check_tracer_leaks as check_tracer_leaks
+    from tracebridge.core.config.scopes import checking_leaks as checking_leaks
+    from tracebridge.core.config.scopes import debug_infs as debug_infs
+    from tracebridge.core.config.scopes import debug_nans as debug_nans
+    from tracebridge.core.config.scopes import default_device as default_device
+    from tracebridge.core.config.scopes import default_matmul_precision as default_matmul_precision
+    from tracebridge.core.config.scopes import default_prng_impl as default_prng_impl
+    from tracebridge.core.config.scopes import enable_checks as enable_checks
+    from tracebridge.core.config.scopes import enable_x64 as enable_x64
+    from tracebridge.core.config.scopes import explain_cache_misses as explain_cache_misses
+    from tracebridge.core.config.scopes import explicit_x64_dtypes as explicit_x64_dtypes
+    from tracebridge.core.config.scopes import log_compiles as log_compiles
+    from tracebridge.core.config.scopes import numpy_dtype_promotion as numpy_dtype_promotion
+    from tracebridge.core.config.scopes import numpy_rank_promotion as numpy_rank_promotion
+    from tracebridge.core.config.scopes import threefry_partitionable as threefry_partitionable
+    from tracebridge.core.config.scopes import transfer_guard as transfer_guard
+    from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
+    from tracebridge.core.ir.typeof import typeof as typeof
+    from tracebridge.core.runtime.array import Array as Array
 
 __version__ = "0.1.0"
 
-# Loaded at first use, so that ``import tracebridge`` stays quick and needs no framework.
-_LAZY = frozenset({"lax", "numpy", "tf", "torch", "tree"})
+# fmt: off
+_SUBMODULES = frozenset((
+    "custom_derivatives", "dlpack", "dtypes", "errors", "lax", "numpy", "sharding", "stages",
+    "testing", "tf", "torch", "tree", "tree_util", "typing",
+))
+# fmt: on
+# Module below this package -> the names that come from it.
+_NAMES_BY_MODULE = {
+    "_api.custom_jvp": "custom_jvp",
+    "_api.custom_vjp": "custom_vjp",
+    "_api.devices": (
+        "default_backend device_count devices host_count host_id host_ids local_device_count "
+        "local_devices process_count process_index process_indices"
+    ),
+    "_api.environment": "print_environment_info",
+    "_api.eval_shape": "eval_shape",
+    "_api.grad": "grad value_and_grad",
+    "_api.jacobian": "hessian jacfwd jacobian jacrev",
+    "_api.jit": "clear_caches disable_jit jit",
+    "_api.jvp": "jvp linearize",
+    "_api.make_jaxpr": "make_jaxpr",
+    "_api.named": "ensure_compile_time_eval named_call named_scope",
+    "_api.transfer": "block_until_ready copy_to_host_async device_get device_put live_arrays",
+    "_api.vjp": "fwd_and_bwd linear_transpose vjp",
+    "_api.vmap": "vmap",
+    "core._jaxlib.xla": "Device",
+    "core.config.scopes": (
+        "check_tracer_leaks checking_leaks debug_infs debug_nans default_device "
+        "default_matmul_precision default_prng_impl enable_checks enable_x64 "
+        "explain_cache_misses explicit_x64_dtypes log_compiles numpy_dtype_promotion "
+        "numpy_rank_promotion threefry_partitionable transfer_guard"
+    ),
+    "core.ir.shape_struct": "ShapeDtypeStruct",
+    "core.ir.typeof": "typeof",
+    "core.runtime.array": "Array",
+}
+_MODULE_OF = {
+    name: f"tracebridge.{module}"
+    for module, names in _NAMES_BY_MODULE.items()
+    for name in names.split()
+}
+
+__all__ = ["config", "float0"]
+__all__ += list(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll] - the table is the list
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _LAZY:
-        return _importlib.import_module(f"{__name__}.{name}")
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+def __getattr__(name: str) -> Any:
+    """Load a function or a submodule at its first use and keep it."""
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"tracebridge.{name}")
+    else:
+        msg = f"module 'tracebridge' has no attribute {name!r}"
+        raise AttributeError(msg)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES})

@@ -14,6 +14,7 @@ from tracebridge.core.config.scopes import reset_state, set_state, state, with_a
 from tracebridge.core.control.jit import Arguments, argument_names
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir import pretty as _pretty  # noqa: F401 - printing Jaxprs begins here
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr

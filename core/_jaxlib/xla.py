@@ -81,6 +81,7 @@ __all__ = [
     "rewrap",
     "serialize_executable",
     "single_device_sharding",
+    "start_copy_to_host",
 ]
 
 CompiledMemoryStats = _jax.CompiledMemoryStats
@@ -218,6 +219,11 @@ def array_from_shards(
 ) -> ArrayImpl:
     """Return one global `ArrayImpl` over single-device buffers in the order of the devices."""
     return ArrayImpl(aval, sharding, list(shards), committed=committed, _skip_checks=True)
+
+
+def start_copy_to_host(buffer: ArrayImpl) -> None:
+    """Start the copy that a later `buffer_to_numpy` waits for; nothing on the CPU."""
+    buffer._copy_single_device_array_to_host_async()
 
 
 def copy_to_devices(

@@ -37,6 +37,9 @@ from tracebridge.core.runtime.signature import signature
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
+CompilerOptions = dict[str, str | bool | int | float]
+"""XLA flags by name."""
+
 
 class ArgInfo(NamedTuple):
     """What a stage knows of one argument."""

@@ -22,6 +22,10 @@ def finfo(dtype: Any) -> Any:
 
     Raises:
         ValueError: the dtype is not inexact.
+
+    >>> from tracebridge import dtypes
+    >>> int(dtypes.finfo('bfloat16').bits)
+    16
     """
     found = dtypes.real_of(dtypes.as_dtype(dtype))
     if found not in dtypes.floats:
@@ -38,6 +42,10 @@ def iinfo(dtype: Any) -> Any:
 
     Raises:
         ValueError: the dtype is not an integer dtype.
+
+    >>> from tracebridge import dtypes
+    >>> int(dtypes.iinfo('int8').max)
+    127
     """
     found = dtypes.as_dtype(dtype)
     if found not in dtypes.integers:

@@ -10,6 +10,7 @@ from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
     batched_block_until_ready,
     buffer_to_numpy,
+    start_copy_to_host,
 )
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators
@@ -110,7 +111,7 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def copy_to_host_async(self) -> None:
         """Start copying to the host, so that a later read finds the elements there."""
         self.check_alive()
-        self.buf.copy_to_host_async()
+        start_copy_to_host(self.buf)
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of the device memory. Valid only while the array lives."""

@@ -1,0 +1,30 @@
+"""Dtypes that NumPy does not have, and questions about dtypes."""
+
+from __future__ import annotations
+
+from tracebridge._api.dtype_functions import (
+    canonicalize_dtype,
+    issubdtype,
+    itemsize_bits,
+    result_type,
+    scalar_type_of,
+)
+from tracebridge.core.dtypes.dtypes import bfloat16, float0
+from tracebridge.core.dtypes.extended import extended, prng_key
+from tracebridge.core.dtypes.finfo import finfo, iinfo
+from tracebridge.core.errors.dtype_errors import TypePromotionError
+
+__all__ = [
+    "TypePromotionError",
+    "bfloat16",
+    "canonicalize_dtype",
+    "extended",
+    "finfo",
+    "float0",
+    "iinfo",
+    "issubdtype",
+    "itemsize_bits",
+    "prng_key",
+    "result_type",
+    "scalar_type_of",
+]

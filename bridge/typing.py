@@ -1,0 +1,7 @@
+"""Types for annotations of functions that take arrays."""
+
+from __future__ import annotations
+
+from tracebridge.core.runtime.array_like import ArrayLike, DTypeLike
+
+__all__ = ["ArrayLike", "DTypeLike"]
