@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
 
+PLATFORM = "portable"
+"""The platform for which programs are lowered: no rules of one platform apply."""
+
 # Targets that XLA itself expands on every platform, so that no library of ours must be loaded.
 PORTABLE_TARGETS = frozenset(
     {
@@ -80,7 +83,7 @@ def portable_program(
         ExportError: the program calls something that only this process has.
     """
     lowered = lower_module(
-        jaxpr, name, "cpu", keep_unused=True, platform_index=platform_index, names=names
+        jaxpr, name, PLATFORM, keep_unused=True, platform_index=platform_index, names=names
     )
     check_portable(lowered, name, allowed)
     with building():

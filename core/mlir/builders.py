@@ -35,7 +35,8 @@ class Builder:
         self.create = mlir.ir.Operation.create
         # Constants of the current function: (value key, aval) -> ir.Value.
         self._constants: dict[Any, Any] = {}
-        # Sizes of symbolic dimensions of the current function: expression -> i32 scalar.
+        # Sizes in the current function: variable's name or expression -> i32 scalar, shape -> i32
+        # tensor.
         self._dims: dict[Any, Any] = {}
 
     # generic operations --------------------------------------------------------------------------
@@ -115,16 +116,18 @@ class Builder:
         """A 1-d ``i32`` tensor that holds ``shape``."""
         if all([type(d) is int for d in shape]):
             return self.dense(np.asarray(shape, np.int32).reshape(len(shape)))
-        one = ShapedArray((1,), _I32)
-        parts = [self.op1("stablehlo.reshape", [self.dim(d)], one) for d in shape]
-        if len(parts) == 1:
-            return parts[0]
-        return self.op1(
-            "stablehlo.concatenate",
-            parts,
-            ShapedArray((len(parts),), _I32),
-            {"dimension": i64(0)},
-        )
+        key = tuple(shape)
+        found = self._dims.get(key)
+        if found is None:
+            one = ShapedArray((1,), _I32)
+            parts = [self.op1("stablehlo.reshape", [self.dim(d)], one) for d in shape]
+            found = parts[0] if len(parts) == 1 else self._concatenated(parts)
+            self._dims[key] = found
+        return found
+
+    def _concatenated(self, parts: Sequence[Any]) -> Any:
+        result = ShapedArray((len(parts),), _I32)
+        return self.op1("stablehlo.concatenate", parts, result, {"dimension": i64(0)})
 
     def broadcast_in_dim(self, x: Any, aval: ShapedArray, dims: Sequence[int]) -> Any:
         """``x`` with its axes placed at ``dims`` of ``aval`` and repeated along the others."""

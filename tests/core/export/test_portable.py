@@ -1,0 +1,110 @@
+"""Portable artifacts: versions, constants, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import pytest
+
+from tracebridge.core import lax
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.export.portable import portable_program, smaller_version
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.mlir.attrs import string
+from tracebridge.core.mlir.context import building, mlir_context
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.symbolic.scope import symbolic_shape
+
+VECTOR = ShapedArray((3,), np.float32)
+
+
+@final
+class _Foreign(Primitive):
+    """Lowers to a call of a library function, or of a Python function."""
+
+    name = "foreign"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return avals[0]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        if params["callback"]:
+            ctx.callbacks.append(print)
+        attributes = {"call_target_name": string("my_library_call")}
+        return ctx.op1("stablehlo.custom_call", operands, ctx.aval_out, attributes)
+
+
+foreign_p = _Foreign()
+
+
+def program(fun: Any, *avals: ShapedArray, **options: Any) -> Any:
+    """The artifact of ``fun``."""
+    return portable_program(stage(fun, avals), "f", **options)
+
+
+def text_of(data: bytes) -> str:
+    """The StableHLO text of an artifact."""
+    with building():
+        return str(mlir.deserialize_portable_artifact(data, mlir_context()))
+
+
+def test_artifact_says_which_version_it_needs() -> None:
+    """The target is in the header, so that older consumers can read it."""
+    data = program(lambda x: [lax.sin(x)], VECTOR, target="1.8.0").data
+
+    assert b"StableHLO_v1.8.0" in data
+    assert "stablehlo.sine" in text_of(data)
+
+
+@pytest.mark.parametrize("fun", [lax.erf, lax.asin, lax.digamma, lax.acosh], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("shape", ["3", "b, 2"])
+def test_nothing_is_left_that_old_consumers_do_not_know(fun: Any, shape: str) -> None:
+    """Operations that serialization would make composites of are expanded."""
+    aval = ShapedArray(symbolic_shape(shape), np.float32)
+    text = text_of(program(lambda x: [fun(x)], aval, target="1.8.0").data)
+
+    assert "composite" not in text
+    assert "chlo." not in text
+
+
+def test_large_constants_are_arguments() -> None:
+    """They come before the inputs; small ones stand in the program."""
+    large, small = put_numpy(np.ones((40, 40), np.float32)), put_numpy(np.ones(2, np.float32))
+    made = program(lambda x: [lax.mul(x, large), lax.neg(small)], ShapedArray((40, 40), np.float32))
+
+    assert [c.shape for c in made.constants] == [(40, 40)]
+    assert "@main(%arg0: tensor<40x40xf32>, %arg1: tensor<40x40xf32>)" in text_of(made.data)
+
+
+def test_platform_index_is_the_first_argument() -> None:
+    """Consumers that know several platforms pass the number of theirs."""
+    data = program(lambda x: [lax.sin(x)], VECTOR, platform_index=True).data
+
+    assert "@main(%arg0: tensor<i32>, %arg1: tensor<3xf32>)" in text_of(data)
+
+
+def test_library_calls_are_refused() -> None:
+    """The message names them; a consumer that knows them can allow them."""
+
+    def fun(x: Any) -> list[Any]:
+        return [foreign_p.bind(x, callback=False)]
+
+    with pytest.raises(ExportError, match="export of f: the program calls my_library_call"):
+        program(fun, VECTOR)
+    assert "my_library_call" in text_of(program(fun, VECTOR, allowed=["my_library_call"]).data)
+
+
+def test_callbacks_are_refused() -> None:
+    """Another process cannot reach Python functions of this one."""
+    with pytest.raises(ExportError, match=r"calls 1 Python function\(s\)"):
+        program(lambda x: [foreign_p.bind(x, callback=True)], VECTOR, allowed=["my_library_call"])
+
+
+def test_smaller_version_compares_numbers() -> None:
+    """1.9.0 is older than 1.13.7, though not as text."""
+    assert smaller_version("1.9.0", "1.13.7") == "1.9.0"
+    assert smaller_version("1.17.0", "1.13.7") == "1.13.7"
