@@ -60,7 +60,6 @@ _TWO_OVER_PI = (
     (0.15368372201919556, 5.7091589233948525e-08, 1.1892889840965575e-17),
     (1.9578378796577454, 4.49030128635286e-08, 2.997404519650496e-16),
 )
-_EVEN = 1  # RoundingMethod.TO_NEAREST_EVEN
 
 
 def _horner(z: Any, coefficients: Sequence[float]) -> Any:
@@ -79,6 +78,10 @@ def _by_class(size: Any, values: Sequence[float]) -> Any:
     return found
 
 
+def _to_integer(x: Any) -> Any:
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
 def _reduce(x: Any) -> tuple[Any, Any]:
     """``(quadrant, r)`` with ``x = quadrant * pi/2 + r * pi/2`` for any float32, r in float64."""
     wide = lax.convert_dtype(x, _F64)
@@ -87,11 +90,11 @@ def _reduce(x: Any) -> tuple[Any, Any]:
     high, middle, low = (_by_class(size, [row[k] for row in _TWO_OVER_PI]) for k in range(3))
     # Products of 24 and 26 bits are exact, and so are the remainders.
     product = lax.mul(scaled, high)
-    n1 = lax.round(product, _EVEN)
+    n1 = _to_integer(product)
     second = lax.mul(scaled, middle)
-    n2 = lax.round(second, _EVEN)
+    n2 = _to_integer(second)
     fraction = lax.add(lax.sub(product, n1), lax.sub(second, n2))
-    n3 = lax.round(fraction, _EVEN)
+    n3 = _to_integer(fraction)
     r = lax.add(lax.sub(fraction, n3), lax.mul(scaled, low))
     quarters = lax.add(lax.add(n1, n2), n3)
     quarters = lax.sub(quarters, lax.mul(lax.floor(lax.mul(quarters, 0.25)), 4.0))
