@@ -36,8 +36,16 @@ test: env tree
 check: env-dev tree
 	.ci/check $(BIN)
 
-bench: env tree
-	$(RUN) -m pytest -p no:xdist -o python_files='bench_*.py' tests/benchmarks $(ARGS)
+# The peer stands in an environment of its own and is measured in processes of its own.
+bench: env tree .venv-peer/stamp
+	$(RUN) tests/benchmarks/compare.py --peer .venv-peer/bin/python --package jax \
+	    --record docs/benchmarks.md $(ARGS)
+	$(RUN) tests/benchmarks/torch_calls.py --record docs/benchmarks.md
+
+.venv-peer/stamp: constraints.txt
+	$(PYTHON) -m venv .venv-peer
+	.venv-peer/bin/python -m pip install --quiet $(PIP_FLAGS) "jax>=0.10.2,<0.13"
+	touch $@
 
 docs: env-dev tree
 	$(RUN) .ci/reference build/docs/reference
@@ -71,5 +79,5 @@ $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@touch $@
 
 clean:
-	rm -rf build dist .venv .venv-newest .pytest_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks *.egg-info
+	rm -rf build dist .venv .venv-newest .venv-peer .pytest_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks *.egg-info
 	find bridge core interop tests examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
