@@ -49,24 +49,45 @@ def is_special() -> bool:
 
 
 def is_ready(x: torch.Tensor) -> bool:
-    """Whether the memory of ``x`` can be taken as it is."""
-    return (
-        type(x) in EXACT and keys_of(x).raw_repr() in PLAIN_KEYS and x.is_contiguous()
-    )
+    """Whether ``x`` is plain dense memory of the CPU."""
+    return type(x) in EXACT and keys_of(x).raw_repr() in PLAIN_KEYS and x.is_contiguous()
 
 
 def ready(x: torch.Tensor) -> torch.Tensor | None:
     """``x`` as a dense plain tensor, by differentiable operations; None if it cannot be one."""
-    if is_ready(x):
-        return x
-    if type(x) not in EXACT or x.layout is not torch.strided or x.is_quantized or x.is_meta:
+    if type(x) not in EXACT:
         return None
-    if keys_of(x).has(torch._C.DispatchKey.Python) or x.is_nested:
-        return None
-    if x._is_zerotensor():
-        # Only backward formulas make these; their history is empty.
-        return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
-    return x.resolve_conj().resolve_neg().contiguous()
+    if not _is_plain(x):
+        if x.layout is not torch.strided or x.is_quantized or x.is_meta or x.is_nested:
+            return None
+        if keys_of(x).has(_BATCHED) or keys_of(x).has(_PYTHON):
+            return None
+        if x._is_zerotensor():
+            # Only backward formulas make these; their history is empty.
+            return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+        x = x.resolve_conj().resolve_neg()
+        if not _is_plain(x):
+            return None
+    return x if x.is_contiguous() else x.contiguous()
+
+
+_BATCHED = torch._C._dispatch_key_parse("Batched")
+_PYTHON = torch._C.DispatchKey.Python
+_DEVICE_KEYS: dict[torch.device, int] = {}
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    """Whether ``x`` has the dispatch keys of a dense tensor of its device."""
+    keys = keys_of(x).raw_repr()
+    if keys in PLAIN_KEYS:
+        return True
+    device = x.device
+    if device.type == "cpu":
+        return False
+    plain = _DEVICE_KEYS.get(device)
+    if plain is None:
+        plain = _DEVICE_KEYS[device] = keys_of(torch.empty(0, device=device)).raw_repr()
+    return keys == plain
 
 
 def aval_of(x: torch.Tensor) -> ShapedArray:
@@ -223,9 +244,10 @@ class Call(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         node: Node = ctx.node
         saved = ctx.saved_tensors
-        if None not in grads and ctx.numbers is None and not grad_enabled():
+        if ctx.numbers is None and not grad_enabled():
             leaves = (*saved, *grads)
             for x in leaves:
+                # A missing cotangent is None, which is not ready either.
                 if not is_ready(x):
                     break
             else:

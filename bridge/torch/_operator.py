@@ -77,6 +77,21 @@ def _vmap(
     return outs, [0] * len(outs)
 
 
+def _legacy_vmap(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
+    """Under the vmap of ``torch.autograd.grad(is_grads_batched=True)``, which is not torch.func's."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    batched = torch._C._dispatch_key_parse("Batched")
+    dims = [0 if torch._C._dispatch_keys(x).has(batched) else None for x in xs]
+    # The third argument is the size to expand to where there is no batch axis, which is not here.
+    inner = [
+        x if d is None else torch._remove_batch_dim(x, level, 1, 0)
+        for x, d in zip(xs, dims, strict=True)
+    ]
+    outs = CALL(inner, resolve(h).vmap(dims).handle)
+    return [torch._add_batch_dim(o, 0, level) for o in outs]
+
+
 def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Forward mode, reverse mode, or neither."""
     functorch = torch._C._are_functorch_transforms_active()
@@ -174,6 +189,7 @@ _apply_node = super(torch.autograd.Function, Node).apply
 
 _library.impl("call", _kernel, "CPU")
 _library.impl("call", _kernel, "CUDA")
+_library.impl("call", _legacy_vmap, "Batched")
 _library.impl("call", _autograd, "Autograd")
 torch.library.register_fake("tracebridge::call", _fake, lib=_library)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
