@@ -16,8 +16,8 @@ from tracebridge.core.control.jit import Arguments, argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.tree import PyTreeDef, flatten
@@ -40,6 +40,12 @@ class _Leaf(NamedTuple):
     shape: tuple[int | None, ...] | None
     dtype: Any
     weak: bool
+
+
+class _StandIn(NamedTuple):
+    """An argument of which only the aval is known. Unlike those of users it keeps 64 bits."""
+
+    aval: ShapedArray
 
 
 class Traced(NamedTuple):
@@ -184,11 +190,11 @@ class _Converted:
         key = (tree, *[(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)])
         traced = self._programs.get(key)
         if traced is None:
-            structs = [
-                ShapeDtypeStruct(shape, our_dtype(row.dtype), weak_type=row.weak)
+            avals = [
+                ShapedArray(shape, our_dtype(row.dtype), weak_type=row.weak)
                 for shape, row in zip(found, rows, strict=True)
             ]
-            traced = trace_program(self._name, self._fun, structs, tree, names)
+            traced = trace_program(self._name, self._fun, avals, tree, names)
             self._programs.set(key, traced)
         return traced
 
@@ -196,20 +202,21 @@ class _Converted:
 def trace_program(
     call: str,
     fun: Callable[..., Any],
-    structs: list[ShapeDtypeStruct],
+    avals: Sequence[ShapedArray],
     tree: PyTreeDef,
     names: Sequence[str],
 ) -> Traced:
-    """Trace ``fun`` at stand-ins for the leaves of ``(args, kwargs)``.
+    """Trace ``fun`` at avals of the leaves of ``(args, kwargs)``.
 
     Raises:
         InconclusiveDimensionError: the trace depends on relations of symbolic sizes.
     """
-    arguments = Arguments(fun, list(structs), tree, parameters=parameter_names(fun))
+    leaves: list[Any] = [_StandIn(aval) for aval in avals]
+    arguments = Arguments(fun, leaves, tree, parameters=parameter_names(fun))
     try:
         jaxpr, out_tree = trace_to_jaxpr(call, fun, arguments)
     except (InconclusiveDimensionError, ShapeMismatchError) as error:
-        shapes = [s.shape for s in structs]
+        shapes = [a.shape for a in avals]
         if all([type(d) is int for shape in shapes for d in shape]):
             raise
         raise shape_rules.undecided(call, error, shapes, names) from error

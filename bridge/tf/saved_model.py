@@ -15,8 +15,8 @@ from tracebridge.core.control.jit import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_paths
@@ -229,13 +229,13 @@ def _traced(
         ]
     found = shape_rules.symbolic_shapes(call, shapes, specs, names, constraints)
     shape_rules.check_sizes(call, found, shapes, names)
-    structs = [
-        ShapeDtypeStruct(
+    avals = [
+        ShapedArray(
             shape, our_dtype(x.dtype) if isinstance(x.dtype, tf.DType) else np.dtype(x.dtype)
         )
         for shape, x in zip(found, leaves, strict=True)
     ]
-    return trace_program(call, fun, structs, tree, names), names
+    return trace_program(call, fun, avals, tree, names), names
 
 
 def _batch_spec(shape: Any, name: str, *, axis_0: bool) -> str | None:

@@ -1,0 +1,180 @@
+"""Gradients of converted functions through tapes: all orders, modes and kinds of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+
+pytestmark = pytest.mark.tf
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    """A float32 tensor that is the same each time."""
+    return tf.constant(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def model(w: Any, x: Any) -> Any:
+    """One layer, in our functions."""
+    return {"y": tnp.tanh(x @ w), "mean": x.mean(0), "index": tnp.argmax(x, -1)}
+
+
+def native(w: Any, x: Any) -> Any:
+    """The same in TensorFlow's."""
+    return {"y": tf.tanh(x @ w), "mean": tf.reduce_mean(x, 0), "index": tf.argmax(x, -1)}
+
+
+def gradients(fun: Any, w: Any, x: Any) -> list[Any]:
+    """First and second order by both arguments."""
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            out = fun(w, x)
+            loss = tf.reduce_sum(out["y"] ** 2) + tf.reduce_sum(out["mean"] ** 3)
+        first = inner.gradient(loss, [w, x])
+        norm = tf.add_n([tf.reduce_sum(g**2) for g in first])
+    return [*first, *outer.gradient(norm, [w, x])]
+
+
+def assert_all_close(got: Any, expected: Any) -> None:
+    """Each relative to its largest element."""
+    for g, e in zip(got, expected, strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-5 * float(tf.reduce_max(tf.abs(e))))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("place", ["eager", "function", "tapes inside", "unknown batch"])
+def test_first_and_second_order(place: str, jit_compile: bool) -> None:
+    """Tapes outside of and inside of ``tf.function``, with known and unknown batch size."""
+    w, x = tf.Variable(normal(3, 4)), normal(5, 3, seed=1)
+    fun = tb.tf.to_tf(model)
+    options: dict[str, Any] = {"jit_compile": jit_compile}
+    spec = tf.TensorSpec((None, 3), tf.float32)
+    if place == "eager":
+        got = gradients(fun, w, x)
+    elif place == "function":
+        got = gradients(tf.function(fun, **options), w, x)
+    elif place == "tapes inside":
+        inside = tf.function(
+            lambda x: gradients(fun, w, x), input_signature=[spec], autograph=False, **options
+        )
+        got = inside(x)
+    else:
+        unknown = tf.function(lambda x: fun(w, x), input_signature=[spec], **options)
+        got = gradients(lambda w, x: unknown(x), w, x)
+
+    assert_all_close(got, gradients(native, w, x))
+
+
+def test_third_order() -> None:
+    """Each order has a gradient of its own."""
+    fun = tf.function(tb.tf.to_tf(lambda x: tnp.sin(x) * x))
+    x = tf.constant(0.7)
+    with tf.GradientTape() as t3:
+        t3.watch(x)
+        with tf.GradientTape() as t2:
+            t2.watch(x)
+            with tf.GradientTape() as t1:
+                t1.watch(x)
+                y = fun(x)
+            d1 = t1.gradient(y, x)
+        d2 = t2.gradient(d1, x)
+    d3 = t3.gradient(d2, x)
+
+    np.testing.assert_allclose(d3, -3 * np.sin(0.7) - 0.7 * np.cos(0.7), rtol=1e-5)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_integers_have_no_gradient(graph: bool) -> None:
+    """Neither as arguments nor as results."""
+    fun = tb.tf.to_tf(lambda x, n: (x * n, n + 1))
+    fun = tf.function(fun) if graph else fun
+    x, n = tf.constant([1.0, 2.0]), tf.constant([3, 4])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y, _ = fun(x, n)
+    x_bar, n_bar = tape.gradient(y, [x, n])
+
+    assert x_bar.numpy().tolist() == [3.0, 4.0]
+    assert n_bar is None
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_gradients_keep_dtypes(dtype: str) -> None:
+    """A cotangent has the dtype of its argument."""
+    x = tf.constant([0.5, 1.0], dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tb.tf.to_tf(lambda x: x * x)(x)
+    got = tape.gradient(y, x)
+
+    assert got.dtype == x.dtype
+    assert tf.cast(got, tf.float32).numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_complex_gradients_follow_tensorflow(order: int) -> None:
+    """TensorFlow's are conjugates of cotangents."""
+    z = tf.constant([1 + 2j, 0.5 - 1j], tf.complex64)
+
+    def gradient(fun: Any, order: int, z: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            out = fun(z) if order == 1 else gradient(fun, order - 1, z)
+            loss = tf.reduce_sum(tf.math.real(out) + 2 * tf.math.imag(out))
+        return tape.gradient(loss, z)
+
+    got = gradient(tb.tf.to_tf(lambda z: z * z * z), order, z)
+
+    np.testing.assert_allclose(got, gradient(lambda z: z * z * z, order, z), rtol=1e-5)
+
+
+def test_without_gradient() -> None:
+    """A tape then finds no way through, and says so."""
+    x = normal(3)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tb.tf.to_tf(lambda x: x * 2, with_gradient=False)(x)
+    with pytest.raises(LookupError):
+        tape.gradient(y, x)
+
+
+def test_jacobian_and_vectorized_map() -> None:
+    """TensorFlow's own vectorization takes the operation."""
+    fun = tb.tf.to_tf(lambda x: tnp.sin(x).sum() * x)
+    x = normal(3)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = fun(x)
+    got = tape.jacobian(y, x)
+    expected = np.asarray(tb.vjp(lambda x: tnp.sin(x).sum() * x, tnp.asarray(x.numpy()))[0])
+
+    np.testing.assert_allclose(
+        got, np.outer(x, np.cos(x)) + np.eye(3) * np.sin(x).sum(), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(tf.vectorized_map(fun, x[None])[0], expected, rtol=1e-5)
+
+
+def test_keras_style_training_step() -> None:
+    """A variable is trained through a converted loss in a compiled function."""
+    w = tf.Variable(tf.zeros((3, 1)))
+    x = normal(32, 3)
+    target = x @ tf.constant([[1.0], [-2.0], [0.5]])
+    loss_of = tb.tf.to_tf(lambda w, x, y: ((x @ w - y) ** 2).mean())
+
+    @tf.function(jit_compile=True)
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(w, x, y)
+        w.assign_sub(0.3 * tape.gradient(loss, w))
+        return loss
+
+    losses = [float(step(x, target)) for _ in range(60)]
+
+    assert losses[-1] < 1e-4 * losses[0]
