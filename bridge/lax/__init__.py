@@ -23,6 +23,7 @@ from tracebridge.core.collectives.psum import psum as psum
 from tracebridge.core.collectives.psum import psum_p as psum_p
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
+from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
 from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier

@@ -213,6 +213,7 @@ from tracebridge.core.lax.indexing.scatter import scatter_mul_p as scatter_mul_p
 from tracebridge.core.lax.indexing.scatter import scatter_p as scatter_p
 from tracebridge.core.lax.indexing.scatter import scatter_sub as scatter_sub
 from tracebridge.core.lax.indexing.scatter import scatter_sub_p as scatter_sub_p
+from tracebridge.core.lax.indexing.scatter import window_of as window_of
 from tracebridge.core.lax.indexing.slice import index_in_dim as index_in_dim
 from tracebridge.core.lax.indexing.slice import slice as slice
 from tracebridge.core.lax.indexing.slice import slice_in_dim as slice_in_dim
