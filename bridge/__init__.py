@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tracebridge import numpy as numpy
     from tracebridge import sharding as sharding
     from tracebridge import stages as stages
+    from tracebridge import test_util as test_util
     from tracebridge import testing as testing
     from tracebridge import tf as tf
     from tracebridge import torch as torch
@@ -93,7 +94,7 @@ __version__ = "0.1.0"
 # fmt: off
 _SUBMODULES = frozenset((
     "custom_derivatives", "dlpack", "dtypes", "errors", "lax", "numpy", "sharding", "stages",
-    "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 # Module below this package -> the names that come from it.

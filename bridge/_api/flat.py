@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 from tracebridge._api.values import public, short_repr
 from tracebridge.core.errors.transform_errors import GradientTypeError
@@ -11,6 +11,9 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value, is_array_like
 from tracebridge.core.ir.values import Value
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
+
+_TRACED: Final = object()
+"""Stands for a tracer among the auxiliary data."""
 
 
 @final
@@ -77,7 +80,8 @@ class FlatCall:
             out, aux = _split_aux(self._fun, out)
             leaves, tree = flatten(aux)
             tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
-            self._aux = leaves, tree
+            # The tracers end with the transformation and are not kept.
+            self._aux = [_TRACED if isinstance(x, Tracer) else x for x in leaves], tree
         leaves, self.out_tree = flatten(out)
         self.n_out = len(leaves)
         values = [leaf if hasattr(leaf, "aval") else _as_result(self._fun, leaf) for leaf in leaves]
@@ -88,7 +92,7 @@ class FlatCall:
         leaves, tree = self._aux
         given = iter(primals)
         return tree.unflatten(
-            [public(next(given)) if isinstance(leaf, Tracer) else leaf for leaf in leaves]
+            [public(next(given)) if leaf is _TRACED else leaf for leaf in leaves]
         )
 
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_axis, with_trace
+from tracebridge.core.config.scopes import (
+    option,
+    reset_state,
+    set_state,
+    state,
+    with_axis,
+    with_trace,
+)
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.plans import batch_plan, batched_aval
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -123,6 +131,9 @@ def batch_flat(
         trace.done = True
     outs = [r.value if r.trace is trace else r for r in results]
     out_dims = [r.dim if r.trace is trace else None for r in results]
+    if option("check_tracer_leaks"):
+        args = results = None
+        check_no_leaks(trace)
     return outs, out_dims
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.plans import jvp_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -94,6 +95,9 @@ def jvp_flat(
         mine = r.trace is trace
         outs.append(r.primal if mine else r)
         out_tangents.append(r.tangent if mine else None)
+    if option("check_tracer_leaks"):
+        args = results = r = None
+        check_no_leaks(trace)
     return outs, out_tangents
 
 

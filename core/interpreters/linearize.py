@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -174,6 +175,9 @@ def linearize_flat(
         nodes.append(r.node if mine else None)
     in_avals = [p.aval.tangent for p, f in zip(primals, flags, strict=True) if f]
     linear = Linearized(trace.tape, trace.size, in_avals, nodes, [o.aval.tangent for o in outs])
+    if option("check_tracer_leaks"):
+        args = results = r = None
+        check_no_leaks(trace)
     return outs, linear
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib.xla import Traceback
 from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.leaks import check_no_leaks
+from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import NamedSource, current_names
@@ -189,14 +191,19 @@ def stage(
     token = set_state(with_trace(state(), trace))
     try:
         outputs = [as_value(o) for o in fun(*inputs)]
+        for o in outputs:
+            if o.trace is not trace and o.trace is not None:
+                trace.check_foreign(o)
+        jaxpr = trace.finalize(inputs, outputs)
     finally:
         reset_state(token)
-    for o in outputs:
-        if o.trace is not trace and o.trace is not None:
-            trace.check_foreign(o)
-    jaxpr = trace.finalize(inputs, outputs)
-    trace.done = True
-    trace.equations = []
+        trace.done = True
+        trace.equations = []
+    if option("enable_checks"):
+        check_jaxpr(jaxpr)
+    if option("check_tracer_leaks"):
+        inputs = outputs = o = None
+        check_no_leaks(trace, debug.name)
     return jaxpr
 
 

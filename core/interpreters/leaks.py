@@ -1,0 +1,31 @@
+"""The search for leaked tracers that option ``check_tracer_leaks`` asks for."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError, describe_tracer
+from tracebridge.core.ir.tracer import Tracer
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.trace import Trace
+
+
+def check_no_leaks(trace: Trace, function: str = "") -> None:
+    """Raise if a tracer of ``trace`` is still referenced.
+
+    Call it when the trace has ended and the caller has dropped its own references.
+
+    Raises:
+        UnexpectedTracerError: names the tracer, and the line that made it.
+    """
+    gc.collect()
+    for found in gc.get_referrers(trace):
+        if isinstance(found, Tracer) and found.trace is trace:
+            during = f" of {function}" if function else ""
+            raise UnexpectedTracerError(
+                f"a trace{during} has ended, but {describe_tracer(found)} is still referenced: "
+                "it has leaked",
+                tracer=found,
+            )

@@ -1,0 +1,108 @@
+"""The type checker of Jaxprs; option ``enable_checks`` runs it on every program that is staged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.errors.transform_errors import JaxprTypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.traverse import sub_jaxprs
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+
+
+def check_jaxpr(jaxpr: Jaxpr) -> None:
+    """Check ``jaxpr`` and the programs in its equations, each object once.
+
+    Raises:
+        JaxprTypeError: a slot is not defined yet, an argument or result has another type than
+            its equation says, or a constant is no value.
+    """
+    if "checked" in jaxpr.cache:
+        return
+    avals: list[ShapedArray] = list(jaxpr.in_avals)
+    for i, aval in enumerate(avals):
+        if type(aval) is not ShapedArray:
+            raise _error(jaxpr, f"input {i} has the type {aval!r}, which is no aval")
+    for const in jaxpr.consts:
+        if not isinstance(getattr(const, "aval", None), ShapedArray):
+            raise _error(jaxpr, f"the constant {const!r} is no value")
+        avals.append(const.aval)
+    for k, (app, slots) in enumerate(jaxpr.steps):
+        _check_equation(jaxpr, k, app, slots, avals)
+        avals.extend(app.outs)
+    if len(jaxpr.outs) != len(jaxpr.out_avals):
+        counts = f"{len(jaxpr.outs)} results, but {len(jaxpr.out_avals)} types of results"
+        raise _error(jaxpr, f"there are {counts}")
+    for i, (slot, aval) in enumerate(zip(jaxpr.outs, jaxpr.out_avals, strict=True)):
+        if not 0 <= slot < len(avals):
+            raise _error(jaxpr, f"result {i} is slot {slot} of {len(avals)}")
+        if not _same_type(avals[slot], aval):
+            raise _error(
+                jaxpr, f"result {i} is {avals[slot].str_short()}, declared {aval.str_short()}"
+            )
+    if jaxpr.sources is not None and len(jaxpr.sources) != len(jaxpr.steps):
+        counts = f"{len(jaxpr.sources)} source locations for {len(jaxpr.steps)} equations"
+        raise _error(jaxpr, f"there are {counts}")
+    for program in sub_jaxprs(jaxpr):
+        check_jaxpr(program)
+    jaxpr.cache["checked"] = True
+
+
+def _check_equation(
+    jaxpr: Jaxpr,
+    k: int,
+    app: Application,
+    slots: tuple[int, ...],
+    avals: list[ShapedArray],
+) -> None:
+    where = f"equation {k} ({app.primitive.name})"
+    if len(slots) != len(app.avals):
+        raise _error(jaxpr, f"{where} has {len(slots)} arguments, expected {len(app.avals)}")
+    for position, (slot, expected) in enumerate(zip(slots, app.avals, strict=True)):
+        if not 0 <= slot < len(avals):
+            raise _error(
+                jaxpr, f"{where}: argument {position} is slot {slot}, only {len(avals)} are defined"
+            )
+        if not _same_type(avals[slot], expected):
+            raise _error(
+                jaxpr,
+                f"{where}: argument {position} is {avals[slot].str_short()}, expected "
+                f"{expected.str_short()}",
+            )
+    if app.multiple is not app.primitive.multiple_results:
+        raise _error(jaxpr, f"{where} does not know whether it has several results")
+    if getattr(app.primitive, "inlinable", False):
+        _check_call(jaxpr, where, app, app.params["jaxpr"])
+
+
+def _check_call(jaxpr: Jaxpr, where: str, app: Application, called: Jaxpr) -> None:
+    """An equation that calls a program must have the program's types."""
+    for what, given, wanted in (
+        ("arguments", app.avals, called.in_avals),
+        ("results", app.outs, called.out_avals),
+    ):
+        same = len(given) == len(wanted) and all(map(_same_type, given, wanted))
+        if not same:
+            raise _error(
+                jaxpr, f"{where} has {what} {_types(given)}, its program has {_types(wanted)}"
+            )
+
+
+def _same_type(one: ShapedArray, two: ShapedArray) -> bool:
+    """Weak types are no part of a program's meaning."""
+    return one is two or (one.dtype == two.dtype and one.shape == two.shape)
+
+
+def _types(avals: tuple[Any, ...]) -> str:
+    return f"({', '.join([a.str_short() for a in avals])})"
+
+
+def _error(jaxpr: Jaxpr, message: str) -> JaxprTypeError:
+    name = jaxpr.debug.name
+    return JaxprTypeError(
+        f"the program of {name} is not well formed: {message}",
+        hint="this is a bug in the engine, or in a primitive defined outside of it",
+    )

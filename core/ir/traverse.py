@@ -1,0 +1,46 @@
+"""Walking through programs and the programs in their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+
+
+def sub_jaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The programs in the parameters of the equations of ``jaxpr``, in order."""
+    for app, _ in jaxpr.steps:
+        yield from jaxprs_in_params(app.params)
+
+
+def all_jaxprs(jaxpr: Jaxpr) -> list[Jaxpr]:
+    """``jaxpr`` and the programs below it, each once, outer ones first."""
+    found: dict[int, Jaxpr] = {}
+    todo = [jaxpr]
+    while todo:
+        program = todo.pop()
+        if id(program) not in found:
+            found[id(program)] = program
+            todo.extend(sub_jaxprs(program))
+    return list(found.values())
+
+
+def applications(jaxpr: Jaxpr) -> Iterator[Application]:
+    """The applications of ``jaxpr`` and of the programs below it, each program once."""
+    for program in all_jaxprs(jaxpr):
+        for app, _ in program.steps:
+            yield app
+
+
+def count_equations(jaxpr: Jaxpr) -> int:
+    """Number of equations, those of programs below it included; a program counts once."""
+    return sum([len(program.steps) for program in all_jaxprs(jaxpr)])
+
+
+def primitive_names(jaxpr: Jaxpr) -> set[str]:
+    """Names of all primitives in ``jaxpr`` and below it."""
+    return {app.primitive.name for app in applications(jaxpr)}
