@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.values import Literal, Value, numpy_scalar_value, scalar_value
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ def converter_of(cls: type) -> Callable[[Any], Value] | None:
         return _RESOLVED[cls]
     except KeyError:
         pass
+    if issubclass(cls, np.ndarray) and np.ndarray not in _CONVERTERS:
+        # NumPy arrays become arrays on a device, and the runtime is loaded at first use.
+        _ = EAGER.trace
     found = next((_CONVERTERS[base] for base in cls.__mro__ if base in _CONVERTERS), None)
     _RESOLVED[cls] = found
     return found
