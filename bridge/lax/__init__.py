@@ -220,6 +220,7 @@ from tracebridge.core.lax.indexing.slice import index_in_dim as index_in_dim
 from tracebridge.core.lax.indexing.slice import slice as slice
 from tracebridge.core.lax.indexing.slice import slice_in_dim as slice_in_dim
 from tracebridge.core.lax.indexing.slice import slice_p as slice_p
+from tracebridge.core.lax.like import empty as empty
 from tracebridge.core.lax.like import full as full
 from tracebridge.core.lax.like import full_like as full_like
 from tracebridge.core.lax.like import ones_like as ones_like
@@ -267,10 +268,12 @@ from tracebridge.core.lax.rng import rng_uniform_p as rng_uniform_p
 from tracebridge.core.lax.shape.broadcast import broadcast as broadcast
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
+from tracebridge.core.lax.shape.broadcast import broadcast_like as broadcast_like
 from tracebridge.core.lax.shape.broadcast import broadcast_shapes as broadcast_shapes
 from tracebridge.core.lax.shape.broadcast import broadcast_to_rank as broadcast_to_rank
 from tracebridge.core.lax.shape.concatenate import concatenate as concatenate
 from tracebridge.core.lax.shape.concatenate import concatenate_p as concatenate_p
+from tracebridge.core.lax.shape.concatenate import stack as stack
 from tracebridge.core.lax.shape.iota import broadcasted_iota as broadcasted_iota
 from tracebridge.core.lax.shape.iota import iota as iota
 from tracebridge.core.lax.shape.iota import iota_p as iota_p
@@ -288,6 +291,7 @@ from tracebridge.core.lax.shape.rev import rev_p as rev_p
 from tracebridge.core.lax.shape.split import split as split
 from tracebridge.core.lax.shape.split import split_p as split_p
 from tracebridge.core.lax.shape.split import tile as tile
+from tracebridge.core.lax.shape.split import unstack as unstack
 from tracebridge.core.lax.shape.transpose import transpose as transpose
 from tracebridge.core.lax.shape.transpose import transpose_p as transpose_p
 from tracebridge.core.lax.special.erf import erf as erf

@@ -101,8 +101,8 @@ def _mapped(func: Callable[[Any], Any], x: Any) -> Any:
     if aval.shape != expected or aval.dtype != x.aval.dtype:
         found = aval.shape if dim is None else (*aval.shape[:dim], *aval.shape[dim + 1 :])
         msg = (
-            f"scatter_apply: func gave {ShapedArray(found, aval.dtype).str_short()} for an element, "
-            f"expected a scalar {x.aval.dtype.name}"
+            f"scatter_apply: func gave {ShapedArray(found, aval.dtype).str_short()} for an "
+            f"element, expected a scalar {x.aval.dtype.name}"
         )
         raise ShapeMismatchError(msg)
     if dim is None:

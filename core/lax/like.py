@@ -1,4 +1,4 @@
-"""Arrays of one value: full, full_like, zeros_like."""
+"""Arrays of one value: full, full_like, zeros_like, empty."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     if dtype is not None:
         value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full"))
     return lax.broadcast_in_dim(value, lax.as_shape("full", shape), ())
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    """An array whose elements do not matter (they are zero).
+
+    >>> import tracebridge as tb
+    >>> tb.lax.empty((2, 3), "int8").shape
+    (2, 3)
+    """
+    return full(shape, 0, dtype)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:

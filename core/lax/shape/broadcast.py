@@ -130,6 +130,24 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     return broadcast(value, (1,) * missing) if missing else value
 
 
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """``arr`` repeated to the shape of ``like_arr`` by NumPy's rules; the dtype stays.
+
+    Raises:
+        BroadcastError: sizes differ and that of ``arr`` is not 1, or it has more axes.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.broadcast_like(tb.numpy.arange(2), tb.numpy.zeros((3, 2))).tolist()
+    [[0, 1], [0, 1], [0, 1]]
+    """
+    x, shape = as_value(arr), as_value(like_arr).aval.shape
+    missing = len(shape) - x.aval.ndim
+    if missing < 0:
+        msg = f"broadcast_like: {x.aval.str_short()} has more axes than the shape {shape}"
+        raise BroadcastError(msg)
+    return broadcast_in_dim(x, shape, tuple(range(missing, len(shape))))
+
+
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     """The shape that arrays of ``shapes`` have after NumPy's broadcasting.
 

@@ -1,4 +1,4 @@
-"""concatenate: arrays one after the other along an axis."""
+"""Arrays one after the other along an axis (concatenate), or along a new one (stack)."""
 
 from __future__ import annotations
 
@@ -116,6 +116,30 @@ def concatenate(operands: Any, dimension: int) -> Any:
         operands = rows(operands) if hasattr(operands, "shape") else list(operands)
     values = as_values("concatenate", *operands)
     return concatenate_p.bind(*values, dimension=axis)
+
+
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Arrays joined along a new axis.
+
+    Args:
+        operands: arrays of one dtype and shape, of ``ndim`` axes.
+        axis: where the new axis is, in ``[-ndim - 1, ndim]``.
+
+    Raises:
+        ShapeMismatchError: there are no arrays, or their shapes differ.
+
+    >>> import tracebridge as tb
+    >>> x = tb.numpy.arange(2)
+    >>> tb.lax.stack([x, x], 1).tolist()
+    [[0, 0], [1, 1]]
+    """
+    values = as_values("stack", *operands)
+    if not values or any([v.aval.shape != values[0].aval.shape for v in values]):
+        got = ", ".join([v.aval.str_short() for v in values]) or "none"
+        msg = f"stack: expected at least one array, all of one shape, got {got}"
+        raise ShapeMismatchError(msg)
+    where = lax.as_axis("stack", axis, values[0].aval.ndim + 1)
+    return concatenate([lax.expand_dims(v, (where,)) for v in values], where)
 
 
 def rows(array: Any) -> list[Any]:

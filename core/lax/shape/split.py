@@ -1,7 +1,8 @@
-"""split: an array cut into pieces along an axis; tile: an array repeated."""
+"""An array cut into pieces along an axis (split, unstack), or repeated (tile)."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -93,6 +94,23 @@ def split(operand: Any, sizes: Sequence[Any], axis: int = 0) -> list[Any]:
     x = as_value(operand)
     which = lax.as_axis("split", axis, x.aval.ndim)
     return split_p.bind(x, sizes=lax.as_shape("split", tuple(sizes)), axis=which)
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of ``x`` along an axis, without that axis.
+
+    Args:
+        x: an array of ``ndim`` axes.
+        axis: in ``[-ndim, ndim)``; its size is not symbolic.
+
+    >>> import tracebridge as tb
+    >>> [row.tolist() for row in tb.lax.unstack(tb.numpy.eye(2))]
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    value = as_value(x)
+    which = lax.as_axis("unstack", axis, value.aval.ndim)
+    pieces = split(value, (1,) * operator.index(value.aval.shape[which]), which)
+    return tuple([lax.squeeze(piece, (which,)) for piece in pieces])
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:

@@ -134,6 +134,17 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         AxisError,
         "dimension 1 is out of bounds",
     ),
+    "stack of nothing": (lambda: lax.stack([]), ShapeMismatchError, "got none"),
+    "stack of ranks": (
+        lambda: lax.stack([X, X[0]]),
+        ShapeMismatchError,
+        r"stack: .* got f32\[2,3\], f32\[3\]",
+    ),
+    "broadcast_like of more axes": (
+        lambda: lax.broadcast_like(X, X[0]),
+        BroadcastError,
+        r"f32\[2,3\] has more axes than the shape \(3,\)",
+    ),
     "full of an array": (lambda: lax.full((2,), X), RankError, "fill_value must be a scalar"),
     "full_like of an array": (lambda: lax.full_like(X, X), RankError, "must be a scalar"),
 }
@@ -245,3 +256,32 @@ def test_dims_may_be_numpy_integers() -> None:
     ((app, _),) = stage(lambda x: [lax.reshape(x, np.array([3, 2]))], [tb.typeof(X)]).steps
 
     assert [int, int] == [type(n) for n in app.params["new_sizes"]]
+
+
+def test_stack_and_unstack_are_numpys() -> None:
+    """Slices along a new axis, there and back."""
+    arrays = [np.full((2, 3), k, np.float32) for k in range(4)]
+
+    for axis in (0, 1, -1):
+        stacked = lax.stack(arrays, axis)
+        np.testing.assert_array_equal(np.stack(arrays, axis), np.asarray(stacked))
+        for want, found in zip(arrays, lax.unstack(stacked, axis), strict=True):
+            np.testing.assert_array_equal(want, np.asarray(found))
+    assert lax.unstack(np.zeros((0, 2), np.float32)) == ()
+
+
+def test_broadcast_like_is_numpys() -> None:
+    """Axes are aligned at the end, and the dtype stays."""
+    found = lax.broadcast_like(np.array([[1], [2]], np.int8), np.zeros((3, 2, 4), np.float32))
+
+    np.testing.assert_array_equal(
+        np.broadcast_to(np.array([[1], [2]], np.int8), (3, 2, 4)), np.asarray(found)
+    )
+    assert found.dtype == np.int8
+
+
+def test_empty_has_shape_and_dtype() -> None:
+    """What the elements are does not matter."""
+    found = lax.empty((2, 0), "bfloat16")
+
+    assert (found.shape, found.dtype.name) == ((2, 0), "bfloat16")
