@@ -6,12 +6,19 @@ from typing import Any, Final, final
 
 from tracebridge._api.values import public, short_repr
 from tracebridge.core.errors.transform_errors import GradientTypeError
+from tracebridge.core.interpreters.batching import BatchTracer
+from tracebridge.core.interpreters.jvp import JvpTracer
+from tracebridge.core.interpreters.linearize import DualTracer
+from tracebridge.core.interpreters.staging import StagedTracer
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value, is_array_like
 from tracebridge.core.ir.values import Value
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
 
+# The commonest results, which are one leaf: no need to flatten them.
+_SINGLE: Final = frozenset({Array, StagedTracer, DualTracer, JvpTracer, BatchTracer})
 _TRACED: Final = object()
 """Stands for a tracer among the auxiliary data."""
 
@@ -82,6 +89,9 @@ class FlatCall:
             tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
             # The tracers end with the transformation and are not kept.
             self._aux = [_TRACED if isinstance(x, Tracer) else x for x in leaves], tree
+        if type(out) in _SINGLE:
+            self.n_out = 1
+            return [out, *tracers]
         leaves, self.out_tree = flatten(out)
         self.n_out = len(leaves)
         values = [leaf if hasattr(leaf, "aval") else _as_result(self._fun, leaf) for leaf in leaves]

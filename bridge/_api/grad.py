@@ -46,6 +46,7 @@ class GradOptions:
         "highest",
         "holomorphic",
         "nums",
+        "root",
         "single",
     )
 
@@ -62,11 +63,8 @@ class GradOptions:
         self.has_aux = has_aux
         self.holomorphic = holomorphic
         self.allow_int = allow_int
-
-    @property
-    def root(self) -> str:
-        """What messages call the tree of the differentiated arguments."""
-        return f"args[{self.nums[0]}]" if self.single else "args[argnums]"
+        # What messages call the tree of the differentiated arguments.
+        self.root = f"args[{self.nums[0]}]" if self.single else "args[argnums]"
 
 
 def grad(
@@ -173,7 +171,9 @@ def gradient_of(
     flags = differentiable(values) if options.allow_int else None
     outs, linear = linearize_flat(call.call, values, flags)
     out = _scalar_result(options, outs, call)
-    seed = Literal(1.0 if out.aval.dtype in floats else 1.0 + 0.0j, out.aval)
+    seed = _SEEDS.get(out.aval)
+    if seed is None:
+        seed = _seed_of(out.aval)
     cts = [seed, *[None] * (len(outs) - 1)]
     grads = backward(linear, cts, current_trace().process)
     results = [
@@ -182,6 +182,16 @@ def gradient_of(
     ]
     gradient = tree.unflatten(results)
     return public(out), gradient, call.aux(outs[1:]) if options.has_aux else None
+
+
+# One literal per aval: it keeps its device buffer.
+_SEEDS: dict[ShapedArray, Literal] = {}
+
+
+def _seed_of(aval: ShapedArray) -> Literal:
+    """The cotangent 1 of a scalar result."""
+    seed = _SEEDS[aval] = Literal(1.0 if aval.dtype in floats else 1.0 + 0.0j, aval)
+    return seed
 
 
 def check_input(options: GradOptions, aval: ShapedArray, tree: PyTreeDef, index: int) -> None:
@@ -206,8 +216,12 @@ def check_input(options: GradOptions, aval: ShapedArray, tree: PyTreeDef, index:
 
 def _scalar_result(options: GradOptions, outs: list[Value], call: FlatCall) -> Value:
     """The result; raises GradientTypeError unless it is one scalar of a fitting dtype."""
+    single = call.out_tree is leaf_treedef or call.out_tree == leaf_treedef
+    plain = single and outs[0].aval.ndim == 0 and outs[0].aval.dtype in floats
+    if plain and not options.holomorphic:
+        return outs[0]
     name = f"{options.call}({name_of(options.fun)})"
-    if call.out_tree != leaf_treedef:
+    if not single:
         raise GradientTypeError(
             f"{name}: the function returned a tree {call.out_tree}, expected one scalar",
             hint="return (scalar, aux) with has_aux=True, or use jacrev for several results",

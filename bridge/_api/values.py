@@ -91,9 +91,11 @@ def is_float0(x: Any) -> bool:
 
 def tangent_or_zeros(tangent: Value | None, aval: ShapedArray) -> Any:
     """A tangent for users: symbolic zeros are instantiated, at ``aval``, a tangent aval."""
+    if tangent is not None:
+        return tangent if type(tangent) is not Literal else public(tangent)
     if aval.dtype == float0:
         return float0_zeros(aval.shape)
-    return public(zeros_of(aval) if tangent is None else tangent)
+    return public(zeros_of(aval))
 
 
 def fit_scalar(value: Value, aval: ShapedArray) -> Value:
