@@ -31,12 +31,13 @@ def test_lgamma_is_accurate_on_both_sides_of_zero() -> None:
 
 
 def test_digamma_has_no_value_at_its_poles() -> None:
-    """The two-sided limits do not exist at 0, -1, -2, ..."""
+    """The two-sided limits do not exist at 0, -1, -2, ... (XLA gives NaN or, newer, -inf at 0)."""
     x = put_numpy(np.array([0.0, -1.0, -2.0, -np.inf, np.inf]))
 
     actual = np.asarray(lax.digamma(x))
 
-    np.testing.assert_array_equal([np.nan] * 4 + [np.inf], actual)
+    np.testing.assert_array_equal([np.nan] * 3 + [np.inf], actual[1:])
+    assert np.isnan(actual[0]) or actual[0] == -np.inf
 
 
 def test_lgamma_can_be_differentiated_again_and_again() -> None:
