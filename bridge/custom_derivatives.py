@@ -6,6 +6,7 @@ from tracebridge._api.custom_jvp import custom_jvp
 from tracebridge._api.custom_vjp import custom_vjp
 from tracebridge.core.control.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.linear_call import linear_call
 from tracebridge.core.control.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -21,5 +22,6 @@ __all__ = [
     "custom_vjp",
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
+    "linear_call",
     "zero_from_primal",
 ]

@@ -46,12 +46,14 @@ def trace_body(
     in_tree: Any,
     avals: tuple[Any, ...],
     take_apart: Callable[[Any], tuple[list[Any], Any]],
-    key: Any = None,
+    key: Any,
+    apply: Callable[..., Any] | None = None,
 ) -> Body:
     """Trace ``fun(*args)``, where the tuple ``args`` has structure ``in_tree``.
 
     ``take_apart(result)`` gives the flat results and anything about their structure; it may raise.
-    ``key`` tells apart uses of the same function with different ``take_apart``.
+    ``apply(fun, *args)`` is called instead of ``fun(*args)`` if given. ``key`` tells apart uses of
+    the same function with different ``take_apart`` or ``apply``.
     """
     memo = (key, in_tree, avals, tracing_key(), axis_env())
     found = _BODIES.get(fun, memo)
@@ -60,11 +62,14 @@ def trace_body(
     structures: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:
-        outs, structure = take_apart(fun(*in_tree.unflatten(values)))
+        args = in_tree.unflatten(values)
+        outs, structure = take_apart(fun(*args) if apply is None else apply(fun, *args))
         structures.append(structure)
         return outs
 
-    names = tuple([f"args{keystr(path)}" for path, _ in leaves_with_path(_positions(in_tree))])
+    def names() -> tuple[str, ...]:
+        return tuple([f"args{keystr(path)}" for path, _ in leaves_with_path(_positions(in_tree))])
+
     debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
     jaxpr, hoisted = close_jaxpr(stage(flat, avals, debug))
     body = Body(shared(jaxpr), hoisted, structures[0])

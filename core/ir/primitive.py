@@ -122,7 +122,7 @@ class Primitive(abc.ABC):
 class HigherOrderPrimitive(Primitive):
     """A primitive with Jaxprs in its parameters.
 
-    Its applications are remembered on its first Jaxpr, so that they die with the program. Rules
+    Its applications are remembered on a Jaxpr of theirs, so that they die with the program. Rules
     besides those of every primitive, all optional: ``linearize`` (as ``jvp``, but with separate
     equations for the primal and the linear part); ``dce(used_outs, application)``, which gives
     a smaller application, which arguments it keeps, and which results it keeps (not fewer than
@@ -151,13 +151,25 @@ class HigherOrderPrimitive(Primitive):
         return current_trace().process(app, args)
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
-        """The application at ``avals`` and ``params``, remembered on the first Jaxpr in params."""
-        cache = jaxprs_in_params(params)[0].cache
+        """The application at ``avals`` and ``params``, remembered on a Jaxpr in params."""
+        cache = largest_jaxpr(jaxprs_in_params(params)).cache
         key = (self, avals, *params.items())
         app = cache.get(key)
         if app is None:
             app = cache[key] = Application(self, avals, params)
         return app
+
+
+def largest_jaxpr(jaxprs: Sequence[Any]) -> Any:
+    """The Jaxpr that remembers what is derived from all of them.
+
+    Small ones, such as an identity, may be shared by many equations and live long.
+    """
+    return jaxprs[0] if len(jaxprs) == 1 else max(jaxprs, key=_n_steps)
+
+
+def _n_steps(jaxpr: Any) -> int:
+    return len(jaxpr.steps)
 
 
 def _names_axis(jaxpr: Any, axis_name: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,23 +60,48 @@ def scan(
     >>> float(total), partial.tolist()
     (6.0, [0.0, 1.0, 3.0, 6.0])
     """
+    return run_scan(
+        "scan", f, None, init, xs, length, reverse, unroll=unroll, split_transpose=_split_transpose
+    )
+
+
+def run_scan(
+    call: str,
+    f: Callable[..., Any],
+    apply: Callable[..., Any] | None,
+    init: Any,
+    xs: Any,
+    length: Any,
+    reverse: bool = False,
+    *,
+    unroll: int | bool = 1,
+    split_transpose: bool = False,
+) -> tuple[Any, Any]:
+    """``scan`` under the name ``call``; the body is ``apply(f, carry, x)`` if that is given."""
     if not callable(f):
-        msg = f"scan: f is {f!r} of type {type(f).__name__}, expected a function (carry, x)"
+        msg = f"{call}: f is {f!r} of type {type(f).__name__}, expected a function"
         raise ArgumentSpecError(msg)
-    init_values, init_tree = flatten_values("scan", "init", init)
-    xs_values, xs_tree = flatten_values("scan", "xs", xs)
-    steps = number_of_steps(xs, xs_values, length)
-    rounds = checked_unroll(unroll, steps)
+    init_values, init_tree = flatten_values(call, "init", init)
+    xs_values, xs_tree = flatten_values(call, "xs", xs)
+    steps = number_of_steps(call, xs, xs_values, length)
+    rounds = checked_unroll(call, unroll, steps)
     if option("disable_jit") and not (type(steps) is int and steps == 0):
-        return _python_loop(f, init, xs_values, xs_tree, steps, reverse)
+        body = f if apply is None else functools.partial(apply, f)
+        return _python_loop(call, body, init, xs_values, xs_tree, steps, reverse)
     slices = [ShapedArray(v.aval.shape[1:], v.aval.dtype, v.aval.weak_type) for v in xs_values]
-    body, init_values = _traced(f, init_values, init_tree, slices, xs_tree)
+    traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     n_carry = len(init_values)
     results = bind_scan(
-        body.jaxpr, body.hoisted, init_values, xs_values,
-        length=steps, reverse=bool(reverse), unroll=rounds, split_transpose=bool(_split_transpose),
-    )  # fmt: skip
-    carry_tree, ys_tree = body.out
+        traced.jaxpr,
+        traced.hoisted,
+        init_values,
+        xs_values,
+        length=steps,
+        reverse=bool(reverse),
+        unroll=rounds,
+        split_transpose=bool(split_transpose),
+    )
+    carry_tree, ys_tree = traced.out
     return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(results[n_carry:])
 
 
@@ -121,7 +147,9 @@ def bind_scan(
 
 
 def _traced(
+    call: str,
     f: Callable[..., Any],
+    apply: Callable[..., Any] | None,
     init: list[Any],
     init_tree: Any,
     slices: list[ShapedArray],
@@ -131,82 +159,82 @@ def _traced(
     in_tree = flatten((init_tree.unflatten(init), xs_tree.unflatten(slices)))[1]
 
     def take_apart(result: Any) -> tuple[list[Any], Any]:
-        return _pair(f, result, init_tree)
+        return _pair(call, f, result, init_tree)
 
     for _ in range(2):
         given = [v.aval for v in init]
-        body = trace_body("scan", f, in_tree, (*given, *slices), take_apart, "scan")
+        body = trace_body(call, f, in_tree, (*given, *slices), take_apart, call, apply)
         returned = body.jaxpr.out_avals[: len(init)]
         fitted = promoted(init, given, returned)
         if fitted is None:
             break
         init = fitted
-    check_types("scan", init_tree, [v.aval for v in init], returned)
+    check_types(call, init_tree, [v.aval for v in init], returned)
     return body, init
 
 
-def _pair(f: Callable[..., Any], result: Any, init_tree: Any) -> tuple[list[Any], Any]:
+def _pair(call: str, f: Callable[..., Any], result: Any, init_tree: Any) -> tuple[list[Any], Any]:
     """Flat carry and ys of what the body returned."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
         msg = (
-            f"scan: the body {name_of(f)} returned a {type(result).__name__}{size}, "
+            f"{call}: the body {name_of(f)} returned a {type(result).__name__}{size}, "
             "expected a pair (carry, y)"
         )
         raise ArgumentSpecError(msg, hint="return (carry, None) if there are no ys to stack")
-    carry, carry_tree = flatten_values("scan", "the returned carry", result[0])
-    check_structure("scan", init_tree, carry_tree)
-    ys, ys_tree = flatten_values("scan", "the returned y", result[1])
+    carry, carry_tree = flatten_values(call, "the returned carry", result[0])
+    check_structure(call, init_tree, carry_tree)
+    ys, ys_tree = flatten_values(call, "the returned y", result[1])
     return [*carry, *ys], (carry_tree, ys_tree)
 
 
-def number_of_steps(xs: Any, values: Sequence[Any], length: Any) -> Any:
+def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> Any:
     """The common size of the leading axes, or ``length``."""
     names = [f"xs{p}" for p in leaf_paths(xs)]
     sizes: dict[Any, str] = {}
     for name, value in zip(names, values, strict=True):
         if not value.aval.ndim:
-            msg = f"scan: {name} is a scalar {value.aval}, it has no leading axis to loop over"
+            msg = f"{call}: {name} is a scalar {value.aval}, it has no leading axis to loop over"
             raise AxisSizeError(msg, hint="close over values that are the same in each step")
         sizes.setdefault(value.aval.shape[0], name)
     if isinstance(length, Tracer):
         hint = "loop with fori_loop or while_loop if the number of steps is computed"
-        raise ConcretizationTypeError(length, "scan needs its length as a number", hint=hint)
+        raise ConcretizationTypeError(length, f"{call} needs its length as a number", hint=hint)
     if length is not None:
-        length = _as_length(length)
+        length = _as_length(call, length)
         sizes.setdefault(length, "length")
     if len(sizes) > 1:
         found = ", ".join([f"{name} has {size}" for size, name in sizes.items()])
         found = found.replace("length has", "length is")
-        msg = f"scan: the sizes of the leading axes disagree: {found}"
+        msg = f"{call}: the sizes of the leading axes disagree: {found}"
         raise AxisSizeError(msg)
     if not sizes:
-        msg = "scan: got neither arrays to loop over (xs) nor a length"
+        msg = f"{call}: got neither arrays to loop over (xs) nor a length"
         raise AxisSizeError(msg, hint="pass length")
     return next(iter(sizes))
 
 
-def _as_length(length: Any) -> Any:
+def _as_length(call: str, length: Any) -> Any:
     if getattr(length, "is_symbolic_dim", False):
         return length
     try:
         steps = operator.index(length)
     except TypeError:
-        msg = f"scan: length is {length!r}, expected an integer"
+        msg = f"{call}: length is {length!r}, expected an integer"
         raise ArgumentSpecError(msg) from None
     if steps < 0:
-        msg = f"scan: length is {steps}, expected at least 0"
+        msg = f"{call}: length is {steps}, expected at least 0"
         raise AxisSizeError(msg)
     return steps
 
 
-def checked_unroll(unroll: Any, steps: Any) -> int:
+def checked_unroll(call: str, unroll: Any, steps: Any) -> int:
     """The number of steps per round."""
     if isinstance(unroll, bool):
         if not unroll:
             return 1
         if type(steps) is not int:
-            msg = f"scan: unroll=True needs a length that is a number, got {steps}"
+            msg = f"{call}: unroll=True needs a length that is a number, got {steps}"
             raise ArgumentSpecError(msg)
         return max(steps, 1)
     try:
@@ -214,12 +242,13 @@ def checked_unroll(unroll: Any, steps: Any) -> int:
     except TypeError:
         rounds = 0
     if rounds < 1 or (rounds > 1 and type(steps) is not int):
-        msg = f"scan: unroll is {unroll!r}, expected a bool or a positive integer"
+        msg = f"{call}: unroll is {unroll!r}, expected a bool or a positive integer"
         raise ArgumentSpecError(msg)
     return rounds
 
 
 def _python_loop(
+    call: str,
     f: Callable[..., Any],
     carry: Any,
     xs: Sequence[Any],
@@ -234,7 +263,7 @@ def _python_loop(
     for i in order:
         x = xs_tree.unflatten([lax.index_in_dim(v, i, keepdims=False) for v in xs])
         result = f(carry, x)
-        flat, (carry_tree, ys_tree) = _pair(f, result, flatten(carry)[1])
+        flat, (carry_tree, ys_tree) = _pair(call, f, result, flatten(carry)[1])
         n_carry = carry_tree.num_leaves
         carry = carry_tree.unflatten(flat[:n_carry])
         rows.append(flat[n_carry:])

@@ -1,0 +1,186 @@
+"""cond and switch: one of several functions runs, chosen by a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.branches import (
+    BranchSplit,
+    join_residuals,
+    jvp_branches,
+    transpose_branches,
+)
+from tracebridge.core.control.rewire import rewire, used_inputs
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.separate import unknown_outs
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.primitive import (
+    HigherOrderPrimitive,
+    is_linear_input,
+    largest_jaxpr,
+)
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.batch_util import move_batch_axis
+
+Flags = tuple[bool, ...]
+
+
+@final
+class Cond(HigherOrderPrimitive):
+    """``branches[index](*operands)``; ``index`` is an int32 between 0 and the last branch."""
+
+    name = "cond"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return [
+            ShapedArray(outs[0].shape, outs[0].dtype, all([a.weak_type for a in outs]))
+            for outs in zip(*[b.out_avals for b in params["branches"]], strict=True)
+        ]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        index, *args = operands
+        branches = params["branches"]
+        case = ctx.op("stablehlo.case", [index], ctx.avals_out, regions=len(branches))
+        for region, branch in zip(case.regions, branches, strict=True):
+            with ctx.block(region, ()):
+                ctx.finish(ctx.inline_jaxpr(branch, args))
+        return list(case.results)
+
+    # differentiation -----------------------------------------------------------------------------
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        nonzero = tuple([t is not None for t in tangents[1:]])
+        branches, nonzero_out = jvp_branches(params["branches"], nonzero)
+        given = [t for t in tangents if t is not None]
+        results = self.bind(*primals, *given, branches=branches)
+        n = len(nonzero_out)
+        rest = iter(results[n:])
+        return results[:n], [next(rest) if nz else None for nz in nonzero_out]
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """The primal branches with residuals, and linear branches chosen by the same index."""
+        branches: tuple[Jaxpr, ...] = params["branches"]
+        nonzero = tuple([t is not None for t in tangents[1:]])
+        key = ("cond_linearize", branches, nonzero)
+        cache = largest_jaxpr(branches).cache
+        found = cache.get(key)
+        if found is None:
+            found = cache[key] = _linearized(branches, nonzero)
+        split, nonzero_out = found
+        index, *operands = primals
+        results = self.bind(index, *operands, branches=split.first)
+        n = len(nonzero_out)
+        residuals = [*results[n:], *[operands[i] for i in split.forwarded]]
+        given = [t for t in tangents if t is not None]
+        rest = iter(
+            self.bind(index, *residuals, *given, branches=split.second) if any(nonzero_out) else ()
+        )
+        return results[:n], [next(rest) if nz else None for nz in nonzero_out]
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        index, *operands = args
+        linear = tuple([is_linear_input(a) for a in operands])
+        given = tuple([c is not None for c in ct])
+        branches, present = transpose_branches(params["branches"], linear, given)
+        if not any(present):
+            return [None] * len(args)
+        values = [a for a in operands if not is_linear_input(a)]
+        cts = [c for c in ct if c is not None]
+        results = iter(self.bind(index, *values, *cts, branches=branches))
+        found = iter([next(results) if here else None for here in present])
+        return [None, *[next(found) if is_linear else None for is_linear in linear]]
+
+    # batching ------------------------------------------------------------------------------------
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        branches: tuple[Jaxpr, ...] = params["branches"]
+        moved = [
+            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
+        ]
+        in_dims = tuple([None if d is None else 0 for d in dims[1:]])
+        wanted: Any = dims[0] is not None
+        if not wanted:
+            found = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims)[1] for b in branches]
+            wanted = tuple([any([d is not None for d in ds]) for ds in zip(*found, strict=True)])
+        batched = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims, wanted)[0] for b in branches]
+        index, *operands = moved
+        if dims[0] is None:
+            results = self.bind(index, *operands, branches=tuple(batched))
+            return results, [0 if w else None for w in wanted]
+        # Each element chooses for itself: all branches run.
+        process = current_trace().process
+        rows = [eval_jaxpr(b, process, operands) for b in batched]
+        return [_pick(index, row) for row in zip(*rows, strict=True)], [0] * len(rows[0])
+
+    # parts ---------------------------------------------------------------------------------------
+
+    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+        """Branches without unused results, and without operands that only they need."""
+        smaller = [dce_jaxpr(b, used_outs, keep_in=True)[0] for b in app.params["branches"]]
+        used = [any(flags) for flags in zip(*[used_inputs(b) for b in smaller], strict=True)]
+        order = [i for i, u in enumerate(used) if u]
+        branches = tuple([rewire(b, order) for b in smaller])
+        kept = [True, *used]
+        avals = tuple([a for a, k in zip(app.avals, kept, strict=True) if k])
+        return self.application(avals, {"branches": branches}), kept, list(used_outs)
+
+    def unknown_outs(self, unknown: Flags, **params: Any) -> Sequence[bool]:
+        """Which results depend on unknown operands; all, if the index is unknown."""
+        branches = params["branches"]
+        if unknown[0]:
+            return (True,) * len(branches[0].outs)
+        found = [unknown_outs(b, tuple(unknown[1:])) for b in branches]
+        return tuple([any(flags) for flags in zip(*found, strict=True)])
+
+    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+        """The known part of the branches with residuals, and the rest of the branches."""
+        branches: tuple[Jaxpr, ...] = params["branches"]
+        flags = tuple(self.unknown_outs(unknown, **params))
+        key = ("cond_separate", branches, unknown)
+        cache = largest_jaxpr(branches).cache
+        split = cache.get(key)
+        if split is None:
+            parts = [partial_eval_jaxpr(b, tuple(unknown[1:]), flags) for b in branches]
+            n_known = flags.count(False)
+            known = [(p.known, p.known.outs[n_known:], n_known) for p in parts]
+            split = join_residuals(known, [p.unknown for p in parts], [() for _ in parts])
+            cache[key] = split
+        index, *operands = args
+        given = [a for a, u in zip(operands, unknown[1:], strict=True) if not u]
+        results = self.bind(index, *given, branches=split.first)
+        n = flags.count(False)
+        rest = [a for a, u in zip(operands, unknown[1:], strict=True) if u]
+        others = iter(self.bind(index, *results[n:], *rest, branches=split.second))
+        known_out = iter(results[:n])
+        return [next(others) if u else next(known_out) for u in flags]
+
+
+cond_p = Cond()
+
+
+def _linearized(branches: tuple[Jaxpr, ...], nonzero: Flags) -> tuple[BranchSplit, Flags]:
+    first = [linearize_jaxpr(b, nonzero) for b in branches]
+    nonzero_out = tuple([any(nz) for nz in zip(*[f.nonzero_out for f in first], strict=True)])
+    parts = [linearize_jaxpr(b, nonzero, nonzero_out) for b in branches]
+    n = len(nonzero_out)
+    primal = [(p.primal, p.primal.outs[n:], n) for p in parts]
+    split = join_residuals(primal, [p.linear for p in parts], [p.forwarded for p in parts])
+    return split, nonzero_out
+
+
+def _pick(index: Any, rows: Sequence[Any]) -> Any:
+    """Elements of ``rows[index]``, for a batched index."""
+    aval = rows[0].aval
+    which = lax.broadcast_in_dim(index, aval.shape, (0,))
+    if len(rows) == 2:
+        return lax.select_n(lax.ne(which, 0), *rows)
+    return lax.select_n(which, *rows)

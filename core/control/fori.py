@@ -1,0 +1,109 @@
+"""fori_loop: a loop over integers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import option
+from tracebridge.core.control.scan.forward import run_scan
+from tracebridge.core.control.while_loop import run_while
+from tracebridge.core.dtypes.dtypes import is_integer
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
+    """Apply ``body_fun(i, value)`` for each integer from ``lower`` to ``upper - 1``.
+
+    Between known integers the loop is a scan, so that both modes of differentiation work. With a
+    traced bound it is a while_loop, which has forward mode only.
+
+    Args:
+        lower: the first integer.
+        upper: the integer behind the last one; not above ``lower`` for no step at all.
+        body_fun: ``(i, value) -> value``, of the same structure, shapes and dtypes.
+        init_val: the first value, a tree of arrays and numbers.
+        unroll: steps per round of the compiled loop, True for all; needs known bounds.
+
+    Returns:
+        The last value.
+
+    Raises:
+        DtypeMismatchError: the bounds are no integers, or of different dtypes.
+        ArgumentSpecError: ``unroll`` without known bounds.
+
+    >>> import tracebridge as tb
+    >>> print(tb.lax.fori_loop(1, 5, lambda i, total: total + i, 0))
+    10
+    """
+    if not callable(body_fun):
+        msg = f"fori_loop: body_fun is {body_fun!r} of type {type(body_fun).__name__}"
+        raise ArgumentSpecError(msg, expected="a function (i, value)")
+    first, last = _bounds(lower, upper)
+    known = not isinstance(first, Tracer) and not isinstance(last, Tracer)
+    if not known:
+        if unroll is not None:
+            msg = f"fori_loop: unroll={unroll} needs known bounds, got a traced one"
+            raise ArgumentSpecError(msg)
+        state = (first, last, init_val)
+        return run_while("fori_loop", _goes_on, body_fun, _while_step, state)[2]
+    start, stop = operator.index(lower), operator.index(upper)
+    if option("disable_jit"):
+        value = init_val
+        for i in range(start, stop):
+            value = body_fun(i, value)
+        return value
+    steps = max(stop - start, 0)
+    rounds = 1 if unroll is None else unroll
+    state = (first, init_val)
+    return run_scan("fori_loop", body_fun, _scan_step, state, None, steps, unroll=rounds)[0][1]
+
+
+def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
+    """Both bounds as values of one integer dtype."""
+    first, last = as_value(lower), as_value(upper)
+    for role, value in (("lower", first), ("upper", last)):
+        if not is_integer(value.aval.dtype) or value.aval.ndim:
+            msg = f"fori_loop: {role} is {value.aval.str_short()}, expected an integer scalar"
+            raise DtypeMismatchError(msg)
+    a, b = first.aval, last.aval
+    if a.dtype != b.dtype:
+        if a.weak_type:
+            first = lax.convert_element_type(first, b.dtype)
+        elif b.weak_type:
+            last = lax.convert_element_type(last, a.dtype)
+        else:
+            msg = f"fori_loop: lower is {a.str_short()} and upper is {b.str_short()}"
+            raise DtypeMismatchError(msg, expected="bounds of one dtype")
+    return first, last
+
+
+def _goes_on(state: tuple[Any, Any, Any]) -> Any:
+    i, stop, _ = state
+    return lax.lt(i, stop)
+
+
+def _while_step(
+    body_fun: Callable[[Any, Any], Any], state: tuple[Any, Any, Any]
+) -> tuple[Any, Any, Any]:
+    i, stop, value = state
+    return lax.add(i, 1), stop, body_fun(i, value)
+
+
+def _scan_step(
+    body_fun: Callable[[Any, Any], Any], state: tuple[Any, Any], _: None
+) -> tuple[tuple[Any, Any], None]:
+    i, value = state
+    return (lax.add(i, 1), body_fun(i, value)), None

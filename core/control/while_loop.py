@@ -1,0 +1,453 @@
+"""while_loop: repeat a function as long as a condition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import option
+from tracebridge.core.control.bodies import Body, flatten_values, trace_body
+from tracebridge.core.control.carry import check_structure, check_types, promoted
+from tracebridge.core.control.rewire import rewire, used_inputs
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, GradientTypeError
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.jvp import jvp_jaxpr
+from tracebridge.core.interpreters.separate import unknown_outs
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.tree.tree import flatten, leaf_treedef
+
+T = TypeVar("T")
+Flags = tuple[bool, ...]
+
+
+def groups(params: dict[str, Any], args: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
+    """Consts of the condition, consts of the body, carries."""
+    first = params["cond_nconsts"]
+    second = first + params["body_nconsts"]
+    return list(args[:first]), list(args[first:second]), list(args[second:])
+
+
+def _chosen(flags: Sequence[bool], xs: Sequence[T]) -> list[T]:
+    return [x for x, flag in zip(xs, flags, strict=True) if flag]
+
+
+@final
+class While(HigherOrderPrimitive):
+    """``body_jaxpr``: (consts, carry) -> carry; ``cond_jaxpr``: (consts, carry) -> bool.
+
+    Arguments are ``cond_nconsts`` and ``body_nconsts`` constants, then the carries.
+    """
+
+    name = "while"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return list(params["body_jaxpr"].out_avals)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        cond_consts, body_consts, carry = groups(params, operands)
+        avals = groups(params, ctx.avals_in)[2]
+
+        def condition(state: Sequence[Any]) -> Any:
+            return ctx.inline_jaxpr(params["cond_jaxpr"], [*cond_consts, *state])[0]
+
+        def body(state: Sequence[Any]) -> Sequence[Any]:
+            return ctx.inline_jaxpr(params["body_jaxpr"], [*body_consts, *state])
+
+        return ctx.while_loop(carry, avals, condition, body)
+
+    # differentiation: forward mode only ----------------------------------------------------------
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self._joint(primals, tangents, params)
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """The loop of the primals, and a loop of primals and tangents together.
+
+        The number of steps is not known, so the first loop can keep nothing for the second one.
+        """
+        _, out_tangents = self._joint(primals, tangents, params)
+        return self.bind(*primals, **params), out_tangents
+
+    def _joint(
+        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[list[Any], list[Any]]:
+        cond_consts, body_consts, init = groups(params, primals)
+        _, consts_t, init_t = groups(params, tangents)
+        body, nonzero = _joint_body(
+            params["body_jaxpr"],
+            tuple([t is not None for t in consts_t]),
+            tuple([t is not None for t in init_t]),
+        )
+        started = [
+            zeros_of(p.aval.tangent) if t is None else t
+            for p, t, nz in zip(init, init_t, nonzero, strict=True)
+            if nz
+        ]
+        given = [t for t in consts_t if t is not None]
+        cond: Jaxpr = params["cond_jaxpr"]
+        cond = rewire(cond, [*range(cond.n_in), *[t.aval for t in started]])
+        results = self.bind(
+            *cond_consts,
+            *body_consts,
+            *given,
+            *init,
+            *started,
+            body_jaxpr=body,
+            cond_jaxpr=cond,
+            cond_nconsts=len(cond_consts),
+            body_nconsts=len(body_consts) + len(given),
+        )
+        rest = iter(results[len(init) :])
+        return results[: len(init)], [next(rest) if nz else None for nz in nonzero]
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        msg = (
+            "reverse-mode differentiation reached a while_loop, or a fori_loop whose number of "
+            "steps is computed: it would have to keep values of an unknown number of steps"
+        )
+        raise GradientTypeError(
+            msg,
+            hint="loop with scan, or with fori_loop between Python integers; or use forward mode",
+        )
+
+    # batching ------------------------------------------------------------------------------------
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        flags = [tuple([d is not None for d in g]) for g in groups(params, dims)]
+        body, cond, carry = _batched(params, ctx.size, ctx.axis_name, *flags)
+        moved = [
+            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
+        ]
+        cond_consts, body_consts, init = groups(params, moved)
+        init = [
+            broadcast_batch(a, ctx.size, 0) if b and not was else a
+            for a, b, was in zip(init, carry, flags[2], strict=True)
+        ]
+        # A batched condition makes the body look at it too: elements that are done stay.
+        n_more = body.n_in - len(body_consts) - len(init)
+        body_consts = [*(cond_consts if n_more else ()), *body_consts]
+        results = self.bind(
+            *cond_consts,
+            *body_consts,
+            *init,
+            body_jaxpr=body,
+            cond_jaxpr=cond,
+            cond_nconsts=len(cond_consts),
+            body_nconsts=len(body_consts),
+        )
+        return results, [0 if b else None for b in carry]
+
+    # parts ---------------------------------------------------------------------------------------
+
+    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+        """The loop without carries that neither results nor the condition need."""
+        params = app.params
+        cond: Jaxpr = params["cond_jaxpr"]
+        n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
+        carry = tuple([a or b for a, b in zip(used_outs, used_inputs(cond)[n_cond:], strict=True)])
+        while True:
+            body, used_in = dce_jaxpr(params["body_jaxpr"], carry, keep_in=True)
+            wider = tuple([a or b for a, b in zip(carry, used_in[n_body:], strict=True)])
+            if wider == carry:
+                break
+            carry = wider
+        body_kept = used_inputs(body)[:n_body]
+        body = rewire(body, [i for i, k in enumerate((*body_kept, *carry)) if k])
+        cond = rewire(cond, [*range(n_cond), *[n_cond + i for i, k in enumerate(carry) if k]])
+        kept = [*[True] * n_cond, *body_kept, *carry]
+        smaller = {
+            "body_jaxpr": body,
+            "cond_jaxpr": cond,
+            "cond_nconsts": n_cond,
+            "body_nconsts": sum(body_kept),
+        }
+        return self.application(tuple(_chosen(kept, app.avals)), smaller), kept, list(carry)
+
+    def unknown_outs(self, unknown: Flags, **params: Any) -> Sequence[bool]:
+        """Which results depend on unknown arguments; all, if the condition does."""
+        cond_consts, body_consts, init = groups(params, unknown)
+        carry = tuple(init)
+        while True:
+            outs = unknown_outs(params["body_jaxpr"], (*body_consts, *carry))
+            wider = tuple([a or b for a, b in zip(carry, outs, strict=True)])
+            if wider == carry:
+                break
+            carry = wider
+        if any(unknown_outs(params["cond_jaxpr"], (*cond_consts, *carry))):
+            return (True,) * len(carry)
+        return carry
+
+    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+        """A loop of the known carries, and the whole loop again for the others."""
+        flags = self.unknown_outs(unknown, **params)
+        whole = self.application(tuple([a.aval for a in args]), params)
+        smaller, kept, carry = self.dce(tuple([not u for u in flags]), whole)
+        process = current_trace().process
+        known = iter(process(smaller, _chosen(kept, args)))
+        known_of = [next(known) if here else None for here in carry]
+        rest = process(whole, args)
+        return [r if u else k for r, k, u in zip(rest, known_of, flags, strict=True)]
+
+
+while_p = While()
+
+
+def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]:
+    """The jvp of the body, (consts, tangents, carry, tangents) -> (carry, tangents)."""
+    key = ("while_jvp", consts, carry)
+    found = body.cache.get(key)
+    if found is not None:
+        return found
+    while True:
+        joint, nonzero = jvp_jaxpr(body, (*consts, *carry), carry)
+        wider = tuple([a or b for a, b in zip(carry, nonzero, strict=True)])
+        if wider == carry:
+            break
+        carry = wider
+    n, n_consts, n_t = body.n_in, len(consts), sum(consts)
+    order = [
+        *range(n_consts),
+        *range(n, n + n_t),
+        *range(n_consts, n),
+        *range(n + n_t, joint.n_in),
+    ]
+    found = body.cache[key] = (rewire(joint, order), carry)
+    return found
+
+
+def _batched(
+    params: dict[str, Any],
+    size: Any,
+    axis_name: Any,
+    cond_consts: Flags,
+    body_consts: Flags,
+    carry: Flags,
+) -> tuple[Jaxpr, Jaxpr, Flags]:
+    """Body and condition of the batched loop, and which carries are batched."""
+    body: Jaxpr = params["body_jaxpr"]
+    cond: Jaxpr = params["cond_jaxpr"]
+    key = ("while_batch", cond, size, axis_name, cond_consts, body_consts, carry)
+    found = body.cache.get(key)
+    if found is not None:
+        return found
+
+    def dims(flags: Sequence[bool]) -> tuple[int | None, ...]:
+        return tuple([0 if b else None for b in flags])
+
+    while True:
+        new_body, out_dims = batch_jaxpr(body, size, axis_name, dims((*body_consts, *carry)), carry)
+        wider = tuple([a or d is not None for a, d in zip(carry, out_dims, strict=True)])
+        new_cond, (test_dim,) = batch_jaxpr(cond, size, axis_name, dims((*cond_consts, *carry)))
+        if test_dim is not None:
+            wider = (True,) * len(carry)
+        if wider == carry:
+            break
+        carry = wider
+    if test_dim is not None:
+        new_body, new_cond = _guarded(new_body, new_cond, len(body_consts), len(cond_consts))
+    found = body.cache[key] = (new_body, new_cond, carry)
+    return found
+
+
+def _guarded(body: Jaxpr, test: Jaxpr, n_body: int, n_cond: int) -> tuple[Jaxpr, Jaxpr]:
+    """A body (consts of the condition, consts, carry) that changes elements that go on only."""
+
+    def step(*args: Any) -> list[Any]:
+        process = current_trace().process
+        carry = args[n_cond + n_body :]
+        (going,) = eval_jaxpr(test, process, [*args[:n_cond], *carry])
+        new = eval_jaxpr(body, process, args[n_cond:])
+        return [_select(going, n, old) for n, old in zip(new, carry, strict=True)]
+
+    def any_going(*args: Any) -> list[Any]:
+        (going,) = eval_jaxpr(test, current_trace().process, args)
+        return [lax.reduce_or(going, (0,))]
+
+    avals = [*test.in_avals[:n_cond], *body.in_avals]
+    return (
+        stage(step, avals, body.debug, locate=False),
+        stage(any_going, test.in_avals, test.debug, locate=False),
+    )
+
+
+def _select(going: Any, new: Any, old: Any) -> Any:
+    """Rows of ``new`` where ``going``, of ``old`` elsewhere."""
+    shape = new.aval.shape
+    return lax.select_n(lax.broadcast_in_dim(going, shape, (0,)), old, new)
+
+
+# the function ------------------------------------------------------------------------------------
+
+
+def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
+    """Apply ``body_fun`` again and again, as long as ``cond_fun`` of the value holds.
+
+    Both functions are traced once. The loop can be differentiated in forward mode and batched: a
+    batch runs until all elements are done. Use ``scan``, or ``fori_loop`` between Python
+    integers, where gradients are needed.
+
+    Args:
+        cond_fun: ``value -> bool``, a scalar.
+        body_fun: ``value -> value``, of the same structure, shapes and dtypes.
+        init_val: the first value, a tree of arrays and numbers; Python numbers take the dtype
+            that the body returns.
+
+    Returns:
+        The first value for which the condition does not hold.
+
+    Raises:
+        ArgumentSpecError: the condition returns no scalar bool, or an argument is no function.
+        TreeMismatchError: the body returns another structure.
+        ShapeMismatchError, DtypeMismatchError: it returns other shapes or dtypes.
+
+    >>> import tracebridge as tb
+    >>> int(tb.lax.while_loop(lambda n: n < 100, lambda n: n * 2, 1))
+    128
+    """
+    return run_while("while_loop", cond_fun, body_fun, None, init_val)
+
+
+def run_while(
+    call: str,
+    cond_fun: Callable[..., Any],
+    body_fun: Callable[..., Any],
+    apply: Callable[..., Any] | None,
+    init_val: Any,
+) -> Any:
+    """``while_loop`` under the name ``call``; the body is ``apply(body_fun, value)`` if given."""
+    for role, fun in (("cond_fun", cond_fun), ("body_fun", body_fun)):
+        if not callable(fun):
+            msg = f"{call}: {role} is {fun!r} of type {type(fun).__name__}, expected a function"
+            raise ArgumentSpecError(msg)
+    init, tree = flatten_values(call, "init_val", init_val)
+    if option("disable_jit"):
+        return _python_loop(call, cond_fun, body_fun, apply, init_val)
+    body, init = _traced_body(call, body_fun, apply, init, tree)
+    in_tree = flatten((tree.unflatten(init),))[1]
+    avals = tuple([v.aval for v in init])
+
+    def test(result: Any) -> tuple[list[Any], Any]:
+        return [_checked_test(call, cond_fun, result)], None
+
+    cond = trace_body(call, cond_fun, in_tree, avals, test, f"{call} cond_fun")
+    results = bind_while(cond.jaxpr, cond.hoisted, body.jaxpr, body.hoisted, init)
+    return tree.unflatten(results)
+
+
+def bind_while(
+    cond: Jaxpr,
+    cond_consts: Sequence[Any],
+    body: Jaxpr,
+    body_consts: Sequence[Any],
+    init: Sequence[Any],
+) -> list[Any]:
+    """Bind while; carries that no step changes become constants."""
+    n_cond, n_body = len(cond_consts), len(body_consts)
+    fixed = [k for k in range(len(init)) if body.outs[k] == n_body + k]
+    loose = [k for k in range(len(init)) if k not in fixed]
+    if fixed:
+        order = [*fixed, *loose]
+        body = _remembered(
+            body,
+            ("while_fixed_body", n_body, len(init)),
+            lambda: rewire(
+                body,
+                [*range(n_body), *[n_body + k for k in order]],
+                [body.outs[k] for k in loose],
+            ),
+        )
+        cond = _remembered(
+            cond,
+            ("while_fixed_cond", n_cond, tuple(order)),
+            lambda: rewire(cond, [*range(n_cond), *[n_cond + k for k in order]]),
+        )
+        values = [init[k] for k in fixed]
+        cond_consts, body_consts = [*cond_consts, *values], [*body_consts, *values]
+    results = while_p.bind(
+        *cond_consts,
+        *body_consts,
+        *[init[k] for k in loose],
+        body_jaxpr=body,
+        cond_jaxpr=cond,
+        cond_nconsts=len(cond_consts),
+        body_nconsts=len(body_consts),
+    )
+    carry = list(init)
+    for k, value in zip(loose, results, strict=True):
+        carry[k] = value
+    return carry
+
+
+def _remembered(jaxpr: Jaxpr, key: Any, make: Callable[[], Jaxpr]) -> Jaxpr:
+    found = jaxpr.cache.get(key)
+    if found is None:
+        found = jaxpr.cache[key] = make()
+    return found
+
+
+def _traced_body(
+    call: str,
+    body_fun: Callable[..., Any],
+    apply: Callable[..., Any] | None,
+    init: list[Any],
+    tree: Any,
+) -> tuple[Body, list[Any]]:
+    in_tree = flatten((tree.unflatten(init),))[1]
+
+    def take_apart(result: Any) -> tuple[list[Any], Any]:
+        values, returned = flatten_values(call, "the returned value", result)
+        check_structure(call, tree, returned)
+        return values, returned
+
+    for _ in range(2):
+        given = tuple([v.aval for v in init])
+        body = trace_body(call, body_fun, in_tree, given, take_apart, call, apply)
+        fitted = promoted(init, given, body.jaxpr.out_avals)
+        if fitted is None:
+            break
+        init = fitted
+    check_types(call, tree, [v.aval for v in init], body.jaxpr.out_avals)
+    return body, init
+
+
+def _checked_test(call: str, cond_fun: Callable[..., Any], result: Any) -> Any:
+    """The result of the condition: one scalar bool."""
+    leaves, tree = flatten(result)
+    if tree != leaf_treedef:
+        got = f"a tree {tree}"
+    else:
+        value = as_value(leaves[0])
+        if not value.aval.ndim and value.aval.dtype == bool:
+            return value
+        got = value.aval.str_short()
+    msg = f"{call}: cond_fun {name_of(cond_fun)} returned {got}, expected a scalar bool"
+    raise ArgumentSpecError(msg, hint="compare, or reduce with tracebridge.numpy.any or all")
+
+
+def _python_loop(
+    call: str,
+    cond_fun: Callable[..., Any],
+    body_fun: Callable[..., Any],
+    apply: Callable[..., Any] | None,
+    value: Any,
+) -> Any:
+    """The loop step by step, as option disable_jit asks for."""
+    while True:
+        test = cond_fun(value)
+        _checked_test(call, cond_fun, test)
+        if not test:
+            return value
+        value = body_fun(value) if apply is None else apply(body_fun, value)

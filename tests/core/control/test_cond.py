@@ -1,0 +1,241 @@
+"""cond and switch: each law against a plain Python choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.lax
+import tracebridge.numpy as tnp
+from tracebridge.core.config.scopes import disable_jit
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+
+cond, switch = tb.lax.cond, tb.lax.switch
+BRANCHES = [
+    lambda x, y: (tnp.sin(x) * y, x),
+    lambda x, y: (tnp.exp(x) * 2.0, x * 0.0 + 1.0),
+    lambda x, y: (y * y * y, tnp.cos(x * y)),
+]
+INDICES = pytest.mark.parametrize("index", range(3))
+X, Y = np.float32(0.7), np.float32(1.3)
+
+
+def chosen(index, x, y):
+    """The choice as one primitive, as a number."""
+    a, b = switch(index, BRANCHES, x, y)
+    return a + 3.0 * b
+
+
+def plain(index, x, y):
+    """The choice in Python."""
+    a, b = BRANCHES[index](x, y)
+    return a + 3.0 * b
+
+
+def close(actual, expected):
+    np.testing.assert_allclose(
+        np.asarray(actual, np.float64), np.asarray(expected, np.float64), rtol=2e-5, atol=1e-6
+    )
+
+
+@INDICES
+def test_value_and_derivatives(index):
+    """Values and both modes, first and second order, eager and compiled."""
+    close(chosen(index, X, Y), plain(index, X, Y))
+    close(tb.jit(chosen)(index, X, Y), plain(index, X, Y))
+    both = tb.grad(plain, argnums=(1, 2))(index, X, Y)
+    close(tb.grad(chosen, argnums=(1, 2))(index, X, Y), both)
+    close(tb.jit(tb.grad(chosen, argnums=(1, 2)))(index, X, Y), both)
+    close(tb.grad(tb.jit(chosen), argnums=(1, 2))(index, X, Y), both)
+    push = lambda f: tb.jvp(lambda x, y: f(index, x, y), (X, Y), (Y, X))
+    close(push(chosen), push(plain))
+    close(push(tb.jit(chosen)), push(plain))
+    twice = lambda f: tb.grad(lambda x: tb.grad(f, argnums=2)(index, x, Y))(X)
+    close(twice(chosen), twice(plain))
+    close(
+        tb.jit(lambda x: tb.grad(lambda x: tb.grad(chosen, argnums=2)(index, x, Y))(x))(X),
+        twice(plain),
+    )
+    over = lambda f: tb.jvp(lambda x: tb.grad(f, argnums=1)(index, x, Y), (X,), (1.0,))[1]
+    close(over(chosen), over(plain))
+
+
+def test_batched_index():
+    """Each element has its own branch; gradients too."""
+    xs = np.linspace(0.1, 1.0, 3).astype(np.float32)
+    expected = [plain(i, x, Y) for i, x in enumerate(xs)]
+    slopes = [tb.grad(plain, argnums=1)(i, x, Y) for i, x in enumerate(xs)]
+    batched = tb.vmap(chosen, (0, 0, None))
+
+    close(batched(np.arange(3), xs, Y), expected)
+    close(tb.vmap(tb.grad(chosen, argnums=1), (0, 0, None))(np.arange(3), xs, Y), slopes)
+    close(tb.grad(lambda xs: batched(np.arange(3), xs, Y).sum())(xs), slopes)
+
+
+@INDICES
+def test_batched_operands(index):
+    """With a common index one branch runs for the whole batch."""
+    xs = np.linspace(0.1, 1.0, 3).astype(np.float32)
+    batched = tb.vmap(chosen, (None, 0, None))
+    slopes = [tb.grad(plain, argnums=1)(index, x, Y) for x in xs]
+
+    close(batched(index, xs, Y), [plain(index, x, Y) for x in xs])
+    close(tb.grad(lambda xs: batched(index, xs, Y).sum())(xs), slopes)
+    close(tb.vmap(tb.grad(chosen, argnums=1), (None, 0, None))(index, xs, Y), slopes)
+    primitives = [a.primitive.name for a, _ in tb.make_jaxpr(batched)(index, xs, Y).jaxpr.steps]
+    assert "cond" in primitives
+    assert "select_n" not in primitives
+
+
+def test_index_is_clamped():
+    """Below 0 the first branch, above the last one that one, for any integer dtype."""
+    tens = [lambda x, k=k: x * 0 + 10 * k for k in range(3)]
+    run = tb.jit(lambda i: switch(i, tens, 1))
+
+    assert [int(run(i)) for i in (-5, 0, 1, 2, 9)] == [0, 0, 10, 20, 20]
+    for dtype in (np.uint8, np.int8, np.uint32):
+        assert [int(run(dtype(i))) for i in (0, 2, 100)] == [0, 20, 20]
+
+
+def test_predicates():
+    """Bools and numbers decide; anything but a scalar is refused."""
+    pick = lambda p: float(cond(p, lambda: 1.0, lambda: 2.0))
+
+    assert [pick(p) for p in (True, False, 5, 0, -0.5)] == [1.0, 2.0, 1.0, 2.0, 1.0]
+    assert pick(np.bool_(True)) == 1.0
+    with pytest.raises(ArgumentSpecError, match=r"pred is bool\[1\], expected a scalar"):
+        pick(tnp.asarray([True]))
+    with pytest.raises(ArgumentSpecError, match="pred is None of type NoneType, expected a scalar"):
+        pick(None)
+
+
+def test_forms_of_the_call():
+    """One operand by name, none at all, or one for each function."""
+    assert float(cond(True, lambda x: 1.0, lambda x: 2.0, operand=None)) == 1.0
+    assert float(cond(False, 3.0, lambda x: x, 4.0, lambda x: 2 * x)) == 8.0
+    assert float(switch(0, [lambda x: x], 7.0)) == 7.0
+    with pytest.raises(ArgumentSpecError, match="by position and one by name"):
+        cond(True, lambda x: x, lambda x: x, 1.0, operand=2.0)
+    with pytest.raises(ArgumentSpecError, match="false_fun is 2 of type int, expected a function"):
+        cond(True, lambda x: x, 2, 1.0)
+    with pytest.raises(ArgumentSpecError, match="got no branches"):
+        switch(0, [])
+    with pytest.raises(ArgumentSpecError, match=r"index is f32\[\], expected an integer scalar"):
+        switch(1.0, BRANCHES, X, Y)
+
+
+def test_closed_over_values():
+    """Branches close over different traced values."""
+
+    def f(p, a, b):
+        return cond(p, lambda x: x * a, lambda x: x + b * a, 2.0)
+
+    assert [float(tb.jit(f)(p, 3.0, 4.0)) for p in (True, False)] == [6.0, 14.0]
+    slopes = [tb.jit(tb.grad(f, argnums=(1, 2)))(p, 3.0, 4.0) for p in (True, False)]
+    assert [(float(a), float(b)) for a, b in slopes] == [(2.0, 0.0), (4.0, 3.0)]
+    assert tb.vmap(f, (0, None, None))(np.array([True, False]), 3.0, 4.0).tolist() == [6.0, 14.0]
+
+
+def test_branches_that_ignore_operands():
+    """Cotangents of operands that only other branches use are zeros."""
+    f = lambda i, x, y: switch(i, [lambda x, y: x, lambda x, y: y, lambda x, y: 5.0], x, y)
+    slopes = [tb.grad(f, argnums=(1, 2))(i, 2.0, 3.0) for i in range(3)]
+
+    assert [(float(a), float(b)) for a, b in slopes] == [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)]
+
+
+def test_residuals_share_places():
+    """Residuals of one type share memory among the branches; operands are not copied."""
+    jaxpr = tb.make_jaxpr(tb.value_and_grad(lambda x, y: chosen(0, x, y), argnums=(0, 1)))(X, Y)
+    forward = next(a for a, _ in jaxpr.jaxpr.steps if a.primitive.name == "cond")
+
+    # sin needs sin and cos; exp its result; the third one y*y*y, and sine of the product.
+    assert len(forward.outs) - 2 <= 4
+
+
+def test_weakly_typed_results():
+    """A Python number in one branch takes the dtype of the other branch."""
+    result = cond(True, lambda x: 1, lambda x: x, np.float32(3.0))
+
+    assert (result.dtype, float(result)) == (np.float32, 1.0)
+
+
+def test_results_of_different_types():
+    """The message shows what each branch returns."""
+    with pytest.raises(DtypeMismatchError) as caught:
+        cond(True, lambda x: x, lambda x: x.astype("int32"), np.float32(3.0))
+    assert str(caught.value).splitlines()[:3] == [
+        "cond: the branches return different dtypes",
+        "    false_fun <lambda> returns i32[]",
+        "    true_fun <lambda>  returns f32[]",
+    ]
+    with pytest.raises(ShapeMismatchError, match=r"branches\[1\] <lambda> returns f32\[1\]"):
+        switch(0, [lambda x: x, lambda x: x[None]], X)
+    with pytest.raises(TreeMismatchError, match=r"branches\[1\] <lambda> is a tuple of 1"):
+        switch(0, [lambda x: x, lambda x: (x,)], X)
+
+
+def test_only_one_branch_runs_if_jit_is_disabled():
+    """With disable_jit a known predicate is Python's."""
+    ran = []
+    with disable_jit():
+        cond(False, lambda: ran.append(1), lambda: ran.append(2))
+        switch(5, [lambda: ran.append(3), lambda: ran.append(4)])
+
+    assert ran == [2, 4]
+
+
+def two_results(p, x, y):
+    return list(cond(p, lambda: (tnp.sin(x), x * y), lambda: (tnp.cos(x), y * 2.0)))
+
+
+def test_parts():
+    """dce drops results and operands; partial evaluation runs known results ahead."""
+    args = [tnp.asarray(v) for v in (np.bool_(False), X, Y)]
+    jaxpr = stage(two_results, [a.aval for a in args])
+    run = lambda j, *xs: [float(v) for v in eval_jaxpr(j, current_trace().process, xs)]
+    smaller, used = dce_jaxpr(jaxpr, (True, False))
+    parts = partial_eval_jaxpr(jaxpr, (False, False, True))
+    known = eval_jaxpr(parts.known, current_trace().process, args[:2])
+
+    close(run(jaxpr, *args), [np.cos(X), 2 * Y])
+    assert used == (True, True, False)
+    close(run(smaller, *args[:2]), [np.cos(X)])
+    assert parts.unknown_out == (False, True)
+    close(float(known[0]), np.cos(X))
+    close(run(parts.unknown, *known[1:], args[2]), [2 * Y])
+    assert partial_eval_jaxpr(jaxpr, (True, False, False)).unknown_out == (True, True)
+
+
+def test_joint_choice_in_a_rule():
+    """A choice that computes primals and tangents together still splits for reverse mode."""
+    f = lambda x: cond(x > 0, lambda x: tnp.sin(x), lambda x: x * x, x)
+    g = tb.custom_jvp(f)
+    g.defjvp(lambda primals, tangents: tb.jvp(tb.jit(f), primals, tangents))
+
+    for x in (0.3, -0.3):
+        close(tb.grad(g)(x), tb.grad(f)(x))
+        close(tb.jit(tb.grad(g))(x), tb.grad(f)(x))
+
+
+def test_in_loops():
+    """A choice in each step of a loop."""
+
+    def f(x, pick):
+        body = lambda c, i: (pick(i > 1, tnp.sin, lambda c: c * c, c), None)
+        return tb.lax.scan(body, x, np.arange(4))[0]
+
+    select = lambda p, f, g, c: tnp.where(p, f(c), g(c))
+
+    close(f(1.3, cond), f(1.3, select))
+    close(tb.grad(f)(1.3, cond), tb.grad(f)(1.3, select))
+    xs = np.linspace(0.5, 1.5, 4).astype(np.float32)
+    close(tb.vmap(tb.grad(lambda x: f(x, cond)))(xs), tb.vmap(tb.grad(lambda x: f(x, select)))(xs))

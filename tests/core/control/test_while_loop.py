@@ -1,0 +1,259 @@
+"""while_loop and fori_loop: values, forward mode, batches, messages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.lax
+import tracebridge.numpy as tnp
+from tracebridge.core.config.scopes import disable_jit
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    GradientTypeError,
+    TreeMismatchError,
+)
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.jaxpr import eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+
+while_loop, fori_loop = tb.lax.while_loop, tb.lax.fori_loop
+
+
+def collatz(n):
+    """Number of steps to 1."""
+    even = lambda n: n % 2 == 0
+
+    def body(c):
+        n, steps = c
+        return tnp.where(even(n), n // 2, 3 * n + 1), steps + 1
+
+    return while_loop(lambda c: c[0] != 1, body, (n, 0))[1]
+
+
+def collatz_in_python(n):
+    steps = 0
+    while n != 1:
+        n, steps = (n // 2 if n % 2 == 0 else 3 * n + 1), steps + 1
+    return steps
+
+
+def test_value():
+    """The loop runs as often as Python's."""
+    assert collatz_in_python(27) == int(collatz(27))
+    assert collatz_in_python(27) == int(tb.jit(collatz)(27))
+    assert int(collatz(1)) == 0
+
+
+def test_batch_with_batched_condition():
+    """Elements that are done stay as they are while others go on."""
+    numbers = np.arange(1, 20)
+    expected = [collatz_in_python(int(n)) for n in numbers]
+
+    assert expected == tb.vmap(collatz)(numbers).tolist()
+    assert [expected] * 2 == tb.vmap(tb.vmap(collatz))(np.stack([numbers] * 2)).tolist()
+
+
+def test_batch_of_closed_over_values():
+    """What the condition or the body closes over may be batched."""
+
+    def f(limit, factor):
+        return while_loop(lambda c: c[0] < limit, lambda c: (c[0] * factor, c[1] + 1), (1.0, 0))
+
+    value, steps = tb.vmap(f, (0, None))(tnp.asarray([1.0, 5.0, 100.0]), 2.0)
+    assert value.tolist() == [1.0, 8.0, 128.0]
+    assert steps.tolist() == [0, 3, 7]
+    value, steps = tb.vmap(f, (None, 0))(10.0, tnp.asarray([2.0, 3.0]))
+    assert value.tolist() == [16.0, 27.0]
+    assert steps.tolist() == [4, 3]
+
+
+def test_batch_with_common_condition():
+    """If no element can stop alone, carries stay unbatched where they can."""
+
+    def f(x):
+        return while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, 1.0))
+
+    jaxpr = tb.make_jaxpr(tb.vmap(f))(tnp.ones(4)).jaxpr
+    (app,) = [a for a, _ in jaxpr.steps if a.primitive.name == "while"]
+
+    assert tb.vmap(f)(tnp.asarray([2.0, 3.0]))[1].tolist() == [8.0, 27.0]
+    assert sorted([(), (4,)]) == sorted([a.shape for a in app.outs])
+
+
+def power(x, n):
+    return while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * x), (0, 1.0))[1]
+
+
+def test_forward_mode():
+    """jvp, linearize and jacfwd work, also of jitted loops and batched."""
+    cube = lambda x: power(x, 3)
+
+    assert [float(v) for v in tb.jvp(cube, (2.0,), (1.0,))] == [8.0, 12.0]
+    assert [float(v) for v in tb.jvp(tb.jit(cube), (2.0,), (1.0,))] == [8.0, 12.0]
+    assert float(tb.linearize(cube, 2.0)[1](1.0)) == 12.0
+    assert float(tb.jvp(lambda x: tb.jvp(cube, (x,), (1.0,))[1], (2.0,), (1.0,))[1]) == 12.0
+    slopes = tb.vmap(lambda x: tb.jvp(cube, (x,), (1.0,))[1])(tnp.asarray([1.0, 2.0]))
+    assert slopes.tolist() == [3.0, 12.0]
+
+
+def test_late_tangents():
+    """A carry that becomes differentiable after some steps has a tangent all along."""
+
+    def f(x):
+        def body(c):
+            i, a, b, d = c
+            return i + 1, x, a * 2.0, b + d
+
+        return while_loop(lambda c: c[0] < 5, body, (0, 0.0, 0.0, 0.0))[3]
+
+    assert float(tb.jvp(f, (3.0,), (1.0,))[1]) == 6.0
+
+
+def test_reverse_mode_is_an_error():
+    """The message says what to use instead; loops over integers alone do not matter."""
+    for f in (lambda x: power(x, 3), lambda x: tb.jit(power)(x, 3)):
+        with pytest.raises(GradientTypeError, match="loop with scan, or with fori_loop between"):
+            tb.grad(f)(2.0)
+
+    assert float(tb.grad(lambda x: x * collatz(3))(2.0)) == 7.0
+
+
+def test_promotion_of_the_start():
+    """Python numbers take the dtype that the body returns."""
+    result = while_loop(lambda x: x < 3, lambda x: x + tnp.float32(1), 0)
+
+    assert result.dtype == np.float32
+    assert float(result) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("cond", "message"),
+    [
+        (lambda x: x, r"returned f32\[\], expected a scalar bool"),
+        (lambda x: x[None] < 3, r"returned bool\[1\], expected a scalar bool"),
+        (lambda x: (x < 3,), r"returned a tree PyTreeDef\(\(\*,\)\), expected a scalar bool"),
+        (3, "cond_fun is 3 of type int, expected a function"),
+    ],
+)
+def test_wrong_conditions(cond, message):
+    """A condition is a function to a scalar bool."""
+    with pytest.raises(ArgumentSpecError, match=message):
+        while_loop(cond, lambda x: x + 1, 0.0)
+
+
+def test_wrong_bodies():
+    """A body keeps the type of its value."""
+    with pytest.raises(TreeMismatchError, match="while_loop: the carry changes its structure"):
+        while_loop(lambda x: x < 3, lambda x: (x, x), 0.0)
+    with pytest.raises(ShapeMismatchError, match="while_loop: the carry changes its type"):
+        while_loop(lambda x: x.sum() < 3, lambda x: x[None], tnp.zeros(2))
+
+
+def test_python_loop_if_jit_is_disabled():
+    """With disable_jit the functions see numbers."""
+    seen = []
+    with disable_jit():
+        result = while_loop(lambda n: n < 10, lambda n: seen.append(int(n)) or n * 2, 1)
+        total = fori_loop(0, 3, lambda i, s: s + float(i), 0.0)
+
+    assert (result, seen, total) == (16, [1, 2, 4, 8], 3.0)
+
+
+def carries(a, b, n):
+    """``a`` alone, ``b`` fed by ``a``, a counter that decides."""
+
+    def body(c):
+        i, a, b = c
+        return i + 1, a * 2.0, b + a
+
+    return list(while_loop(lambda c: c[0] < n, body, (0, a, b)))
+
+
+def test_parts():
+    """dce drops carries, partial evaluation runs known ones ahead."""
+    args = [tnp.asarray(np.float32(v)) for v in (1.0, 10.0)] + [tnp.asarray(np.int32(3))]
+    jaxpr = stage(carries, [a.aval for a in args])
+    run = lambda j, *xs: [float(v) for v in eval_jaxpr(j, current_trace().process, xs)]
+    smaller, used = dce_jaxpr(jaxpr, (False, True, False))
+    parts = partial_eval_jaxpr(jaxpr, (False, True, False))
+    known = eval_jaxpr(parts.known, current_trace().process, [args[0], args[2]])
+
+    assert run(jaxpr, *args) == [3.0, 8.0, 17.0]
+    assert used == (True, False, True)
+    assert run(smaller, args[0], args[2]) == [8.0]
+    assert parts.unknown_out == (False, False, True)
+    assert [float(k) for k in known[:2]] == [3.0, 8.0]
+    assert run(parts.unknown, *known[2:], args[1]) == [17.0]
+    # If the condition depends on something unknown, everything does.
+    assert partial_eval_jaxpr(jaxpr, (False, False, True)).unknown_out == (True, True, True)
+
+
+# fori_loop ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0, 4), (2, 7), (-2, 2), (3, 3), (5, 1)])
+@pytest.mark.parametrize("unroll", [None, 1, 3, True])
+def test_fori_is_range(lower, upper, unroll):
+    """The body sees the integers of ``range``, with known and with traced bounds."""
+    body = lambda i, c: (c[0] * 3 + i, c[1] + 1)
+    expected = (1, 0)
+    for i in range(lower, upper):
+        expected = body(i, expected)
+
+    known = fori_loop(lower, upper, body, (1, 0), unroll=unroll)
+    traced = tb.jit(lambda a, b: fori_loop(a, b, body, (1, 0)))(lower, upper)
+
+    assert expected == tuple([int(v) for v in known])
+    assert expected == tuple([int(v) for v in traced])
+
+
+def test_fori_gradients():
+    """Between known integers both modes work, else forward mode."""
+    f = lambda x, n: fori_loop(0, n, lambda i, y: y * x + i, 1.0)
+
+    assert float(tb.grad(f)(2.0, 3)) == float(tb.jvp(lambda x: f(x, 3), (2.0,), (1.0,))[1])
+    assert float(tb.jvp(lambda x: tb.jit(f)(x, 3), (2.0,), (1.0,))[1]) == float(tb.grad(f)(2.0, 3))
+    with pytest.raises(GradientTypeError, match="a fori_loop whose number of steps is computed"):
+        tb.grad(lambda x: tb.jit(f)(x, 3))(2.0)
+
+
+def test_fori_index_dtype():
+    """The index has the dtype of the bounds."""
+    seen = []
+    body = lambda i, x: seen.append((i.dtype.name, i.aval.weak_type)) or x
+    fori_loop(0, 2, body, 0.0)
+    fori_loop(np.int8(0), np.int8(2), body, 0.0)
+    fori_loop(0, tnp.asarray(np.uint32(2)), body, 0.0)
+
+    assert seen == [("int32", True), ("int8", False), ("uint32", False)]
+
+
+def test_fori_traces_once():
+    """Repeated calls with one body trace it once."""
+    traced = []
+    body = lambda i, x: traced.append(1) or x + i
+    for _ in range(3):
+        fori_loop(0, 5, body, tnp.asarray(0))
+
+    assert len(traced) == 1
+
+
+def test_fori_wrong_arguments():
+    """Bounds are integers of one dtype; unrolling needs known ones."""
+    body = lambda i, x: x
+    with pytest.raises(DtypeMismatchError, match=r"lower is f32\[\], expected an integer scalar"):
+        fori_loop(0.0, 3, body, 0.0)
+    with pytest.raises(DtypeMismatchError, match=r"lower is i8\[\] and upper is i16\[\]"):
+        fori_loop(np.int8(0), np.int16(3), body, 0.0)
+    with pytest.raises(ArgumentSpecError, match="unroll=2 needs known bounds"):
+        tb.jit(lambda n: fori_loop(0, n, body, 0.0, unroll=2))(3)
+    with pytest.raises(ArgumentSpecError, match="body_fun is 3 of type int"):
+        fori_loop(0, 3, 3, 0.0)
+    with pytest.raises(ShapeMismatchError, match="fori_loop: the carry changes its type"):
+        fori_loop(0, 3, lambda i, x: x[None], tnp.zeros(2))
