@@ -21,8 +21,16 @@ from tracebridge.core.collectives.psum import pmin as pmin
 from tracebridge.core.collectives.psum import pmin_p as pmin_p
 from tracebridge.core.collectives.psum import psum as psum
 from tracebridge.core.collectives.psum import psum_p as psum_p
+from tracebridge.core.control.associative_scan import associative_scan as associative_scan
+from tracebridge.core.control.cond import cond_p as cond_p
+from tracebridge.core.control.fori import fori_loop as fori_loop
+from tracebridge.core.control.map import map as map
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
+from tracebridge.core.control.switch import cond as cond
+from tracebridge.core.control.switch import switch as switch
+from tracebridge.core.control.while_loop import while_loop as while_loop
+from tracebridge.core.control.while_loop import while_p as while_p
 from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
