@@ -182,9 +182,7 @@ class _Converted:
         shapes = [row.shape for row in rows]
         found: list[tuple[Any, ...]] = [shape or () for shape in shapes]
         if shape_rules.is_dynamic(shapes, specs):
-            found = shape_rules.symbolic_shapes(
-                self._name, shapes, specs, names, self._constraints
-            )
+            found = shape_rules.symbolic_shapes(self._name, shapes, specs, names, self._constraints)
             shape_rules.check_sizes(self._name, found, shapes, names)
         # The text of symbols, since each call makes a scope of its own.
         key = (tree, *[(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)])

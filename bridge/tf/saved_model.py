@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ BATCH = "batch"
 @api_boundary
 def save(
     fun: Callable[..., Any],
-    path: str,
+    path: str | os.PathLike[str],
     signature: Any,
     params: Any = None,
     *,
@@ -85,22 +86,24 @@ def save(
     traced, names = _traced(
         call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints
     )
-    root = _module(first, inputs, traced, names, grad_order)
+    root = _module(first, inputs, traced, grad_order)
     flat = flatten(inputs)[0]
     default = _flat_signature(root.serve, inputs, flat, names[len(names) - len(flat) :])
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
     tf.saved_model.save(
-        root, path, signatures={"serving_default": default.get_concrete_function()}, options=options
+        root,
+        os.fspath(path),
+        signatures={"serving_default": default.get_concrete_function()},
+        options=options,
     )
 
 
-def _module(
-    first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, names: Sequence[str], order: int
-) -> Any:
+def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, order: int) -> Any:
     """The object to save: ``serve``, ``params``, and the functions of the derivatives."""
     leaves, tree = flatten(first)
+    paths = [keystr(path[1:], simple=True, separator="/") for path in leaf_paths(tree)]
     variables = [
-        _variable(leaf, name) for leaf, name in zip(leaves, names[: len(leaves)], strict=True)
+        _variable(leaf, path or "params") for leaf, path in zip(leaves, paths, strict=True)
     ]
     program = traced.program
     pulls = _pulls(program, order)
@@ -133,7 +136,9 @@ def _module(
     root.serve = Served()
     root.serve.__call__.get_concrete_function()
     if first:
-        root.params = _trackable(tree.unflatten(variables)[0], variables, names)
+        params = tree.unflatten(variables)[0]
+        # TensorFlow saves dicts, lists and tuples; other trees become a dict by path.
+        root.params = params if _is_plain(params) else dict(zip(paths, variables, strict=True))
     return root
 
 
@@ -219,14 +224,13 @@ def _traced(
         else tuple(x.shape)
         for x in leaves
     ]
-    specs: list[str | None] = [None] * flatten(args[:n_params])[1].num_leaves
     given = args[n_params:]
-    specs += shape_rules.spread_specs(call, polymorphic_shapes, flatten(given)[1])
+    inputs = flatten(given)[1]
     if polymorphic_shapes is None:
-        specs = [
-            _batch_spec(shape, name, axis_0=i >= len(specs) - len(flatten(given)[0]))
-            for i, (shape, name) in enumerate(zip(shapes, names, strict=True))
-        ]
+        specs = _batch_specs(shapes[-inputs.num_leaves :], names[-inputs.num_leaves :])
+    else:
+        specs = shape_rules.spread_specs(call, polymorphic_shapes, inputs)
+    specs = [None] * (len(leaves) - len(specs)) + specs
     found = shape_rules.symbolic_shapes(call, shapes, specs, names, constraints)
     shape_rules.check_sizes(call, found, shapes, names)
     avals = [
@@ -238,15 +242,20 @@ def _traced(
     return trace_program(call, fun, avals, tree, names), names
 
 
-def _batch_spec(shape: Any, name: str, *, axis_0: bool) -> str | None:
-    """The rule for sizes without a specification."""
-    if not axis_0 or not shape or shape[0] is not None:
-        return None
-    rest = [
-        f"{_identifier(name)}_{axis}" if size is None else "_"
-        for axis, size in enumerate(shape[1:], 1)
-    ]
-    return ", ".join([BATCH, *rest])
+def _batch_specs(shapes: Sequence[Any], names: Sequence[str]) -> list[str | None]:
+    """The rule for inputs without specifications: unknown sizes of axis 0 are one size."""
+    used = {BATCH}
+    specs: list[str | None] = []
+    for shape, name in zip(shapes, names, strict=True):
+        if not shape or shape[0] is not None:
+            specs.append(None)
+            continue
+        rest = [
+            shape_rules.new_symbol(name, axis, used) if size is None else "_"
+            for axis, size in enumerate(shape[1:], 1)
+        ]
+        specs.append(", ".join([BATCH, *rest]))
+    return specs
 
 
 def _specs(call: str, signature: Any) -> tuple[Any, ...]:
@@ -285,12 +294,12 @@ def _variable(value: Any, name: str) -> Any:
     if isinstance(value, tf.Variable):
         return value
     inexact = value.dtype.is_floating or value.dtype.is_complex
-    return tf.Variable(value, trainable=inexact, name=_identifier(name))
+    return tf.Variable(value, trainable=inexact, name=_variable_name(name))
 
 
-def _trackable(tree: Any, variables: list[Any], names: Sequence[str]) -> Any:
-    """The parameters as TensorFlow can save them; by name where it has no such containers."""
-    return tree if _is_plain(tree) else {n: v for n, v in zip(names, variables, strict=False)}
+def _variable_name(path: str) -> str:
+    """A path such as ``kernel/qkv`` in the characters that graphs allow."""
+    return re.sub(r"[^A-Za-z0-9_./-]", "_", path).lstrip("_/-") or "params"
 
 
 def _is_plain(tree: Any) -> bool:

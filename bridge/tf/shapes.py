@@ -74,7 +74,7 @@ def symbolic_shapes(
         found.append(
             tuple(
                 [
-                    scope.variable(_new_name(name, axis, used)) if size is None else size
+                    scope.variable(new_symbol(name, axis, used)) if size is None else size
                     for axis, size in enumerate(shape)
                 ]
             )
@@ -88,13 +88,16 @@ def _specified(
     try:
         return symbolic_shape(spec, scope=scope, like=shape)
     except ValueError as error:
-        msg = f"{call}: polymorphic_shapes of {name} does not fit a tensor of shape {shape}: {error}"
+        msg = (
+            f"{call}: polymorphic_shapes of {name} does not fit a tensor of shape {shape}: {error}"
+        )
         raise ValueError(msg) from error
 
 
-def _new_name(argument: str, axis: int, used: set[str]) -> str:
-    base = re.sub(r"\W+", "_", argument).strip("_") or "x"
-    name = f"{base}_{axis}"
+def new_symbol(argument: str, axis: int, used: set[str]) -> str:
+    """A name for the size of an argument along an axis that is not among ``used``; adds it."""
+    base = re.sub(r"\W+", "_", argument).strip("_")
+    name = f"{base if base and not base[0].isdigit() else 'x' + base}_{axis}"
     while name in used:
         name += "_"
     used.add(name)

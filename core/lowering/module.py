@@ -103,23 +103,19 @@ def lower_module(
         block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)[int(platform_index) :]
+            for array, value in zip(hoisted, arguments, strict=False):
+                ctx.bind_constant(array, value)
             if symbolic:
                 define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
-            _fill_main(ctx, arguments, jaxpr, kept, hoisted)
+            _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     return LoweredModule(module, name, kept, hoisted, ctx.callbacks)
 
 
 def _fill_main(
-    ctx: LoweringContext,
-    arguments: list[Any],
-    jaxpr: Jaxpr,
-    kept: tuple[int, ...],
-    hoisted: tuple[Any, ...],
+    ctx: LoweringContext, jaxpr: Jaxpr, kept: tuple[int, ...], arguments: Sequence[Any]
 ) -> None:
-    for array, value in zip(hoisted, arguments, strict=False):
-        ctx.bind_constant(array, value)
     operands: list[Any] = [None] * jaxpr.n_in
-    for i, value in zip(kept, arguments[len(hoisted) :], strict=True):
+    for i, value in zip(kept, arguments, strict=True):
         operands[i] = value
     ctx.finish(ctx.inline_jaxpr(jaxpr, operands), "func.return")
 

@@ -39,7 +39,8 @@ def define_dims(
     """Compute the dimension variables of ``avals`` from the sizes of ``operands``; check the rest.
 
     ``names`` are what messages call the operands, ``args[i]`` where there are none. The checks
-    come first in the program, so that no operation meets sizes that it was not traced for.
+    come first in the program. An operation that verifies its operand sizes itself may still be
+    the one that reports sizes that do not agree: verification runs before the checks.
 
     Raises:
         ValueError: a variable cannot be computed from the sizes.

@@ -60,7 +60,9 @@ def test_artifact_says_which_version_it_needs() -> None:
     assert "stablehlo.sine" in text_of(data)
 
 
-@pytest.mark.parametrize("fun", [lax.erf, lax.asin, lax.digamma, lax.acosh], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fun", [lax.erf, lax.asin, lax.digamma, lax.acosh], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("shape", ["3", "b, 2"])
 def test_nothing_is_left_that_old_consumers_do_not_know(fun: Any, shape: str) -> None:
     """Operations that serialization would make composites of are expanded."""

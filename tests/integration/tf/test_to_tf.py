@@ -14,6 +14,7 @@ from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.tf._xla_call_module import stablehlo_target
+from tracebridge.tf.program import Program
 
 pytestmark = pytest.mark.tf
 
@@ -186,10 +187,8 @@ def test_strings_have_no_dtype_of_ours() -> None:
 
 def test_module_checks_shapes_and_dtypes() -> None:
     """The operation trusts what it is told, so a wrong tensor must never reach it."""
-    fun = tb.tf.to_tf(lambda x: x * 2)
-    fun(normal(3))
-    (traced,) = [cell.cell_contents for cell in fun.__wrapped__.__wrapped__.__closure__]  # type: ignore[attr-defined]
-    (program,) = [traced._programs.get(k).program for k in traced._programs.keys()]  # noqa: SLF001
+    jaxpr = tb.make_jaxpr(lambda x: x * 2)(np.ones(3, np.float32)).jaxpr
+    program = Program("double", jaxpr, ["x"])
 
     with pytest.raises(ShapeMismatchError, match=r"x is float64 of shape \(3,\)"):
         program.module([tf.zeros((3,), tf.float64)])
