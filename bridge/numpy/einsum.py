@@ -75,9 +75,7 @@ def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
         named = len([label for label in labels if label != ELLIPSIS])
         rest = len(shape) - named
         if rest < 0 or (rest and ELLIPSIS not in labels):
-            msg = (
-                f"einsum: operand {position} has {len(shape)} axes, the subscripts name {named}"
-            )
+            msg = f"einsum: operand {position} has {len(shape)} axes, the subscripts name {named}"
             raise RankError(msg)
         longest = max(longest, rest)
         expanded.append(_replace_ellipsis(labels, rest))
@@ -173,9 +171,7 @@ def _pair(
         (tuple([left.index(n) for n in summed]), tuple([right.index(n) for n in summed])),
         (tuple([left.index(n) for n in batch]), tuple([right.index(n) for n in batch])),
     )
-    product = lax.dot_general(
-        x, y, numbers, precision=precision, preferred_element_type=preferred
-    )
+    product = lax.dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
     return product, out
 
 

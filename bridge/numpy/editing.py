@@ -1,0 +1,344 @@
+"""Repeating, inserting and removing elements: repeat, delete, insert, resize, trim_zeros."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import concrete, is_traced, value_of
+from tracebridge.numpy._promote import broadcast_to, normalize_axis
+from tracebridge.numpy.creation import canonical_shape
+from tracebridge.numpy.indexing_functions import take
+from tracebridge.numpy.searching import _search_halving
+from tracebridge.numpy.sorting import positions
+
+_INT32 = np.dtype(np.int32)
+
+
+def _flatten_unless(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+    """``x`` flattened for ``axis=None``, and the axis."""
+    if axis is None:
+        return _flat_planned((x,)), 0
+    return x, normalize_axis(axis, x.aval.ndim, name)
+
+
+_flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
+
+
+# repeat ------------------------------------------------------------------------------------------
+
+
+def _repeat(x: Any, count: int, axis: int) -> Any:
+    shape = x.aval.shape
+    wide = (*shape[: axis + 1], count, *shape[axis + 1 :])
+    dims = tuple([i if i <= axis else i + 1 for i in range(len(shape))])
+    repeated = lax.broadcast_in_dim(x, wide, dims)
+    return lax.reshape(repeated, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
+
+
+_repeat_planned = Planned(_repeat, "repeat")
+
+
+def _repeat_positions(counts: Any, size: Any, total: int) -> Any:
+    """Which of ``size`` elements stands at each of ``total`` places."""
+    counts = lax.convert_dtype(counts, _INT32)
+    if not counts.aval.ndim or counts.aval.shape[0] == 1:
+        counts = lax.broadcast_in_dim(lax.reshape(counts, ()), (size,), ())
+    ends = lax.cumsum(counts, 0)
+    found = _search_halving(ends, lax.iota(_INT32, total), "right")
+    # Places that are left over repeat the last element.
+    return lax.min(found, size - 1)
+
+
+_repeat_positions_planned = Planned(_repeat_positions, "repeat")
+
+
+def repeat(
+    a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None
+) -> Any:
+    """Each element repeated along an axis.
+
+    Args:
+        a: array.
+        repeats: how often: a number, or one for each element along the axis.
+        axis: axis in ``[-ndim, ndim)``; ``None`` flattens first.
+        total_repeat_length: size of the result along the axis; needed if ``repeats`` is traced.
+            The last element is repeated, or the end cut off, to reach it.
+
+    Raises:
+        ConcretizationTypeError: ``repeats`` is traced and the length is not given.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.repeat(tnp.array([1, 2]), tnp.array([1, 3])).tolist()
+    [1, 2, 2, 2]
+    """
+    x, where = _flatten_unless(value_of(a), axis, "repeat")
+    if x.aval.ndim == 0:
+        x, where = _flat_planned((x,)), 0
+    if getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int):
+        if total_repeat_length is None:
+            return _repeat_planned((x,), (repeats, where))
+    counts = repeats if hasattr(repeats, "aval") else value_of(np.asarray(repeats))
+    size = x.aval.shape[where]
+    if not is_integer(counts.aval.dtype) and not is_bool(counts.aval.dtype):
+        msg = f"repeat: repeats must be integers, got {counts.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    if counts.aval.ndim > 1 or (counts.aval.ndim and counts.aval.shape[0] not in (1, size)):
+        msg = (
+            f"repeat: got {counts.aval.str_short()} as repeats for axis {where} of size {size} of "
+            f"{x.aval.str_short()}, expected a number or a vector of that size"
+        )
+        raise ShapeMismatchError(msg)
+    if total_repeat_length is not None:
+        total = operator.index(total_repeat_length)
+        places = _repeat_positions_planned((counts,), (size, total))
+        return take(x, places, where, mode="clip", indices_are_sorted=True)
+    host = concrete(counts, "It decides the size of the result", "pass total_repeat_length=")
+    if host.size == 1:
+        return _repeat_planned((x,), (int(host.reshape(())), where))
+    places = np.repeat(np.arange(size, dtype=np.int32), host)
+    return take(x, places, where, mode="promise_in_bounds", indices_are_sorted=True)
+
+
+# delete ------------------------------------------------------------------------------------------
+
+
+def _places_without(obj: Any, size: int) -> Any:
+    """Positions of an axis of ``size`` without those in ``obj``, which are distinct."""
+    obj = lax.convert_dtype(lax.reshape(obj, (obj.aval.size,)), _INT32)
+    obj = lax.select_n(lax.lt(obj, 0), obj, lax.add(obj, size))
+    obj = lax.max(lax.min(obj, size - 1), 0)
+    (removed,) = (lax.sort(obj),)
+    count = obj.aval.shape[0]
+    shifted = lax.sub(removed, lax.iota(_INT32, count))
+    kept = lax.iota(_INT32, size - count)
+    return lax.add(kept, _search_halving(shifted, kept, "right"))
+
+
+_places_without_planned = Planned(_places_without, "delete")
+
+
+def delete(
+    arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
+) -> Any:
+    """``arr`` without some of its elements along an axis.
+
+    Args:
+        arr: array.
+        obj: what to remove: an integer, a slice, integers or a boolean mask.
+        axis: axis in ``[-ndim, ndim)``; ``None`` flattens first.
+        assume_unique_indices: a promise that no index is repeated; needed for traced vectors.
+
+    Raises:
+        IndexingError: an integer is out of bounds.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.delete(tnp.array([10, 20, 30, 40]), tnp.array([0, 2])).tolist()
+    [20, 40]
+    """
+    x, where = _flatten_unless(value_of(arr), axis, "delete")
+    size = x.aval.shape[where]
+    if is_traced(obj):
+        if (obj.aval.ndim and not assume_unique_indices) or not is_integer(obj.aval.dtype):
+            concrete(
+                obj,
+                "How many positions it has decides the size of the result",
+                "pass integers and assume_unique_indices=True",
+            )
+        places = _places_without_planned((obj,), (size,))
+        return take(x, places, where, mode="clip", indices_are_sorted=True)
+    keep = np.ones(size, bool)
+    if isinstance(obj, slice):
+        keep[obj] = False
+    else:
+        host = np.asarray(obj)
+        host = host.astype(np.intp) if host.size == 0 and host.dtype != bool else host
+        try:
+            keep[host] = False
+        except IndexError as error:
+            msg = f"delete: obj does not fit axis {where} of {x.aval.str_short()}: {error}"
+            raise IndexingError(msg) from error
+    places = np.flatnonzero(keep).astype(np.int32)
+    return take(x, places, where, mode="promise_in_bounds", indices_are_sorted=True)
+
+
+# insert ------------------------------------------------------------------------------------------
+
+
+def _merge_order(obj: Any, size: int) -> Any:
+    """The order of ``size`` elements and new ones behind them, each new one before ``obj``."""
+    obj = lax.convert_dtype(obj, _INT32)
+    obj = lax.select_n(lax.lt(obj, 0), obj, lax.add(obj, size))
+    obj = lax.max(lax.min(obj, size), 0)
+    old = lax.add(lax.mul(lax.iota(_INT32, size), 2), 1)
+    return positions(lax.concatenate([old, lax.mul(obj, 2)], 0), 0)
+
+
+_merge_order_planned = Planned(_merge_order, "insert")
+
+
+def _merge(x: Any, values: Any, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
+    shape = x.aval.shape
+    values = lax.convert_dtype(values, x.aval.dtype)
+    n = values.aval.ndim
+    if n < len(shape):
+        values = lax.reshape(values, (*(1,) * (len(shape) - n), *values.aval.shape))
+    if is_scalar:
+        # NumPy's rule: at a single position, the first axis of the values is that of the new rows.
+        axes = list(range(1, len(shape)))
+        axes.insert(axis, 0)
+        values = lax.transpose(values, tuple(axes))
+    new = (*shape[:axis], count, *shape[axis + 1 :])
+    joined = lax.concatenate([x, broadcast_to(values, new)], axis)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple([i for i in range(len(shape)) if i != axis]),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+    )
+    sizes = tuple([1 if i == axis else d for i, d in enumerate(shape)])
+    places = lax.reshape(order, (order.aval.size, 1))
+    return lax.gather(joined, places, numbers, sizes, unique_indices=True)
+
+
+_merge_planned = Planned(_merge, "insert")
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """``arr`` with values put in before positions along an axis.
+
+    Args:
+        arr: array.
+        obj: positions: an integer, a slice, integers or a boolean mask.
+        values: numbers, broadcast to the new rows and converted to the dtype of ``arr``.
+        axis: axis in ``[-ndim, ndim)``; ``None`` flattens first.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.insert(tnp.array([1, 2, 3]), 1, 9).tolist()
+    [1, 9, 2, 3]
+    """
+    x, where = _flatten_unless(value_of(arr), axis, "insert")
+    size = x.aval.shape[where]
+    new = value_of(values)
+    if isinstance(obj, slice):
+        obj = np.arange(size, dtype=np.int32)[obj]
+    places = value_of(obj if hasattr(obj, "aval") else np.asarray(obj))
+    if places.aval.size == 0:
+        return x
+    if is_bool(places.aval.dtype):
+        host = concrete(places, "The number of true elements is the number of new rows")
+        places = value_of(np.flatnonzero(host).astype(np.int32))
+    if not is_traced(places):
+        host = np.asarray(places)
+        if host.size and not (host.min() >= -size and host.max() <= size):
+            msg = f"insert: a position is out of bounds for axis {where} of {x.aval.str_short()}"
+            raise IndexingError(msg)
+    is_scalar = places.aval.ndim == 0
+    count = places.aval.size
+    if count == 1:
+        # One position takes any number of rows.
+        rank = new.aval.ndim - x.aval.ndim
+        axis_of_rows = (0 if is_scalar else where) + rank
+        count = new.aval.shape[axis_of_rows] if axis_of_rows >= 0 else 1
+        places = _spread_planned((places,), (count,))
+    else:
+        places = _flat_planned((places,))
+    order = _merge_order_planned((places,), (size,))
+    return _merge_planned((x, new, order), (where, count, is_scalar))
+
+
+_spread_planned = Planned(lambda p, n: lax.broadcast_in_dim(lax.reshape(p, ()), (n,), ()), "insert")
+
+
+# resize, trim_zeros ------------------------------------------------------------------------------
+
+
+def _resize(x: Any, shape: tuple[int, ...]) -> Any:
+    size = 1
+    for d in shape:
+        size *= d
+    n = x.aval.size
+    if n == 0 or size == 0:
+        return lax.zeros_of(x.aval.update(shape=shape))
+    flat = lax.reshape(x, (n,))
+    times = -(-size // n)
+    if times > 1:
+        flat = lax.reshape(lax.broadcast_in_dim(flat, (times, n), (1,)), (times * n,))
+    return lax.reshape(lax.slice_in_dim(flat, 0, size), shape)
+
+
+_resize_planned = Planned(_resize, "resize")
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements in another shape: repeated from the start, or cut off, to fill it.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.resize(tnp.array([1, 2, 3]), (2, 2)).tolist()
+    [[1, 2], [3, 1]]
+    """
+    return _resize_planned((a,), (canonical_shape(new_shape),))
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """``filt`` without the zeros at its ends; the array must be concrete.
+
+    Args:
+        filt: array.
+        trim: ``"f"`` for the front, ``"b"`` for the back, ``"fb"`` for both.
+        axis: axes to trim (default: all).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.trim_zeros(tnp.array([0, 0, 1, 0, 2, 0])).tolist()
+    [1, 0, 2]
+    """
+    if set(trim.lower()) - set("fb"):
+        msg = f"trim_zeros: trim={trim!r}, expected 'f', 'b' or 'fb'"
+        raise ValueError(msg)
+    x = value_of(filt)
+    host = concrete(x, "The number of zeros at the ends decides the size of the result")
+    if not x.aval.ndim:
+        return x
+    axes = range(x.aval.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    index: list[slice] = [slice(None)] * x.aval.ndim
+    for a in axes:
+        where = normalize_axis(a, x.aval.ndim, "trim_zeros")
+        others = tuple([i for i in range(x.aval.ndim) if i != where])
+        rows = np.flatnonzero((host != 0).any(axis=others))
+        size = x.aval.shape[where]
+        first = (rows[0] if rows.size else size) if "f" in trim.lower() else 0
+        last = (rows[-1] + 1 if rows.size else 0) if "b" in trim.lower() else size
+        index[where] = slice(int(first), max(int(last), int(first)))
+    return x[tuple(index)]
+
+
+def _roll_axis(x: Any, axis: int, start: int) -> Any:
+    ndim = x.aval.ndim
+    source = normalize_axis(axis, ndim, "rollaxis")
+    if not -ndim <= start <= ndim:
+        msg = f"rollaxis: start={start} is out of bounds for an array with {ndim} axes"
+        raise ValueError(msg)
+    target = start + ndim if start < 0 else start
+    target -= source < target
+    order = [i for i in range(ndim) if i != source]
+    order.insert(target, source)
+    return lax.transpose(x, tuple(order))
+
+
+_roll_axis_planned = Planned(_roll_axis, "rollaxis")
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """``a`` with ``axis`` moved before the axis ``start``; ``moveaxis`` reads better.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.rollaxis(tnp.ones((2, 3, 4)), 2).shape
+    (4, 2, 3)
+    """
+    return _roll_axis_planned((a,), (operator.index(axis), operator.index(start)))

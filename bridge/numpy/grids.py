@@ -1,0 +1,441 @@
+"""Grids of coordinates and positions: meshgrid, mgrid, indices, flat and multi-indices, r_, c_."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import (
+    canonicalize_explicit,
+    default_float,
+    default_int,
+)
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.numpy._planning import concrete, shape_of
+from tracebridge.numpy._promote import broadcast_operands
+from tracebridge.numpy.creation import arange, asarray, canonical_shape, linspace
+from tracebridge.numpy.joining import concatenate
+from tracebridge.numpy.manipulation import atleast_2d, moveaxis, reshape
+from tracebridge.numpy.matrices import lower_mask
+from tracebridge.numpy.searching import nonzero
+
+_INT32 = np.dtype(np.int32)
+
+
+def _meshgrid(*args: Any) -> list[Any]:
+    *xs, sparse, swap = args
+    n = len(xs)
+    axes = list(range(n))
+    if swap and n > 1:
+        axes[0], axes[1] = 1, 0
+    shape: list[Any] = [1] * n
+    for x, axis in zip(xs, axes, strict=True):
+        shape[axis] = x.aval.size
+    out: list[Any] = []
+    for x, axis in zip(xs, axes, strict=True):
+        if sparse:
+            sizes = tuple([x.aval.size if i == axis else 1 for i in range(n)])
+            out.append(lax.reshape(x, sizes))
+        else:
+            flat = lax.reshape(x, (x.aval.size,))
+            out.append(lax.broadcast_in_dim(flat, tuple(shape), (axis,)))
+    return out
+
+
+_meshgrid_planned = Planned(_meshgrid, "meshgrid")
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+    """The coordinates of a grid, one array for each vector of coordinates.
+
+    Args:
+        *xi: vectors (or scalars).
+        copy: must be ``True``: arrays are no views.
+        sparse: leave axes of the grid with size 1 where coordinates do not change along them.
+        indexing: ``"xy"`` exchanges the first two axes, ``"ij"`` does not.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x, y = tnp.meshgrid(tnp.arange(3), tnp.arange(2))
+    >>> x.tolist(), y.tolist()
+    ([[0, 1, 2], [0, 1, 2]], [[0, 0, 0], [1, 1, 1]])
+    """
+    if not copy:
+        msg = "meshgrid: copy=False, expected True: arrays are no views"
+        raise ValueError(msg)
+    if indexing not in ("xy", "ij"):
+        msg = f"meshgrid: indexing={indexing!r}, expected 'xy' or 'ij'"
+        raise ValueError(msg)
+    if any([len(shape_of(x)) > 1 for x in xi]):
+        msg = f"meshgrid: expected vectors, got shapes {[shape_of(x) for x in xi]}"
+        raise RankError(msg)
+    return _meshgrid_planned(xi, (bool(sparse), indexing == "xy")) if xi else []
+
+
+def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+    """The positions along each axis of an array of shape ``dimensions``.
+
+    Args:
+        dimensions: a shape.
+        dtype: dtype of the result (default: the default integer).
+        sparse: give a tuple of arrays with size 1 along the other axes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.indices((2, 2)).tolist()
+    [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
+    """
+    kind = default_int() if dtype is None else canonicalize_explicit(dtype, "indices")
+    shape = canonical_shape(tuple(dimensions))
+    if sparse:
+        return tuple(_indices_planned((), (shape, kind, True)))
+    if not shape:
+        return put_numpy(np.zeros((0,), kind))
+    return _indices_planned((), (shape, kind, False))
+
+
+def _indices(shape: tuple[Any, ...], dtype: Any, sparse: bool) -> Any:
+    n = len(shape)
+    if sparse:
+        sizes = [tuple([d if i == a else 1 for i, d in enumerate(shape)]) for a in range(n)]
+        return [lax.broadcasted_iota(dtype, s, a) for a, s in enumerate(sizes)]
+    rows = [lax.broadcasted_iota(dtype, (1, *shape), a + 1) for a in range(n)]
+    return lax.concatenate(rows, 0) if n > 1 else rows[0]
+
+
+_indices_planned = Planned(_indices, "indices")
+
+
+# positions of diagonals and triangles ------------------------------------------------------------
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The positions of the main diagonal of an array with ``ndim`` axes of size ``n``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.diag_indices(2)]
+    [[0, 1], [0, 1]]
+    """
+    if n < 0 or ndim < 0:
+        msg = f"diag_indices: n and ndim must not be negative, got {n} and {ndim}"
+        raise ValueError(msg)
+    return (arange(operator.index(n)),) * operator.index(ndim)
+
+
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """The positions of the main diagonal of ``arr``, whose axes have equal sizes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.diag_indices_from(tnp.ones((2, 2)))]
+    [[0, 1], [0, 1]]
+    """
+    shape = shape_of(arr)
+    if len(shape) < 2 or len(set(shape)) > 1:
+        msg = f"diag_indices_from: needs at least two axes of equal sizes, got shape {shape}"
+        raise ShapeMismatchError(msg)
+    return diag_indices(shape[0], len(shape))
+
+
+def _host_pair(mask: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    rows, columns = mask.nonzero()
+    return put_numpy(rows.astype(default_int())), put_numpy(columns.astype(default_int()))
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The positions of the lower triangle of an ``n`` by ``m`` matrix, up to diagonal ``k``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.tril_indices(2)]
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    return _host_pair(np.tri(n, n if m is None else m, k, dtype=bool))
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """The positions of the upper triangle of an ``n`` by ``m`` matrix, from diagonal ``k`` on.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.triu_indices(2)]
+    [[0, 0, 1], [0, 1, 1]]
+    """
+    return _host_pair(~np.tri(n, n if m is None else m, k - 1, dtype=bool))
+
+
+def _matrix_shape(name: str, arr: Any) -> tuple[int, int]:
+    shape = shape_of(arr)
+    if len(shape) != 2:
+        msg = f"{name}: needs a matrix, got shape {shape}"
+        raise RankError(msg)
+    return shape[0], shape[1]
+
+
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """The positions of the lower triangle of a matrix, up to diagonal ``k``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.tril_indices_from(tnp.ones((2, 2)))]
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    rows, columns = _matrix_shape("tril_indices_from", arr)
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """The positions of the upper triangle of a matrix, from diagonal ``k`` on.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.triu_indices_from(tnp.ones((2, 2)))]
+    [[0, 0, 1], [0, 1, 1]]
+    """
+    rows, columns = _matrix_shape("triu_indices_from", arr)
+    return triu_indices(rows, k, columns)
+
+
+def mask_indices(
+    n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None
+) -> tuple[Any, Any]:
+    """The positions of an ``n`` by ``n`` matrix that ``mask_func`` leaves nonzero.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.mask_indices(2, tnp.triu)]
+    [[0, 0, 1], [0, 1, 1]]
+    """
+    ones = _ones_planned((), (operator.index(n),))
+    rows, columns = nonzero(mask_func(ones, k), size=size)
+    return rows, columns
+
+
+_ones_planned = Planned(
+    lambda n: lax.full_of(lower_mask((n, n), 0).aval.update(dtype=default_float()), 1), "ones"
+)
+
+
+# open grids and flat positions -------------------------------------------------------------------
+
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Index arrays that choose the rows and columns (and so on) given by vectors.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.arange(9).reshape(3, 3)
+    >>> x[tnp.ix_(tnp.array([0, 2]), tnp.array([1]))].tolist()
+    [[1], [7]]
+    """
+    out: list[Any] = []
+    for i, a in enumerate(args):
+        value = asarray(a)
+        if value.aval.ndim != 1:
+            msg = f"ix_: expected vectors, got {value.aval.str_short()} as argument {i}"
+            raise RankError(msg)
+        if is_bool(value.aval.dtype):
+            (value,) = nonzero(value)
+        if value.aval.size == 0:
+            value = value.astype(default_int())
+        shape = tuple([value.shape[0] if k == i else 1 for k in range(len(args))])
+        out.append(reshape(value, shape))
+    return tuple(out)
+
+
+def _unravel(flat: Any, shape: tuple[Any, ...]) -> list[Any]:
+    if not is_integer(flat.aval.dtype):
+        msg = f"unravel_index: indices must be integers, got {flat.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    if flat.aval.dtype.itemsize < 4:
+        flat = lax.convert_dtype(flat, _INT32)
+    total = 1
+    for d in shape:
+        total = total * d
+    scalar = flat.aval.strong.update(shape=())
+    if not is_unsigned(flat.aval.dtype):
+        flat = lax.select_n(lax.lt(flat, 0), flat, lax.add(flat, lax.full_of(scalar, total)))
+        flat = lax.max(flat, lax.full_of(scalar, 0))
+    flat = lax.min(flat, lax.full_of(scalar, max(total - 1, 0)))
+    out: list[Any] = []
+    for d in reversed(shape):
+        size = lax.full_of(scalar, max(d, 1))
+        out.append(lax.rem(flat, size))
+        flat = lax.div(flat, size)
+    return out[::-1]
+
+
+_unravel_planned = Planned(_unravel, "unravel_index")
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """The positions along each axis of ``shape`` for positions in the flattened array.
+
+    Negative positions count from the end; those out of bounds are clamped.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [p.tolist() for p in tnp.unravel_index(tnp.array([5, -1]), (2, 3))]
+    [[1, 1], [2, 2]]
+    """
+    sizes = canonical_shape(shape)
+    return tuple(_unravel_planned((indices,), (sizes,))) if sizes else ()
+
+
+def _ravel(*args: Any) -> Any:
+    *parts, dims, modes, order, dtype = args
+    parts = broadcast_operands("ravel_multi_index", *parts)
+    total: Any = None
+    pairs = list(zip(parts, dims, modes, strict=True))
+    for part, size, mode in pairs if order == "C" else pairs[::-1]:
+        p = lax.convert_dtype(part, dtype)
+        scalar = p.aval.update(shape=())
+        length = lax.full_of(scalar, size)
+        if mode == "clip":
+            p = lax.max(lax.min(p, lax.full_of(scalar, size - 1)), lax.full_of(scalar, 0))
+        elif mode == "wrap":
+            p = lax.rem(p, length)
+            p = lax.select_n(lax.lt(p, lax.full_of(scalar, 0)), p, lax.add(p, length))
+        total = p if total is None else lax.add(lax.mul(total, length), p)
+    return total
+
+
+_ravel_planned = Planned(_ravel, "ravel_multi_index")
+
+
+def ravel_multi_index(
+    multi_index: Any,
+    dims: Sequence[int],
+    mode: Any = "raise",
+    order: str = "C",
+    *,
+    dtype: Any = None,
+) -> Any:
+    """The positions in the flattened array for positions along each axis.
+
+    Args:
+        multi_index: integers of one shape, one array for each axis.
+        dims: the shape.
+        mode: what to do out of bounds: ``"raise"`` needs concrete integers, ``"clip"``,
+            ``"wrap"``; one for all axes or one for each.
+        order: ``"C"`` (the last axis changes fastest) or ``"F"`` (the first).
+        dtype: dtype of the result (default: the default integer).
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.ravel_multi_index((1, 2), (2, 3)))
+    5
+    """
+    sizes = tuple([operator.index(d) for d in dims])
+    parts = [asarray(m) for m in multi_index]
+    if len(parts) != len(sizes):
+        msg = f"ravel_multi_index: got {len(parts)} index arrays for {len(sizes)} axes"
+        raise ValueError(msg)
+    modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
+    for part, size, how in zip(parts, sizes, modes, strict=True):
+        if not is_integer(part.aval.dtype):
+            msg = f"ravel_multi_index: indices must be integers, got {part.aval.str_short()}"
+            raise UnsupportedDtypeError(msg)
+        if how == "raise":
+            host = concrete(part, "mode='raise' checks it", "pass mode='clip' or mode='wrap'")
+            if host.size and not (host.min() >= 0 and host.max() < size):
+                msg = f"ravel_multi_index: an index is out of bounds for an axis of size {size}"
+                raise ValueError(msg)
+        elif how not in ("clip", "wrap"):
+            msg = f"ravel_multi_index: mode={how!r}, expected 'raise', 'clip' or 'wrap'"
+            raise ValueError(msg)
+    if order not in ("C", "F"):
+        msg = f"ravel_multi_index: order={order!r}, expected 'C' or 'F'"
+        raise ValueError(msg)
+    kind = default_int() if dtype is None else canonicalize_explicit(dtype, "ravel_multi_index")
+    return _ravel_planned(parts, (sizes, modes, order, kind))
+
+
+# objects that are indexed ------------------------------------------------------------------------
+
+
+def _range_of(part: slice) -> Any:
+    """``start:stop:step``; an imaginary step is the number of evenly spaced numbers."""
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        return linspace(start, part.stop, int(abs(part.step)))
+    return arange(start, part.stop, part.step)
+
+
+class _Grid:
+    """``mgrid`` and ``ogrid``."""
+
+    def __init__(self, sparse: bool, name: str) -> None:
+        self._sparse = sparse
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
+        if isinstance(key, slice):
+            return _range_of(key)
+        ranges = [_range_of(k) for k in key]
+        common = np.result_type(*[np.asarray(r).dtype for r in ranges]) if ranges else None
+        if common is not None:
+            ranges = [
+                r.astype(ranges[0].dtype if common == ranges[0].dtype else common) for r in ranges
+            ]
+        grids = meshgrid(*ranges, sparse=self._sparse, indexing="ij")
+        if self._sparse or not grids:
+            return grids
+        return concatenate([reshape(g, (1, *g.shape)) for g in grids], 0)
+
+
+mgrid = _Grid(False, "mgrid")
+ogrid = _Grid(True, "ogrid")
+
+
+class _Concatenator:
+    """``r_`` and ``c_``: joins slices, numbers and arrays that are written as an index."""
+
+    def __init__(self, name: str, axis: int, ndmin: int, trans1d: int) -> None:
+        self._name = name
+        self._axis = axis
+        self._ndmin = ndmin
+        self._trans1d = trans1d
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = list(key) if isinstance(key, tuple) else [key]
+        axis, ndmin, trans1d, as_column = self._axis, self._ndmin, self._trans1d, ""
+        if parts and isinstance(parts[0], str):
+            directive = parts.pop(0)
+            if directive in ("r", "c"):
+                as_column = directive
+            else:
+                numbers = [int(n) for n in directive.split(",")]
+                axis, ndmin, trans1d = (numbers + [axis, ndmin, trans1d][len(numbers) :])[:3]
+        if not parts:
+            msg = f"{self._name}: got nothing to join"
+            raise ValueError(msg)
+        pieces = [_piece(p, max(ndmin, 1), trans1d) for p in parts]
+        joined = concatenate(pieces, axis)
+        if as_column and joined.ndim == 1:
+            joined = atleast_2d(joined) if as_column == "r" else reshape(joined, (-1, 1))
+        return joined
+
+
+def _piece(part: Any, ndmin: int, trans1d: int) -> Any:
+    """One entry of ``r_[...]`` with at least ``ndmin`` axes."""
+    value = _range_of(part) if isinstance(part, slice) else asarray(part)
+    ndim = value.ndim
+    if ndim >= ndmin:
+        return value
+    value = reshape(value, (*(1,) * (ndmin - ndim), *value.shape))
+    if trans1d == -1 or not ndim:
+        return value
+    # NumPy counts where the first axis of the piece goes.
+    axes = list(range(ndmin - ndim, ndmin))
+    start = trans1d if trans1d >= 0 else ndmin + trans1d + 1 - ndim
+    return moveaxis(value, axes, [start + i for i in range(ndim)])
+
+
+r_ = _Concatenator("r_", 0, 1, -1)
+c_ = _Concatenator("c_", -1, 2, 0)
+s_ = np.s_
+index_exp = np.index_exp

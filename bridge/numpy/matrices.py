@@ -1,0 +1,220 @@
+"""Matrices by pattern: diagonals, triangles, powers of a vector."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
+from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
+from tracebridge.numpy.creation import canonical_shape
+
+_INT32 = np.dtype(np.int32)
+
+
+# diagonals ---------------------------------------------------------------------------------------
+
+
+def diagonal_of(x: Any, offset: int, axis1: int, axis2: int, name: str = "diagonal") -> Any:
+    """The diagonal of two axes, as the last axis of the result."""
+    ndim = x.aval.ndim
+    if ndim < 2:
+        msg = f"{name}: needs at least two axes, got {x.aval.str_short()}"
+        raise RankError(msg)
+    i, j = normalize_axis(axis1, ndim, name), normalize_axis(axis2, ndim, name)
+    if i == j:
+        msg = f"{name}: axis1 and axis2 must differ, got {axis1} and {axis2}"
+        raise ValueError(msg)
+    rows, columns = x.aval.shape[i], x.aval.shape[j]
+    first, last = max(-offset, 0), max(offset, 0)
+    size = max(min(rows - first, columns - last), 0)
+    others = [a for a in range(ndim) if a not in (i, j)]
+    shape = (*[x.aval.shape[a] for a in others], size)
+    if x.aval.size == 0 or size == 0:
+        return lax.zeros_of(x.aval.update(shape=shape))
+    steps = lax.iota(_INT32, size)
+    pairs = [lax.reshape(lax.add(steps, k), (size, 1)) for k in (first, last)]
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(len(others))),
+        collapsed_slice_dims=tuple(sorted((i, j))),
+        start_index_map=(i, j),
+    )
+    sizes = tuple([1 if a in (i, j) else d for a, d in enumerate(x.aval.shape)])
+    return lax.gather(
+        x, lax.concatenate(pairs, 1), numbers, sizes, unique_indices=True, indices_are_sorted=True
+    )
+
+
+_diagonal_planned = Planned(diagonal_of, "diagonal")
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements of ``a`` on a diagonal of two axes, as the last axis of the result.
+
+    Args:
+        a: array of at least two axes.
+        offset: which diagonal; positive ones lie above the main one.
+        axis1: axis of rows.
+        axis2: axis of columns.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.diagonal(tnp.arange(9).reshape(3, 3), 1).tolist()
+    [1, 5]
+    """
+    statics = (operator.index(offset), operator.index(axis1), operator.index(axis2))
+    return _diagonal_planned((a,), statics)
+
+
+def _diag(x: Any, k: int) -> Any:
+    if x.aval.ndim == 1:
+        return _matrix_of(x, k)
+    if x.aval.ndim == 2:
+        return diagonal_of(x, k, 0, 1, "diag")
+    msg = f"diag: needs one or two axes, got {x.aval.str_short()}"
+    raise RankError(msg)
+
+
+def _matrix_of(x: Any, k: int) -> Any:
+    """A matrix with the vector ``x`` on diagonal ``k``."""
+    n = x.aval.shape[0]
+    size = n + abs(k)
+    padded = lax.pad(x, lax.zeros_of(x.aval.update(shape=())), [(max(-k, 0), max(k, 0), 0)])
+    rows = lax.broadcast_in_dim(padded, (size, size), (0,))
+    on = _on_diagonal((size, size), k)
+    return lax.select_n(on, lax.zeros_of(rows.aval), rows)
+
+
+def _on_diagonal(shape: tuple[Any, Any], k: int) -> Any:
+    rows = lax.broadcasted_iota(_INT32, shape, 0)
+    columns = lax.broadcasted_iota(_INT32, shape, 1)
+    return lax.eq(lax.add(rows, k), columns)
+
+
+_diag_planned = Planned(_diag, "diag")
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """The matrix with a vector on diagonal ``k``, or the diagonal ``k`` of a matrix.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.diag(tnp.array([1, 2])).tolist()
+    [[1, 0], [0, 2]]
+    >>> tnp.diag(tnp.array([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
+    return _diag_planned((v,), (operator.index(k),))
+
+
+_diagflat_planned = Planned(lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat")
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """The matrix with the flattened ``v`` on diagonal ``k``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.diagflat(tnp.array([[1], [2]]), 1).tolist()
+    [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    """
+    return _diagflat_planned((v,), (operator.index(k),))
+
+
+# triangles ---------------------------------------------------------------------------------------
+
+
+def lower_mask(shape: tuple[Any, Any], k: int) -> Any:
+    """True on and below diagonal ``k``."""
+    rows = lax.broadcasted_iota(_INT32, shape, 0)
+    columns = lax.broadcasted_iota(_INT32, shape, 1)
+    return lax.ge(lax.add(rows, k), columns)
+
+
+_tri_planned = Planned(
+    lambda n, m, k, dtype: lax.convert_dtype(lower_mask((n, m), k), dtype), "tri"
+)
+
+
+def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Any:
+    """Ones on and below diagonal ``k``, zeros above.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.tri(2, 3, dtype=int).tolist()
+    [[1, 0, 0], [1, 1, 0]]
+    """
+    kind = default_float() if dtype is None else canonicalize_explicit(dtype, "tri")
+    rows, columns = canonical_shape((N, N if M is None else M))
+    return _tri_planned((), (rows, columns, operator.index(k), kind))
+
+
+def _triangle(x: Any, k: int, lower: bool) -> Any:
+    name = "tril" if lower else "triu"
+    if x.aval.ndim < 1:
+        msg = f"{name}: needs at least one axis, got {x.aval.str_short()}"
+        raise RankError(msg)
+    if x.aval.ndim == 1:
+        # NumPy makes the vector the rows of a square matrix.
+        x = broadcast_to(x, (x.aval.shape[0], x.aval.shape[0]))
+    mask = lower_mask(x.aval.shape[-2:], k if lower else k - 1)
+    mask = lax.broadcast_in_dim(mask, x.aval.shape, (x.aval.ndim - 2, x.aval.ndim - 1))
+    zero = lax.zeros_of(x.aval)
+    return lax.select_n(mask, zero, x) if lower else lax.select_n(mask, x, zero)
+
+
+_triangle_planned = Planned(_triangle, "triangle")
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """The lower triangles of matrices: zeros above diagonal ``k``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.tril(tnp.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return _triangle_planned((m,), (operator.index(k), True))
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """The upper triangles of matrices: zeros below diagonal ``k``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.triu(tnp.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _triangle_planned((m,), (operator.index(k), False))
+
+
+def _vander(x: Any, n: int, increasing: bool) -> Any:
+    if x.aval.ndim != 1:
+        msg = f"vander: needs a vector, got {x.aval.str_short()}"
+        raise RankError(msg)
+    (x,) = promote_numeric(x)
+    size = x.aval.shape[0]
+    if n == 0:
+        return lax.zeros_of(x.aval.update(shape=(size, 0)))
+    powers = [lax.full_of(x.aval, 1)]
+    while len(powers) < n:
+        powers.append(lax.mul(powers[-1], x))
+    columns = [lax.reshape(p, (size, 1)) for p in (powers if increasing else powers[::-1])]
+    return lax.concatenate(columns, 1) if n > 1 else columns[0]
+
+
+_vander_planned = Planned(_vander, "vander")
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The matrix whose columns are powers of a vector, highest first.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.vander(tnp.array([2, 3]), 3).tolist()
+    [[4, 2, 1], [9, 3, 1]]
+    """
+    count = (x.shape[0] if hasattr(x, "shape") and x.shape else 0) if N is None else N
+    columns = operator.index(count)
+    if columns < 0:
+        msg = f"vander: N must not be negative, got {columns}"
+        raise ValueError(msg)
+    return _vander_planned((x,), (columns, bool(increasing)))

@@ -1,0 +1,346 @@
+"""Reductions that leave NaNs out: nansum, nanmean, nanmax, nanvar, nanmedian, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import to_inexact
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import static_dtype
+from tracebridge.numpy._promote import (
+    broadcast_to,
+    check_no_out,
+    hashable_axis,
+    normalize_axes,
+)
+from tracebridge.numpy.elementwise_logic import _truth
+from tracebridge.numpy.quantiles import median_planned, quantiles
+from tracebridge.numpy.reductions import (
+    highest,
+    keep_axes,
+    lowest,
+    max,
+    min,
+    prod,
+    sum,
+)
+
+
+def _fill(x: Any, value: Any) -> Any:
+    """``x`` with ``value`` in the place of NaNs."""
+    if not is_inexact(x.aval.dtype):
+        return x
+    return lax.select_n(lax.ne(x, x), x, lax.full_of(x.aval, value))
+
+
+_fill_planned = Planned(_fill, "nan_fill")
+
+
+def nansum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Sum over axes, NaNs left out; arguments as of ``sum``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nansum(tnp.array([1.0, tnp.nan, 2.0])))
+    3.0
+    """
+    return sum(_fill_planned((a,), (0,)), axis, dtype, out, keepdims, initial, where)
+
+
+def nanprod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Product over axes, NaNs left out; arguments as of ``prod``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanprod(tnp.array([2.0, tnp.nan, 3.0])))
+    6.0
+    """
+    return prod(_fill_planned((a,), (1,)), axis, dtype, out, keepdims, initial, where)
+
+
+def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
+    """NaN where nothing but NaNs was selected."""
+    *mask, axis, keepdims = rest
+    if not is_inexact(a.aval.dtype):
+        return found
+    axes = normalize_axes(axis, a.aval.ndim, "nanmax")
+    is_nan = lax.ne(a, a)
+    if mask:
+        unselected = lax.bitwise_not(broadcast_to(_truth(mask[0]), a.aval.shape))
+        is_nan = lax.bitwise_or(is_nan, unselected)
+    nothing = keep_axes(lax.reduce_and(is_nan, axes), a, axes, keepdims)
+    return lax.select_n(nothing, found, lax.full_of(found.aval, np.nan))
+
+
+_restore_planned = Planned(_restore_nan, "nanmax")
+
+
+def _nan_extreme(
+    reduce: Any, fill: Any, a: Any, axis: Any, out: Any, keepdims: bool, initial: Any, where: Any
+) -> Any:
+    filled = fill((a,))
+    found = reduce(filled, axis, out, keepdims, initial, where)
+    if initial is not None:
+        return found
+    arrays = (found, a) if where is None else (found, a, where)
+    return _restore_planned(arrays, (hashable_axis(axis), bool(keepdims)))
+
+
+_fill_lowest = Planned(lambda x: _fill(x, lowest(real_of(x.aval.dtype))), "nanmax")
+_fill_highest = Planned(lambda x: _fill(x, highest(real_of(x.aval.dtype))), "nanmin")
+
+
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Largest number over axes, NaNs left out; NaN where there is none. Arguments as of ``max``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanmax(tnp.array([1.0, tnp.nan, 2.0])))
+    2.0
+    """
+    return _nan_extreme(max, _fill_lowest, a, axis, out, keepdims, initial, where)
+
+
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Smallest number over axes, NaNs left out; NaN where there is none. Arguments as of ``min``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanmin(tnp.array([1.0, tnp.nan, 2.0])))
+    1.0
+    """
+    return _nan_extreme(min, _fill_highest, a, axis, out, keepdims, initial, where)
+
+
+def _selected(x: Any, mask: Any) -> Any:
+    """True for numbers that are not NaN and that the mask (or ``None``) selects."""
+    number = lax.eq(x, x)
+    if mask is None:
+        return number
+    return lax.bitwise_and(number, broadcast_to(_truth(mask), x.aval.shape))
+
+
+def _masked_mean(x: Any, on: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Mean of the selected elements, with reduced axes kept, and their number."""
+    kind = real_of(x.aval.dtype)
+    count = lax.reduce_sum(lax.convert_dtype(on, kind), axes)
+    total = lax.reduce_sum(lax.select_n(on, lax.zeros_of(x.aval), x), axes)
+    mean = lax.div(total, lax.convert_dtype(count, x.aval.dtype))
+    return keep_axes(mean, x, axes, True), count
+
+
+def _nanmean(*args: Any) -> Any:
+    x, *mask, axis, dtype, keepdims = args
+    axes = normalize_axes(axis, x.aval.ndim, "nanmean")
+    kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
+    on = _selected(x, mask[0] if mask else None)
+    mean, _ = _masked_mean(lax.convert_dtype(x, kind), on, axes)
+    return mean if keepdims else lax.reshape(mean, _without(x, axes))
+
+
+def _without(x: Any, axes: tuple[int, ...]) -> tuple[Any, ...]:
+    return tuple([d for i, d in enumerate(x.aval.shape) if i not in axes])
+
+
+_nanmean_planned = Planned(_nanmean, "nanmean")
+
+
+def nanmean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Any:
+    """Mean over axes, NaNs left out; NaN where there are only NaNs. Arguments as of ``mean``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanmean(tnp.array([1.0, tnp.nan, 2.0])))
+    1.5
+    """
+    check_no_out("nanmean", out)
+    xs = (a,) if where is None else (a, where)
+    statics = (hashable_axis(axis), static_dtype("nanmean", dtype), bool(keepdims))
+    return _nanmean_planned(xs, statics)
+
+
+def _nanvar(*args: Any) -> Any:
+    x, *rest = args
+    *values, axis, dtype, ddof, keepdims, root, has_where, has_mean = rest
+    axes = normalize_axes(axis, x.aval.ndim, "nanvar")
+    source = x.aval.dtype
+    kind = dtype or (source if is_inexact(source) else to_inexact(source))
+    on = _selected(x, values[0] if has_where else None)
+    x = lax.convert_dtype(x, kind if is_complex(kind) or not is_complex(source) else source)
+    mean, count = _masked_mean(x, on, axes)
+    if has_mean:
+        mean = lax.convert_dtype(values[-1], x.aval.dtype)
+    center = lax.sub(x, broadcast_to(mean, x.aval.shape))
+    if is_complex(x.aval.dtype):
+        squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
+    else:
+        squares = lax.square(center)
+    squares = lax.select_n(on, lax.zeros_of(squares.aval), squares)
+    divisor = lax.sub(count, lax.full_of(count.aval.update(shape=()), ddof))
+    # With too few numbers there is no estimate.
+    few = lax.le(divisor, lax.zeros_of(divisor.aval.update(shape=())))
+    result = lax.div(lax.reduce_sum(squares, axes), divisor)
+    result = lax.select_n(few, result, lax.full_of(result.aval, np.nan))
+    result = lax.convert_dtype(lax.sqrt(result) if root else result, real_of(kind))
+    return keep_axes(result, x, axes, keepdims)
+
+
+_nanvar_planned = Planned(_nanvar, "nanvar", exact=True)
+
+
+def _variance(
+    name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any
+) -> Any:
+    xs = [v for v in (a, where, mean) if v is not None]
+    statics = (
+        hashable_axis(axis),
+        static_dtype(name, dtype),
+        ddof,
+        bool(keepdims),
+        name == "nanstd",
+        where is not None,
+        mean is not None,
+    )
+    return _nanvar_planned(xs, statics)
+
+
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+) -> Any:
+    """Variance over axes, NaNs left out; ``mean`` is used if given (with reduced axes kept).
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanvar(tnp.array([1.0, tnp.nan, 3.0])))
+    1.0
+    """
+    check_no_out("nanvar", out)
+    return _variance("nanvar", a, axis, dtype, ddof, keepdims, where, mean)
+
+
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+) -> Any:
+    """Standard deviation over axes, NaNs left out: the square root of ``nanvar``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanstd(tnp.array([1.0, tnp.nan, 3.0])))
+    1.0
+    """
+    check_no_out("nanstd", out)
+    return _variance("nanstd", a, axis, dtype, ddof, keepdims, where, mean)
+
+
+def nanmedian(
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """The median over axes, NaNs left out; NaN where there are only NaNs.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanmedian(tnp.array([5.0, tnp.nan, 2.0, 3.0])))
+    3.0
+    """
+    check_no_out("nanmedian", out)
+    del overwrite_input
+    return median_planned((a,), ("nanmedian", hashable_axis(axis), bool(keepdims), True))
+
+
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Quantiles over axes, NaNs left out; arguments as of ``quantile``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanquantile(tnp.array([5.0, tnp.nan, 2.0, 3.0]), 0.5))
+    3.0
+    """
+    check_no_out("nanquantile", out)
+    del overwrite_input
+    return quantiles(
+        "nanquantile", a, q, axis, method, keepdims, weights, percent=False, skip_nan=True
+    )
+
+
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Percentiles over axes, NaNs left out; arguments as of ``percentile``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.nanpercentile(tnp.array([5.0, tnp.nan, 2.0, 3.0]), 50))
+    3.0
+    """
+    check_no_out("nanpercentile", out)
+    del overwrite_input
+    return quantiles(
+        "nanpercentile", a, q, axis, method, keepdims, weights, percent=True, skip_nan=True
+    )

@@ -1,0 +1,253 @@
+"""Choosing among arrays: choose, select, piecewise, compress, extract."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import IndexingError, RankError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import concrete, is_traced, shape_of, value_of
+from tracebridge.numpy._promote import (
+    broadcast_shape,
+    broadcast_to,
+    check_no_out,
+    normalize_axis,
+    promote_dtypes,
+)
+from tracebridge.numpy.elementwise_logic import _truth
+from tracebridge.numpy.indexing_functions import in_range, take, take_rows_of
+from tracebridge.numpy.joining import array_sequence
+from tracebridge.numpy.searching import true_positions
+
+_INT32 = np.dtype(np.int32)
+
+
+def _choose(*args: Any) -> Any:
+    which, *rest = args
+    *choices, mode = rest
+    choices = promote_dtypes(*choices)
+    n = len(choices)
+    which = lax.convert_dtype(which, _INT32)
+    if mode == "wrap":
+        which = in_range("choose", which, n, "wrap")
+    shape = broadcast_shape("choose", [v.aval.shape for v in (which, *choices)])
+    which, *choices = (broadcast_to(v, shape) for v in (which, *choices))
+    # Out of range the first or the last is taken: that is mode "clip".
+    return lax.select_n(which, *choices)
+
+
+_choose_planned = Planned(_choose, "choose")
+
+
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+    """Elements of ``choices[a]``, elementwise.
+
+    Args:
+        a: integers.
+        choices: sequence of arrays (or an array, whose rows they are); all are broadcast.
+        out: not supported.
+        mode: what to do with integers out of range: ``"raise"`` needs concrete ones, ``"clip"``,
+            ``"wrap"``.
+
+    Raises:
+        ValueError: an integer is out of range.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.choose(tnp.array([1, 0]), [tnp.array([1, 2]), tnp.array([10, 20])]).tolist()
+    [10, 2]
+    """
+    check_no_out("choose", out)
+    xs = array_sequence("choose", choices)
+    if mode not in ("raise", "clip", "wrap"):
+        msg = f"choose: mode={mode!r}, expected 'raise', 'clip' or 'wrap'"
+        raise ValueError(msg)
+    which = value_of(a)
+    if not (is_integer(which.aval.dtype) or is_bool(which.aval.dtype)):
+        msg = f"choose: a must hold integers, got {which.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    if mode == "raise":
+        host = concrete(which, "mode='raise' checks it", "pass mode='clip' or mode='wrap'")
+        if host.size and not (host.min() >= 0 and host.max() < len(xs)):
+            msg = f"choose: an integer is out of range for {len(xs)} choices"
+            raise ValueError(msg)
+    return _choose_planned((which, *xs), (mode,))
+
+
+def _select(*args: Any) -> Any:
+    *values, n = args
+    conditions, choices = values[:n], promote_dtypes(*values[n:])
+    bad = [c for c in conditions if not is_bool(c.aval.dtype)]
+    if bad:
+        msg = f"select: conditions must be boolean, got {bad[0].aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    shape = broadcast_shape("select", [v.aval.shape for v in (*conditions, *choices)])
+    out = broadcast_to(choices[-1], shape)
+    for condition, choice in zip(conditions[::-1], choices[-2::-1], strict=True):
+        out = lax.select_n(broadcast_to(condition, shape), out, broadcast_to(choice, shape))
+    return out
+
+
+_select_planned = Planned(_select, "select")
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Elements of the first choice whose condition is true, else ``default``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.arange(5)
+    >>> tnp.select([x < 2, x > 3], [x, x * 10], default=-1).tolist()
+    [0, 1, -1, -1, 40]
+    """
+    if len(condlist) != len(choicelist) or not condlist:
+        msg = (
+            f"select: got {len(condlist)} conditions and {len(choicelist)} choices, expected "
+            "equally many, at least one"
+        )
+        raise ValueError(msg)
+    return _select_planned((*condlist, *choicelist, default), (len(condlist),))
+
+
+def _piecewise(*args: Any) -> Any:
+    x, *rest = args
+    *values, n = rest
+    conditions, pieces = values[:n], values[n:]
+    shape = x.aval.shape
+    out = pieces[-1]
+    for condition, piece in zip(conditions, pieces[:-1], strict=True):
+        old, new = broadcast_to(out, shape), broadcast_to(piece, shape)
+        out = lax.select_n(broadcast_to(_truth(condition), shape), old, new)
+    return broadcast_to(out, shape)
+
+
+_piecewise_planned = Planned(_piecewise, "piecewise")
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """A function given by pieces: where a condition is true, its function or number.
+
+    Args:
+        x: array; the result has its shape and dtype.
+        condlist: boolean arrays; where several are true the last one counts.
+        funclist: a function or number for each, and possibly one more for where none is true
+            (default 0). All functions are applied to all elements.
+        *args: passed on to the functions.
+        **kw: passed on to the functions.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.array([-2.0, 0.0, 3.0])
+    >>> tnp.piecewise(x, [x < 0, x > 0], [lambda v: -v, lambda v: v * v, 5.0]).tolist()
+    [2.0, 5.0, 9.0]
+    """
+    x = value_of(x)
+    conditions = _condition_list(x, condlist)
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        msg = (
+            f"piecewise: got {len(funclist)} functions for {len(conditions)} conditions, expected "
+            "as many or one more"
+        )
+        raise ValueError(msg)
+    functions = list(funclist) + ([0] if len(funclist) == len(conditions) else [])
+    pieces = [_piece(f, x, args, kw) for f in functions]
+    return _piecewise_planned((x, *conditions, *pieces), (len(conditions),))
+
+
+def _condition_list(x: Any, condlist: Any) -> list[Any]:
+    if isinstance(condlist, list | tuple):
+        if condlist and not hasattr(condlist[0], "shape") and x.aval.ndim:
+            # A plain list of bools is one condition.
+            return [np.asarray(condlist)]
+        return list(condlist)
+    shape = shape_of(condlist)
+    if len(shape) > x.aval.ndim or (x.aval.ndim == 0 and len(shape)):
+        return list(array_sequence("piecewise", condlist))
+    return [condlist]
+
+
+def _piece(f: Any, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+    value = value_of(f(x, *args, **kw) if isinstance(f, Callable) else f)
+    return lax.convert_dtype(value, x.aval.dtype)
+
+
+# masks -------------------------------------------------------------------------------------------
+
+
+def _compress(mask: Any, x: Any, fill: Any, axis: int, size: int) -> Any:
+    """The rows of ``x`` under a mask along ``axis``, ``size`` of them."""
+    n = x.aval.shape[axis]
+    found, total = true_positions(mask, size)
+    missing = lax.ge(lax.iota(_INT32, size), total)
+    positions = lax.select_n(missing, found, lax.full_of(found.aval, 2**31 - 1))
+    rows = take_rows_of(x, positions, axis, "clip" if n else "fill", False, False, None)
+    dims = [axis]
+    missing = lax.broadcast_in_dim(missing, rows.aval.shape, tuple(dims))
+    filler = broadcast_to(lax.convert_dtype(fill, rows.aval.dtype), rows.aval.shape)
+    return lax.select_n(missing, rows, filler)
+
+
+_compress_planned = Planned(
+    lambda c, x, f, axis, size: _compress(_truth(c), x, f, axis, size), "compress"
+)
+
+
+def compress(
+    condition: Any,
+    a: Any,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Any = 0,
+    out: None = None,
+) -> Any:
+    """The slices along an axis where ``condition`` is true.
+
+    Args:
+        condition: boolean vector, not longer than the axis.
+        a: array.
+        axis: axis in ``[-ndim, ndim)``; ``None`` compresses the flattened array.
+        size: how many slices to give; needed while tracing, where the number is not known.
+        fill_value: what to fill with if there are fewer.
+        out: not supported.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.compress(tnp.array([True, False, True]), tnp.array([1, 2, 3])).tolist()
+    [1, 3]
+    """
+    check_no_out("compress", out)
+    mask, x = value_of(condition), value_of(a)
+    if mask.aval.ndim != 1:
+        msg = f"compress: the condition must be a vector, got {mask.aval.str_short()}"
+        raise RankError(msg)
+    if axis is None:
+        x, axis = _flat_planned((x,)), 0
+    axis = normalize_axis(axis, x.aval.ndim, "compress")
+    if not is_traced(mask):
+        rows = np.flatnonzero(np.asarray(mask))
+        if rows.size and rows[-1] >= x.aval.shape[axis]:
+            msg = f"compress: position {rows[-1]} is out of bounds for axis {axis} of {x.aval}"
+            raise IndexingError(msg)
+        if size is None:
+            return take(x, rows, axis, mode="promise_in_bounds", indices_are_sorted=True)
+    elif size is None:
+        concrete(mask, "The number of true elements is the size of the result", "pass size=")
+    return _compress_planned((mask, x, fill_value), (axis, operator.index(size or 0)))
+
+
+_flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of ``arr`` where ``condition`` is true, in one axis; see ``compress``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.arange(6).reshape(2, 3)
+    >>> tnp.extract(x % 2 == 0, x).tolist()
+    [0, 2, 4]
+    """
+    return compress(_flat_planned((condition,)), arr, size=size, fill_value=fill_value)
