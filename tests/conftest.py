@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -97,6 +98,12 @@ def why_no_gpu() -> str:
     if not any(find_spec(name) for name in GPU_PLUGINS):
         return f"no CUDA plugin for jaxlib is installed (one of {', '.join(GPU_PLUGINS)})"
     return ""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _checked_programs() -> None:
+    """Type-check every Jaxpr that a test makes."""
+    importlib.import_module("tracebridge").config.update("enable_checks", True)
 
 
 @pytest.fixture(autouse=True)
