@@ -129,8 +129,9 @@ def to_array(value: Any, app: Application | None = None) -> Array:
         return value
     if type(value) is Literal:
         array = put_literal(value)
-        value.sig = array.sig
+        # The buffer first: another thread takes a literal with a signature for an array.
         value.buf = array.buf
+        value.sig = array.sig
         return array
     if getattr(value, "trace", None) is not None:
         if not value.trace.done:
