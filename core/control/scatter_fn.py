@@ -58,7 +58,7 @@ def scatter_apply(
     """
     x, indices = as_value(operand), as_value(scatter_indices)
     updates = ShapedArray(lax.as_shape("scatter_apply", update_shape), x.aval.dtype)
-    options = {
+    options: dict[str, Any] = {
         "indices_are_sorted": indices_are_sorted,
         "unique_indices": unique_indices,
         "mode": lax.GatherScatterMode.from_any(mode),

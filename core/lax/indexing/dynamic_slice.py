@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
@@ -17,10 +18,14 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, literal
 from tracebridge.core.lax.families import Structural, operands
 from tracebridge.core.mlir.attrs import i64, i64_array
+from tracebridge.core.util.caching import BoundedCache
 
 _I32 = np.dtype(np.int32)
 _I64 = np.dtype(np.int64)
 _INDEX_DTYPES = (_I32, _I64)
+_INTEGERS = (int, np.integer)
+_BOOLS = (bool, np.bool_)
+_POSITIONS: BoundedCache[Literal] = BoundedCache("literals of positions", 512)
 
 
 @final
@@ -129,6 +134,7 @@ class DynamicUpdateSlice(Primitive):
         x_dim, update_dim, *start_dims = dims
         if all([d is None for d in start_dims]):
             at = update_dim if x_dim is None else x_dim
+            assert at is not None  # something is batched
             x = _batched_at(x, x_dim, at, ctx.size)
             update = _batched_at(update, update_dim, at, ctx.size)
             starts.insert(at, _start_of_batch(starts))
@@ -241,7 +247,7 @@ def start_values(call: str, x: Any, starts: Any, allow_negative: Any) -> list[An
         )
         raise RankError(msg)
     allowed = allow_negative
-    if isinstance(allowed, bool | np.bool_):
+    if isinstance(allowed, _BOOLS):
         allowed = [allowed] * len(shape)
     values = [
         _wrapped(call, s, n, bool(wrap)) for s, n, wrap in zip(starts, shape, allowed, strict=True)
@@ -251,7 +257,7 @@ def start_values(call: str, x: Any, starts: Any, allow_negative: Any) -> list[An
 
 def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
     """A start that counts from the front."""
-    if isinstance(start, int | np.integer) or getattr(start, "is_symbolic_dim", False):
+    if isinstance(start, _INTEGERS) or getattr(start, "is_symbolic_dim", False):
         position = lax.as_dims((start,))[0]
         if lax.surely_less(position, 0):
             if not wrap:
@@ -261,7 +267,7 @@ def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
         if type(position) is not int:
             return lax.dimension_size(position, _I32)
         # The operation clamps; here the number only has to fit every index dtype.
-        return as_value(max(min(position, 2**31 - 1), 0))
+        return _constant(max(min(position, 2**31 - 1), 0), default_int(), True)
     value = as_value(start)
     dtype = value.aval.dtype
     if not is_integer(dtype):
@@ -270,8 +276,20 @@ def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
         value, dtype = lax.convert_dtype(value, _I32), _I32
     if not wrap or is_unsigned(dtype):
         return value
-    length = lax.dimension_size(size, dtype)
-    return lax.select_n(lax.lt(value, 0), value, lax.add(value, length))
+    symbolic = type(size) is not int
+    length = lax.dimension_size(size, dtype) if symbolic else _constant(size, dtype, False)
+    below = lax.lt(value, _constant(0, dtype, False))
+    return lax.select_n(below, value, lax.add(value, length))
+
+
+def _constant(value: int, dtype: np.dtype[Any], weak_type: bool) -> Literal:
+    """The same literal each time: eager operations keep its buffer."""
+    key = (value, dtype, weak_type)
+    found = _POSITIONS.get(key)
+    if found is None:
+        found = literal(value, dtype, weak_type)
+        _POSITIONS.set(key, found)
+    return found
 
 
 def _one_dtype(call: str, values: list[Any]) -> list[Any]:
