@@ -120,6 +120,11 @@ class Compiled:
         self.inexact = tuple([is_inexact(a.dtype) for a in self.jaxpr.out_avals])
         self.nodes: dict[Mask, Node] = {}
 
+    def clear(self) -> None:
+        """Drop the executables of graphs that still wait for their backward pass."""
+        for node in list(self.nodes.values()):
+            node.backwards.clear()
+
     def node(self, active: Mask) -> Node:
         """The autograd node for gradients of the inputs ``active``."""
         found = self.nodes.get(active)

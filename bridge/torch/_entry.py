@@ -6,18 +6,65 @@ much as the guards themselves.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch.autograd import forward_ad
 
-from tracebridge.core.config.scopes import state
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.config.scopes import on_global_change, state
+from tracebridge.core.runtime.backends import on_fork
+from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.torch import _eager
 
 MAX_ARGUMENTS = 100
+MAX_CALLS = 4096  # of one function; a function that sees more combinations starts over
 _FACTORIES: BoundedCache[Any] = BoundedCache("torch entries", 128)
+
+
+@final
+class CallTable:
+    """The known combinations of one wrapped function: see ``make_entry``."""
+
+    __slots__ = ("__weakref__", "known", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = f"torch calls of {name}"
+        self.known: dict[Any, tuple[Any, Any]] = {}
+        _TABLES.add(self)
+        register_cache(self)
+
+    def add(self, key: Any, call: tuple[Any, Any]) -> None:
+        """Remember a call."""
+        if len(self.known) >= MAX_CALLS:
+            self.known.clear()
+        self.known[key] = call
+
+    def clear(self) -> None:
+        """Forget all calls."""
+        self.known.clear()
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+
+_TABLES: weakref.WeakSet[CallTable] = weakref.WeakSet()
+
+
+def clear_tables() -> None:
+    """Empty the shortest path of every wrapped function."""
+    for table in list(_TABLES):
+        table.clear()
+
+
+on_fork(clear_tables)
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    del name, value
+    clear_tables()
 
 
 def make_entry(
@@ -50,16 +97,16 @@ def _compile_factory(n: int) -> Any:
     source = f"""
 def factory(calls, general):
     def entry({arguments}):
-        if {tensors}:
+        if (
+            {tensors}
+            and not transforms_active() and not modes_active()
+            and forward_ad._current_level < 0 and state() is None
+        ):
             found = calls.get(({key},))
-            if (
-                found is not None and {plain}
-                and not transforms_active() and not modes_active()
-                and forward_ad._current_level < 0 and state() is None
-            ):
+            if found is not None and {plain}:
                 compiled, unflatten = found
                 if grad_enabled() and ({wants}):
-                    outs = apply_compiled(compiled, ({mask},), ({arguments},))
+                    outs = apply_node(compiled, ({mask},), ({arguments},))
                 else:
                     outs = compiled.run(({arguments},))
                 return outs[0] if unflatten is None else unflatten(outs)
@@ -75,7 +122,7 @@ def factory(calls, general):
         "forward_ad": forward_ad,
         "grad_enabled": torch.is_grad_enabled,
         "state": state,
-        "apply_compiled": _eager.apply_node,
+        "apply_node": _eager.apply_node,
     }
     exec(source, scope)  # noqa: S102 (the source is made of an integer)
     return scope["factory"]

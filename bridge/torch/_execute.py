@@ -31,7 +31,7 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dtypes import CARRIERS, row_of
-from tracebridge.interop.torch_adapter import CapsuleView, DISGUISES, TORCH_DTYPES, current_stream
+from tracebridge.interop.torch_adapter import DISGUISES, TORCH_DTYPES, CapsuleView, current_stream
 
 Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 MAX_UNROLLED = 200

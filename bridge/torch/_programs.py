@@ -38,6 +38,7 @@ from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.runtime.backends import on_fork
 from tracebridge.torch._residuals import Split, split_for_backward
 
 Avals = tuple[ShapedArray, ...]
@@ -121,6 +122,8 @@ class Family(abc.ABC):
     def clear(self) -> None:
         """Forget all programs, also of derived families."""
         self.programs.clear()
+        for compiled in list(self.runs.values()):
+            compiled.clear()
         self.runs.clear()
         for child in list(self.children.values()):
             child.clear()
@@ -322,6 +325,13 @@ def pin(family: Family) -> None:
 FIND_ROOT: list[Any] = []
 
 
+def free_handle(handle: str) -> str:
+    """``handle``, with a mark if a living family has it: its static arguments print alike."""
+    while handle in _HANDLES:
+        handle += "~"
+    return handle
+
+
 def resolve(handle: str) -> Family:
     """The family of a handle.
 
@@ -347,8 +357,16 @@ def resolve(handle: str) -> Family:
     )
 
 
+def clear_families() -> None:
+    """Forget the programs and executables of all families."""
+    for family in list(_ROOTS):
+        family.clear()
+
+
+on_fork(clear_families)
+
+
 @on_global_change
 def _option_changed(name: str, value: Any) -> None:
     del name, value
-    for family in list(_ROOTS):
-        family.clear()
+    clear_families()

@@ -1,0 +1,78 @@
+"""The family of a wrapped function at one structure of arguments."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, final
+
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.debug_info import DebugInfo, where_is
+from tracebridge.core.ir.flat_fun import FlatFun
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import flatten, leaves_with_path
+from tracebridge.torch._programs import Avals, Family, register_root
+from tracebridge.torch._structure import BOOL, TENSOR
+
+
+@final
+class CallFamily(Family):
+    """A wrapped function at one argument structure and one choice of static arguments.
+
+    ``kinds`` says per leaf whether it is a tensor or which kind of Python number.
+    """
+
+    __slots__ = ("fun", "in_tree", "is_flat", "kinds", "name_", "out_trees", "owner")
+
+    def __init__(
+        self, handle: str, owner: Any, fun: Any, in_tree: Any, kinds: tuple[str, ...]
+    ) -> None:
+        super().__init__(handle)
+        self.owner = weakref.ref(owner)
+        self.fun = fun
+        self.in_tree = in_tree
+        self.kinds = kinds
+        # Whether the leaves are the positional arguments themselves.
+        self.is_flat = in_tree == flatten((tuple(kinds), {}))[1]
+        self.name_ = owner.__name__
+        # (dtype, rank) of each input -> structure of the results, for graphs of torch.
+        self.out_trees: dict[Any, Any] = {}
+        register_root(self)
+
+    @property
+    def name(self) -> str:
+        return self.name_
+
+    def build(self, avals: Avals) -> Jaxpr:
+        typed = [
+            a if kind == TENSOR else a.update(weak_type=kind != BOOL)
+            for a, kind in zip(avals, self.kinds, strict=True)
+        ]
+        owner = self.owner()
+        if owner is not None:
+            owner.traces += 1
+        flat_fun = FlatFun(self.fun, self.in_tree, self.name_)
+        trees: list[Any] = []
+
+        def flat(*xs: Any) -> list[Any]:
+            outs, out_tree = flat_fun.call(*xs)
+            trees.append(out_tree)
+            return outs
+
+        debug = DebugInfo(self.name_, where_is(self.fun), self.argument_names())
+        jaxpr = stage(flat, typed, debug)
+        for const in jaxpr.consts:
+            if isinstance(const, Tracer):
+                # The program is kept and called when the other trace is long over.
+                raise UnexpectedTracerError(tracer=const, function=self.name_)
+        jaxpr.cache["torch results"] = trees[0]
+        self.out_trees[tuple([(str(a.dtype), a.ndim) for a in avals])] = trees[0]
+        return jaxpr
+
+    def argument_names(self) -> tuple[str, ...]:
+        """Names of the leaves for messages."""
+        positional, keywords = self.in_tree.unflatten(range(len(self.kinds)))
+        names = [f"args{keystr(path)}" for path, _ in leaves_with_path(positional)]
+        return (*names, *[f"kwargs{keystr(path)}" for path, _ in leaves_with_path(keywords)])

@@ -1,0 +1,160 @@
+"""Calls that torch.compile or torch.export is tracing, and what handles say of a call.
+
+Dynamo reads ``graph_call`` line by line, so it is plain Python over containers and strings. Two
+functions are marked constant: they run while the graph is made, and their results are built in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.tree.tree import flatten
+from tracebridge.torch import _operator
+from tracebridge.torch._names import WRAPPED
+from tracebridge.torch._numbers import number_tensors
+from tracebridge.torch._programs import FIND_ROOT, Family, pin
+from tracebridge.torch._structure import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    NONE,
+    TENSOR,
+    describe,
+    from_text,
+    rebuild,
+)
+
+STATIC = "="
+
+
+def graph_call(root: str, static: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of the wrapped function ``root`` as one operator in a graph."""
+    nums, names = static
+    n = len(args)
+    static_nums = [i if i >= 0 else i + n for i in nums]
+    leaves: list[Any] = []
+    positional = [
+        (STATIC, args[i]) if i in static_nums else describe(args[i], leaves) for i in range(n)
+    ]
+    keywords = [
+        (k, (STATIC, kwargs[k]) if k in names else describe(kwargs[k], leaves))
+        for k in sorted(kwargs)
+    ]
+    leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
+    kinds = [_kind(x) for x in leaves]
+    handle = graph_handle(root, tuple(positional), tuple(keywords))
+    xs = number_tensors(leaves, kinds)
+    outs = _operator.CALL(xs, handle)
+    ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
+    return rebuild(result_structure(handle, ranks), iter(outs))
+
+
+def _kind(x: Any) -> str:
+    if isinstance(x, torch.Tensor):
+        return TENSOR
+    if isinstance(x, bool):
+        return BOOL
+    if isinstance(x, int | torch.SymInt):
+        return INT
+    return FLOAT if isinstance(x, float | torch.SymFloat) else COMPLEX
+
+
+@torch._dynamo.assume_constant_result
+def graph_handle(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> str:
+    """The handle of a call; the family is made and lives on, since a graph names it."""
+    family = family_of(root, positional, keywords)
+    pin(family)
+    return family.handle
+
+
+@torch._dynamo.assume_constant_result
+def result_structure(handle: str, ranks: tuple[Any, ...]) -> Any:
+    """The structure of the results, which the fake rule has found out just before."""
+    out_tree = out_tree_of(_operator.resolve(handle), ranks)
+    return describe(out_tree.unflatten([0.0] * out_tree.num_leaves), [])
+
+
+def out_tree_of(family: Any, ranks: Sequence[tuple[str, int]]) -> Any:
+    """The structure of the results for inputs of these dtypes and ranks."""
+    return family.out_trees[tuple([(d.removeprefix("torch."), n) for d, n in ranks])]
+
+
+def family_of(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> Family:
+    """The family of a described call; leaves of the structures are letters of kinds."""
+    wrapped = WRAPPED[root]
+
+    def tree(structure: Any) -> Any:
+        if type(structure) is tuple and structure[0] == STATIC:
+            return structure[1]
+        return rebuild(structure, iter(letters_of(structure)))
+
+    args = tuple([tree(s) for s in positional])
+    kwargs = {k: tree(s) for k, s in keywords}
+    letters, key = wrapped.key_of(args, kwargs)
+    return wrapped.family(args, kwargs, key, tuple(letters))
+
+
+def letters_of(structure: Any) -> list[str]:
+    """The letters at the leaves of a structure, in order."""
+    if isinstance(structure, str):
+        return [] if structure == NONE else [structure]
+    children = structure[-1]
+    if structure[0] in ("dict", "OrderedDict"):
+        children = [s for _, s in children]
+    return [letter for s in children for letter in letters_of(s)]
+
+
+def call_structure(
+    tree: Any, kinds: Sequence[str], args: Sequence[Any], static: Sequence[int], named: Any
+) -> Any:
+    """What a handle says of a call: the structures of its arguments, the values of statics."""
+    positional, keywords = tree.unflatten(kinds)
+    dynamic = iter(positional)
+    described = [
+        (STATIC, args[i]) if i in static else _lettered(next(dynamic)) for i in range(len(args))
+    ]
+    others = [(k, _lettered(v)) for k, v in keywords.items()]
+    others += [(k, (STATIC, v)) for k, v in named.items()]
+    return tuple(described), tuple(sorted(others, key=lambda pair: pair[0]))
+
+
+def _lettered(tree: Any) -> Any:
+    """The structure of a tree whose leaves are letters of kinds."""
+    leaves, treedef = flatten(tree)
+    try:
+        structure = describe(treedef.unflatten([0.0] * len(leaves)), [])
+    except ExchangeError:
+        # A node type that only this process knows.
+        return ("opaque", str(treedef), tuple(leaves))
+    letters = iter(leaves)
+
+    def fill(s: Any) -> Any:
+        if isinstance(s, str):
+            return s if s == NONE else next(letters)
+        *head, children = s
+        if s[0] in ("dict", "OrderedDict"):
+            return (*head, tuple([(k, fill(c)) for k, c in children]))
+        return (*head, tuple([fill(c) for c in children]))
+
+    return fill(structure)
+
+
+def _find(handle: str) -> Family | None:
+    """The family of a handle that was written by another process."""
+    root, _, text = handle.partition("|")
+    if root not in WRAPPED:
+        return None
+    try:
+        positional, keywords = from_text(text)
+    except (ValueError, SyntaxError):
+        return None
+    return family_of(root, positional, keywords)
+
+
+FIND_ROOT.append(_find)
