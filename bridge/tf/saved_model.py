@@ -132,7 +132,7 @@ def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, ord
             )
             return traced.out_tree.unflatten(outs)
 
-    root = tf.Module(name="model")
+    root: Any = tf.Module(name="model")
     root.serve = Served()
     root.serve.__call__.get_concrete_function()
     if first:

@@ -125,7 +125,7 @@ def check_sizes(
             raise ShapeMismatchError(
                 f"{call}: {name} has shape {shape}, expected ({', '.join(map(str, wanted))})"
             )
-    sizes = [shape for shape in shapes if shape is not None and None not in shape]
+    sizes: list[Any] = [shape for shape in shapes if shape is not None and None not in shape]
     if len(sizes) == len(shapes):
         try:
             solve_dim_variables(expected).evaluate(sizes)

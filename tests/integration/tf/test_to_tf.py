@@ -199,4 +199,4 @@ def test_module_checks_shapes_and_dtypes() -> None:
 def test_not_a_function() -> None:
     """Said when converted, not when called."""
     with pytest.raises(TypeError, match="to_tf: got 3"):
-        tb.tf.to_tf(3)  # type: ignore[arg-type]
+        tb.tf.to_tf(3)  # pyright: ignore[reportArgumentType]  (the error under test)
