@@ -107,7 +107,7 @@ def _holds_functions(jaxpr: Jaxpr) -> bool:
             if isinstance(value, Jaxpr) and _holds_functions(value):
                 return True
             if isinstance(value, tuple) and isinstance(app.primitive, HigherOrderPrimitive):
-                inner = [v for v in value if isinstance(v, Jaxpr)]  # type: ignore[misc]  # params are Any
+                inner = [v for v in value if isinstance(v, Jaxpr)]
                 if any([_holds_functions(v) for v in inner]):
                     return True
     return False

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
+from tracebridge.core.control.inline_rules import user_value
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import typeof
@@ -112,4 +113,4 @@ def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     0.0
     """
     aval = typeof(val).tangent
-    return SymbolicZero(aval) if symbolic_zeros else concrete_zeros(aval)
+    return SymbolicZero(aval) if symbolic_zeros else user_value(concrete_zeros(aval))

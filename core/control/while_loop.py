@@ -412,13 +412,15 @@ def _traced_body(
         check_structure(call, tree, returned)
         return values, returned
 
-    for _ in range(2):
-        given = tuple([v.aval for v in init])
-        body = trace_body(call, body_fun, in_tree, given, take_apart, call, apply)
-        fitted = promoted(init, given, body.jaxpr.out_avals)
-        if fitted is None:
-            break
+    def trace() -> Body:
+        avals = tuple([v.aval for v in init])
+        return trace_body(call, body_fun, in_tree, avals, take_apart, call, apply)
+
+    body = trace()
+    fitted = promoted(init, [v.aval for v in init], body.jaxpr.out_avals)
+    if fitted is not None:
         init = fitted
+        body = trace()
     check_types(call, tree, [v.aval for v in init], body.jaxpr.out_avals)
     return body, init
 

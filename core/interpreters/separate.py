@@ -41,7 +41,8 @@ def separate_eval(
         mask = tuple([unknown[i] for i in idx])
         flags = unknown_results(app, mask)
         if any(mask) and not all(flags):
-            out = app.primitive.separate(mask, values, **app.params)
+            primitive: Any = app.primitive
+            out = primitive.separate(mask, values, **app.params)
         else:
             out = process(app, values)
         unknown.extend(flags)

@@ -161,15 +161,17 @@ def _traced(
     def take_apart(result: Any) -> tuple[list[Any], Any]:
         return _pair(call, f, result, init_tree)
 
-    for _ in range(2):
-        given = [v.aval for v in init]
-        body = trace_body(call, f, in_tree, (*given, *slices), take_apart, call, apply)
-        returned = body.jaxpr.out_avals[: len(init)]
-        fitted = promoted(init, given, returned)
-        if fitted is None:
-            break
+    def trace() -> Body:
+        avals = (*[v.aval for v in init], *slices)
+        return trace_body(call, f, in_tree, avals, take_apart, call, apply)
+
+    n_carry = len(init)
+    body = trace()
+    fitted = promoted(init, [v.aval for v in init], body.jaxpr.out_avals[:n_carry])
+    if fitted is not None:
         init = fitted
-    check_types(call, init_tree, [v.aval for v in init], returned)
+        body = trace()
+    check_types(call, init_tree, [v.aval for v in init], body.jaxpr.out_avals[:n_carry])
     return body, init
 
 

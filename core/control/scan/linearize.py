@@ -116,7 +116,7 @@ def _joint_body(
     tangent_outs_at = [next(given) if nz else None for nz in nonzero_out]
     results = [
         *joint.outs[:n_carry],
-        *[s for s, nz in zip(tangent_outs_at, carry_nz, strict=False) if nz],
+        *[s for s, nz in zip(tangent_outs_at, carry_nz, strict=False) if nz and s is not None],
         *joint.outs[n_carry:n_out],
         *[s for s in tangent_outs_at[n_carry:] if s is not None],
     ]

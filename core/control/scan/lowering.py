@@ -32,9 +32,10 @@ def lower_scan(ctx: Any, operands: Sequence[Any], params: dict[str, Any]) -> lis
 
 def stored(aval: ShapedArray) -> ShapedArray:
     """How an array of an extended dtype is stored: elements are blocks of an ordinary dtype."""
-    if not is_extended(aval.dtype):
+    dtype: Any = aval.dtype
+    if not is_extended(dtype):
         return aval
-    return ShapedArray((*aval.shape, *aval.dtype.element_shape), aval.dtype.element_dtype)
+    return ShapedArray((*aval.shape, *dtype.element_shape), dtype.element_dtype)
 
 
 class _Loop:
