@@ -278,3 +278,20 @@ def test_scatter_min_of_complex_numbers() -> None:
 
     np.testing.assert_array_equal(np.array([1 + 0j, 2 + 0j], np.complex64), np.asarray(found))
     np.testing.assert_array_equal(np.asarray(lax.min(x, u)), np.asarray(found))
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_clipping_is_part_of_the_derivative(name: str) -> None:
+    """Derivatives in mode clip are those at the clipped positions, also at ties."""
+    random = np.random.default_rng(1)
+    x, t, u = [random.integers(0, 3, s).astype(np.float32) for s in ((4, 2), (4, 2), (6, 2))]
+    i = ints([-1], [5], [0], [3], [3], [2])
+    found, want = [
+        tb.vjp(lambda x, u, p=p: getattr(lax, name)(x, p, u, ADD_ROWS, mode="clip"), x, u)[1](
+            tb.device_put(t)
+        )
+        for p in (i, np.clip(i, 0, 3))
+    ]
+
+    for f, w in zip(found, want, strict=True):
+        np.testing.assert_array_equal(np.asarray(w), np.asarray(f))
