@@ -98,13 +98,14 @@ def accuracy(net: DigitNet, images: torch.Tensor, labels: torch.Tensor) -> float
 
 
 def export(net: DigitNet, images: np.ndarray, folder: Path) -> float:
-    """Save, serve in a fresh process; gives the largest difference of the logits."""
+    """Save, serve in a fresh process; gives the largest difference of predicted probabilities."""
     model = folder / "saved_model"
     signature = [tf.TensorSpec((None, 8, 8), tf.float32, name="images")]
     tb.tf.save(predict, str(model), signature, params=exported_params(net))
     with torch.no_grad():
-        ours = net(torch.from_numpy(images)).numpy()
-    return float(np.abs(report.serve_elsewhere(model, images, folder) - ours).max())
+        ours = net(torch.from_numpy(images)).softmax(1)
+    served = torch.from_numpy(report.serve_elsewhere(model, images, folder)).softmax(1)
+    return (served - ours).abs().max().item()
 
 
 def main(argv: list[str]) -> int:

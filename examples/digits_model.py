@@ -51,7 +51,7 @@ def attention_params(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def head_loss(head: dict[str, Any], features: Any, label: Any) -> Any:
-    """Cross entropy of one sample: ``features`` (width,), ``label`` a class number."""
+    """Cross entropy of one sample: ``features`` (n,), ``label`` a class number."""
     logits = features @ head["w"] + head["b"]
     peak = logits.max()
     return peak + tnp.log(tnp.exp(logits - peak).sum()) - logits[label]
@@ -73,18 +73,18 @@ def private_gradient(
 
 
 class DigitNet(nn.Module):
-    """Patches, a linear embedding, attention, mean over tokens, a linear head."""
+    """Patches, a linear embedding, attention over the patches, a linear head."""
 
     def __init__(self, kernel: nn.Module) -> None:
         super().__init__()
         self.embed = nn.Linear(PATCH, WIDTH)
         self.position = nn.Parameter(0.1 * torch.randn(TOKENS, WIDTH))
         self.kernel = kernel
-        self.head = nn.Linear(WIDTH, CLASSES)
+        self.head = nn.Linear(TOKENS * WIDTH, CLASSES)
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """(batch, 8, 8) images to (batch, width)."""
-        return self.kernel(self.embed(patches(images)) + self.position).mean(1)
+        """(batch, 8, 8) images to (batch, tokens * width)."""
+        return self.kernel(self.embed(patches(images)) + self.position).flatten(1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """(batch, 8, 8) images to (batch, 10) logits."""
@@ -113,7 +113,7 @@ class TorchAttention(nn.Module):
 def predict(params: dict[str, Any], images: Any) -> Any:
     """The whole model as one tracebridge function: (batch, 8, 8) images to (batch, 10) logits."""
     x = patches(images) @ params["embed_w"] + params["embed_b"] + params["position"]
-    features = attention(params["kernel"], x).mean(1)
+    features = attention(params["kernel"], x).reshape(-1, TOKENS * WIDTH)
     return features @ params["head_w"] + params["head_b"]
 
 

@@ -18,13 +18,13 @@ def test_attributes_say_what_the_array_is():
     """Shape, dtype, size and bytes are those of the elements."""
     x = tnp.zeros((2, 3), "int16")
 
-    assert (2, 3) == x.shape
+    assert x.shape == (2, 3)
     assert np.dtype("int16") == x.dtype
-    assert 2 == x.ndim
-    assert 6 == x.size
-    assert 2 == x.itemsize
-    assert 12 == x.nbytes
-    assert 2 == len(x)
+    assert x.ndim == 2
+    assert x.size == 6
+    assert x.itemsize == 2
+    assert x.nbytes == 12
+    assert len(x) == 2
 
 
 def test_array_cannot_be_made_by_its_class():
@@ -51,19 +51,19 @@ def test_conversion_to_another_dtype_without_a_copy_is_refused():
 
 def test_python_scalars_come_out():
     """Arrays of one element convert to Python numbers."""
-    assert 2.5 == float(tnp.asarray(2.5))
-    assert 3 == int(tnp.asarray(3))
-    assert 1 + 2j == complex(tnp.asarray(1 + 2j))
+    assert float(tnp.asarray(2.5)) == 2.5
+    assert int(tnp.asarray(3)) == 3
+    assert complex(tnp.asarray(1 + 2j)) == 1 + 2j
     assert [0, 1, 2][tnp.asarray(1)] == 1
     assert bool(tnp.asarray(1))
-    assert [[0, 1], [2, 3]] == tnp.arange(4).reshape(2, 2).tolist()
-    assert 3 == tnp.arange(4).item(3)
+    assert tnp.arange(4).reshape(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert tnp.arange(4).item(3) == 3
 
 
 def test_repr_shows_elements_dtype_and_weak_type():
     """The printed form is that of NumPy with the dtype always there."""
-    assert "Array([0., 1.], dtype=float32)" == repr(tnp.arange(2.0).astype("float32"))
-    assert "Array(1., dtype=float32, weak_type=True)" == repr(tnp.asarray(1.0))
+    assert repr(tnp.arange(2.0).astype("float32")) == "Array([0., 1.], dtype=float32)"
+    assert repr(tnp.asarray(1.0)) == "Array(1., dtype=float32, weak_type=True)"
 
 
 def test_assignment_to_elements_names_the_way_out():
@@ -118,7 +118,7 @@ def test_numpy_input_is_copied():
     x = tnp.asarray(host)
     host[:] = -1
 
-    assert 1.0 == float(x[1])
+    assert float(x[1]) == 1.0
 
 
 def test_big_endian_input_has_right_values():

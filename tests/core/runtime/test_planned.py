@@ -32,16 +32,16 @@ def test_a_plan_is_made_once_per_kind_of_argument():
         f(x, value)
         f(x + value, value)
 
-    assert 1 == len(runs)
+    assert len(runs) == 1
 
 
 def test_scalars_keep_their_values_apart():
     """0.0 and -0.0, 1 and True and 1.0 are different operands of one plan or of their own."""
     one = tnp.ones(2)
 
-    assert [False, False] == np.signbit(np.asarray(one * 0.0)).tolist()
-    assert [True, True] == np.signbit(np.asarray(one * -0.0)).tolist()
-    assert [False, False] == np.signbit(np.asarray(one * 0.0)).tolist()
+    assert np.signbit(np.asarray(one * 0.0)).tolist() == [False, False]
+    assert np.signbit(np.asarray(one * -0.0)).tolist() == [True, True]
+    assert np.signbit(np.asarray(one * 0.0)).tolist() == [False, False]
     assert np.dtype("int32") == (tnp.arange(2) + True).dtype
     assert np.dtype("int32") == (tnp.arange(2) + 1).dtype
     assert np.dtype("float32") == (tnp.arange(2) + 1.0).dtype
