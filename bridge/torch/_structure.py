@@ -9,6 +9,7 @@ one process can be called in another.
 from __future__ import annotations
 
 import ast
+import importlib
 from collections import OrderedDict
 from typing import Any
 
@@ -17,10 +18,9 @@ import torch
 
 from tracebridge.core.errors.exchange_errors import ExchangeError
 
-LEAF, NONE = "*", "None"
+NONE = "None"
 # What stands for a leaf tells how it enters: as a tensor or as a Python number.
 TENSOR, BOOL, INT, FLOAT, COMPLEX = "*", "b", "i", "f", "c"
-LEAVES = (TENSOR, BOOL, INT, FLOAT, COMPLEX)
 
 
 def describe(x: Any, leaves: list[Any]) -> Any:
@@ -75,15 +75,15 @@ def rebuild(structure: Any, leaves: Any) -> Any:
         return [rebuild(s, leaves) for s in structure[1]]
     if kind == "tuple":
         return tuple([rebuild(s, leaves) for s in structure[1]])
-    return namedtuple_class(structure[1], structure[2])(
-        *[rebuild(s, leaves) for s in structure[3]]
-    )
+    children = [rebuild(s, leaves) for s in structure[3]]
+    # Dynamo cannot call a class that it was given as a constant, but this it can.
+    return tuple.__new__(namedtuple_class(structure[1], structure[2]), children)
 
 
+@torch._dynamo.assume_constant_result
 def namedtuple_class(module: str, qualname: str) -> Any:
     """The class of a named tuple, by its import path."""
-    __import__(module)
-    found: Any = __import__("sys").modules[module]
+    found: Any = importlib.import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part)
     return found
