@@ -88,8 +88,9 @@ def plot_losses(losses: list[float], private: list[float], path: Path) -> None:
 def plot_mistakes(images: Any, labels: Any, predicted: Any, path: Path) -> int:
     """A sheet of misclassified digits; gives their number."""
     wrong = np.flatnonzero(labels != predicted)
-    figure, grid = plt.subplots(4, 8, figsize=(9, 5))
-    for axes, i in zip(grid.flat, [*wrong[:32], *[None] * 32], strict=False):
+    rows = max(1, -(-len(wrong) // 8))
+    figure, grid = plt.subplots(rows, 8, figsize=(9, 0.6 + 1.3 * rows))
+    for axes, i in zip(grid.flat, [*wrong, *[None] * 8], strict=False):
         axes.axis("off")
         if i is not None:
             axes.imshow(images[i], cmap="gray_r")
