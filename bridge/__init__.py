@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tracebridge import tree as tree
     from tracebridge import tree_util as tree_util
     from tracebridge import typing as typing
+    from tracebridge._api.custom_gradient import custom_gradient as custom_gradient
     from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
     from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
     from tracebridge._api.devices import default_backend as default_backend
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from tracebridge.core.config.scopes import numpy_rank_promotion as numpy_rank_promotion
     from tracebridge.core.config.scopes import threefry_partitionable as threefry_partitionable
     from tracebridge.core.config.scopes import transfer_guard as transfer_guard
+    from tracebridge.core.control.closure_convert import closure_convert as closure_convert
     from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
     from tracebridge.core.ir.typeof import typeof as typeof
     from tracebridge.core.runtime.array import Array as Array
@@ -99,6 +101,7 @@ _SUBMODULES = frozenset((
 # fmt: on
 # Module below this package -> the names that come from it.
 _NAMES_BY_MODULE = {
+    "_api.custom_gradient": "custom_gradient",
     "_api.custom_jvp": "custom_jvp",
     "_api.custom_vjp": "custom_vjp",
     "_api.devices": (
@@ -123,6 +126,7 @@ _NAMES_BY_MODULE = {
         "explain_cache_misses explicit_x64_dtypes log_compiles numpy_dtype_promotion "
         "numpy_rank_promotion threefry_partitionable transfer_guard"
     ),
+    "core.control.closure_convert": "closure_convert",
     "core.ir.shape_struct": "ShapeDtypeStruct",
     "core.ir.typeof": "typeof",
     "core.runtime.array": "Array",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tracebridge._api.custom_gradient import custom_gradient
 from tracebridge._api.custom_jvp import custom_jvp
 from tracebridge._api.custom_vjp import custom_vjp
+from tracebridge.core.control.closure_convert import closure_convert
 from tracebridge.core.control.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom_vjp import custom_vjp_call_p
 from tracebridge.core.control.linear_call import linear_call
@@ -17,6 +19,8 @@ from tracebridge.core.control.symbolic_zeros import (
 __all__ = [
     "CustomVJPPrimal",
     "SymbolicZero",
+    "closure_convert",
+    "custom_gradient",
     "custom_jvp",
     "custom_jvp_call_p",
     "custom_vjp",
