@@ -237,11 +237,13 @@ from tracebridge.core.lax.reduce.cumulative import cumprod as cumprod
 from tracebridge.core.lax.reduce.cumulative import cumprod_p as cumprod_p
 from tracebridge.core.lax.reduce.cumulative import cumsum as cumsum
 from tracebridge.core.lax.reduce.cumulative import cumsum_p as cumsum_p
+from tracebridge.core.lax.reduce.extremes import emit_extremes as emit_extremes
+from tracebridge.core.lax.reduce.extremes import emit_extremum as emit_extremum
+from tracebridge.core.lax.reduce.extremes import largest as largest
+from tracebridge.core.lax.reduce.extremes import smallest as smallest
 from tracebridge.core.lax.reduce.prefixes import emit_prefixes as emit_prefixes
 from tracebridge.core.lax.reduce.prefixes import prefix_scan as prefix_scan
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype as accumulator_dtype
-from tracebridge.core.lax.reduce.reductions import emit_extremum as emit_extremum
-from tracebridge.core.lax.reduce.reductions import largest as largest
 from tracebridge.core.lax.reduce.reductions import reduce_and as reduce_and
 from tracebridge.core.lax.reduce.reductions import reduce_and_p as reduce_and_p
 from tracebridge.core.lax.reduce.reductions import reduce_max as reduce_max
@@ -256,7 +258,6 @@ from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
 from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
 from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
 from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
-from tracebridge.core.lax.reduce.reductions import smallest as smallest
 from tracebridge.core.lax.reduce.sort import ordered_bits as ordered_bits
 from tracebridge.core.lax.reduce.sort import sort as sort
 from tracebridge.core.lax.reduce.sort import sort_key as sort_key

@@ -107,13 +107,8 @@ class _Search:
 
     def extremum(self, x: Any, aval: ShapedArray, axis: int) -> tuple[Any, ShapedArray]:
         """The extreme values along an axis, and their aval."""
-        hlo = "stablehlo.maximum" if self.maximum else "stablehlo.minimum"
-
-        def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-            return [self.ctx.op1(hlo, [a[0], b[0]], self.scalar)]
-
-        out = _without(aval, axis)
-        return self.ctx.reduce([x], [self.worst], [out], (axis,), body)[0], out
+        best = lax.emit_extremes(self.ctx, x, aval, (axis,), maximum=self.maximum)
+        return best, _without(aval, axis)
 
     def in_two_passes(self, x: Any, aval: ShapedArray, axis: int) -> Any:
         """The extreme value, then the smallest position that holds it (or a NaN)."""

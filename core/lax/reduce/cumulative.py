@@ -121,13 +121,10 @@ class Cumprod(_Cumulative):
 class _CumExtremum(_Cumulative):
     """Running maximum or minimum; complex numbers are ordered by real part first."""
 
-    hlo: str
-    direction: str
+    maximum: bool
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
-        if is_complex(aval.dtype):
-            return lax.emit_extremum(ctx, a, b, aval, self.direction)
-        return ctx.op1(self.hlo, [a, b], aval)
+        return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
     def better(self, a: Any, b: Any) -> Any:
         """The winner of two values."""
@@ -155,8 +152,7 @@ class Cummax(_CumExtremum):
     """Running maximum."""
 
     name = "cummax"
-    hlo = "stablehlo.maximum"
-    direction = "GT"
+    maximum = True
 
     def identity(self, dtype: Any) -> Any:
         return lax.smallest(dtype)
@@ -170,8 +166,7 @@ class Cummin(_CumExtremum):
     """Running minimum."""
 
     name = "cummin"
-    hlo = "stablehlo.minimum"
-    direction = "LT"
+    maximum = False
 
     def identity(self, dtype: Any) -> Any:
         return lax.largest(dtype)

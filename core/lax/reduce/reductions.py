@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, final
-
-import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import (
     float32,
     is_bool,
-    is_complex,
     is_float,
     is_integer,
+    is_signed,
     itemsize_bits,
-    real_of,
 )
-from tracebridge.core.dtypes.finfo import finfo, iinfo
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Reduction
 
-_BOOL = np.dtype(np.bool_)
 
 
 def _is_numeric(dtype: Any) -> bool:
@@ -142,13 +135,17 @@ def _product_tangent_by_scans(x: Any, t: Any) -> Any:
 class _Extremum(Reduction):
     """The largest or smallest element. NaNs win; complex numbers are ordered by real part first."""
 
-    hlo: str
-    direction: str
+    maximum: bool
+
+    def identity(self, dtype: Any) -> Any:
+        return lax.smallest(dtype) if self.maximum else lax.largest(dtype)
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
-        if is_complex(aval.dtype):
-            return emit_extremum(ctx, a, b, aval, self.direction)
-        return ctx.op1(self.hlo, [a, b], aval)
+        return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        (x,), (aval,) = operands, ctx.avals_in
+        return lax.emit_extremes(ctx, x, aval, params["axes"], maximum=self.maximum)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """Elements that tie share the derivative evenly."""
@@ -168,11 +165,7 @@ class ReduceMax(_Extremum):
     """Maximum; NaN if there is one."""
 
     name = "reduce_max"
-    hlo = "stablehlo.maximum"
-    direction = "GT"
-
-    def identity(self, dtype: Any) -> Any:
-        return smallest(dtype)
+    maximum = True
 
 
 @final
@@ -180,52 +173,7 @@ class ReduceMin(_Extremum):
     """Minimum; NaN if there is one."""
 
     name = "reduce_min"
-    hlo = "stablehlo.minimum"
-    direction = "LT"
-
-    def identity(self, dtype: Any) -> Any:
-        return largest(dtype)
-
-
-def emit_extremum(ctx: Any, a: Any, b: Any, aval: ShapedArray, direction: str) -> Any:
-    """Emit the larger (``GT``) or smaller (``LT``) of two complex arrays, or a NaN of them."""
-    real = aval.update(dtype=real_of(aval.dtype))
-    flags = aval.update(dtype=_BOOL)
-    (ar, ai), (br, bi) = [
-        [ctx.op1(part, [v], real) for part in ("stablehlo.real", "stablehlo.imag")] for v in (a, b)
-    ]
-    tie = ctx.compare(ar, br, flags, "EQ")
-    by_imaginary = ctx.op1("stablehlo.and", [tie, ctx.compare(ai, bi, flags, direction)], flags)
-    first = ctx.op1("stablehlo.or", [ctx.compare(ar, br, flags, direction), by_imaginary], flags)
-    nan = ctx.compare(a, a, flags, "NE")
-    return ctx.select(ctx.op1("stablehlo.or", [first, nan], flags), a, b, aval)
-
-
-def smallest(dtype: Any) -> Any:
-    """The Python scalar that is below all others of ``dtype``: minus infinity where it exists."""
-    if is_bool(dtype):
-        return False
-    if is_integer(dtype):
-        return int(iinfo(dtype).min)
-    if is_complex(dtype):
-        return complex(-math.inf, -math.inf)
-    return -math.inf if _has_infinity(dtype) else float(finfo(dtype).min)
-
-
-def largest(dtype: Any) -> Any:
-    """The Python scalar that is above all others of ``dtype``: infinity where it exists."""
-    if is_bool(dtype):
-        return True
-    if is_integer(dtype):
-        return int(iinfo(dtype).max)
-    if is_complex(dtype):
-        return complex(math.inf, math.inf)
-    return math.inf if _has_infinity(dtype) else float(finfo(dtype).max)
-
-
-def _has_infinity(dtype: Any) -> bool:
-    # The narrow dtypes without infinities turn them into NaN or their largest number.
-    return is_float(dtype) and bool(np.isinf(np.asarray(math.inf).astype(dtype).astype(np.float32)))
+    maximum = False
 
 
 class _Logical(Reduction):
@@ -246,7 +194,7 @@ class ReduceAnd(_Logical):
 
     def identity(self, dtype: Any) -> Any:
         """All bits set."""
-        return -1 if is_integer(dtype) and iinfo(dtype).min < 0 else largest(dtype)
+        return -1 if is_signed(dtype) else lax.largest(dtype)
 
 
 @final

@@ -67,6 +67,26 @@ def test_first_nan_wins(name: str, dtype: Any, length: int) -> None:
     assert numpys(x, axis=1).tolist() == ours(x.astype(dtype), 1, np.int32).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["float32", ml_dtypes.bfloat16, "int32"], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((40, 1000), 1), ((40_000,), 0), ((300, 128), 1), ((5, 1_000_003), 1), ((4100, 1030), 0)],
+    ids=str,
+)
+@pytest.mark.parametrize("name", PAIRS)
+def test_large_arrays(name: str, shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    """Blocks are searched first: ties go to the first block, NaNs win, odd lengths are padded."""
+    ours, numpys = PAIRS[name]
+    random = np.random.default_rng(0)
+    x = random.integers(-100, 100, shape).astype(np.float32)
+    if dtype != "int32":
+        x.reshape(-1)[random.integers(0, x.size, 2)] = np.nan
+
+    result = ours(x.astype(dtype), axis, np.int32)
+
+    assert np.array_equal(numpys(x, axis=axis), np.asarray(result))
+
+
 @given(
     arrays(
         np.float32,

@@ -72,6 +72,17 @@ def test_integers(name: str, dtype: str) -> None:
         )
 
 
+@pytest.mark.parametrize("axes", [(1,), (0, 1), (0,)], ids=str)
+@pytest.mark.parametrize("columns", [10_000, 9_999, 10_004])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_long_rows_of_integers(name: str, columns: int, axes: tuple[int, ...]) -> None:
+    """Rows that are reduced in lanes, and rows whose length does not allow it."""
+    ours, numpys = ARITHMETIC[name]
+    x = np.random.default_rng(0).integers(-(2**31), 2**31, (4, columns)).astype(np.int32)
+
+    assert_allclose(ours(x, axes), numpys(x, axis=axes), check_dtype=True)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_complex(name: str, dtype: str) -> None:
@@ -154,6 +165,34 @@ def test_nan_wins(name: str, dtype: Any) -> None:
         result = np.asarray(ARITHMETIC[name][0](x, (0,)))
 
         assert bool(np.isnan(result.astype(np.complex64)))
+
+
+# Every way in which extremes are lowered: lanes with and without remainder, short rows, columns.
+LARGE = [
+    ((40_000,), (0,)),
+    ((40, 1000), (1,)),
+    ((1000, 40), (0,)),
+    ((300, 127), (1,)),
+    ((3000, 10), (1,)),
+    ((20, 30, 50), (0, 2)),
+    ((20, 30, 50), (1, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", BF16], ids=str)
+@pytest.mark.parametrize(("shape", "axes"), LARGE, ids=str)
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_nan_wins_in_large_arrays(
+    name: str, shape: tuple[int, ...], axes: tuple[int, ...], dtype: Any
+) -> None:
+    """Large arrays are reduced by other code, which must not lose NaNs of either sign."""
+    ours, numpys = ARITHMETIC[name]
+    random = np.random.default_rng(0)
+    for nan in (np.nan, -np.nan):
+        x = random.integers(-100, 100, shape).astype(np.float64)
+        x.reshape(-1)[random.integers(0, x.size, 3)] = nan
+
+        assert_allclose(ours(x.astype(dtype), axes), numpys(x, axis=axes))
 
 
 @pytest.mark.parametrize("zeros", [(), (2,), (1, 3)], ids=str)

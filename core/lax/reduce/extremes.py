@@ -1,0 +1,195 @@
+"""How maxima and minima are lowered, so that a NaN wins on every platform.
+
+On CPU, XLA hands large reductions of floats by ``maximum`` or ``minimum`` to a library that loses
+NaNs. Here the combination is written as a clamp to infinity, which that library does not know, and
+long rows are reduced in lanes first, which lets the compiler emit vector code for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_float,
+    is_integer,
+    itemsize_bits,
+    real_of,
+)
+from tracebridge.core.dtypes.finfo import finfo, iinfo
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.mlir.types import is_static
+
+_BOOL = np.dtype(np.bool_)
+_FLAG = ShapedArray((), _BOOL)
+
+_LANES = 16  # one or two vector registers
+_SHORT = 32  # rows below this length have no use for lanes
+_SMALL = 1 << 10  # arrays below this size are reduced in one operation
+
+
+def smallest(dtype: Any) -> Any:
+    """The Python scalar that is below all others of ``dtype``: minus infinity where it exists."""
+    if is_bool(dtype):
+        return False
+    if is_integer(dtype):
+        return int(iinfo(dtype).min)
+    if is_complex(dtype):
+        return complex(-math.inf, -math.inf)
+    return -math.inf if _has_infinity(dtype) else float(finfo(dtype).min)
+
+
+def largest(dtype: Any) -> Any:
+    """The Python scalar that is above all others of ``dtype``: infinity where it exists."""
+    if is_bool(dtype):
+        return True
+    if is_integer(dtype):
+        return int(iinfo(dtype).max)
+    if is_complex(dtype):
+        return complex(math.inf, math.inf)
+    return math.inf if _has_infinity(dtype) else float(finfo(dtype).max)
+
+
+def _has_infinity(dtype: Any) -> bool:
+    # The narrow dtypes without infinities turn them into NaN or their largest number.
+    return is_float(dtype) and bool(np.isinf(np.asarray(math.inf).astype(dtype).astype(np.float32)))
+
+
+def emit_extremum(ctx: Any, a: Any, b: Any, aval: ShapedArray, *, maximum: bool) -> Any:
+    """Emit the larger or smaller of two arrays elementwise; NaNs win.
+
+    Complex numbers are ordered by their real part, then by the imaginary part.
+    """
+    if not is_complex(aval.dtype):
+        return ctx.op1("stablehlo.maximum" if maximum else "stablehlo.minimum", [a, b], aval)
+    direction = "GT" if maximum else "LT"
+    real = aval.update(dtype=real_of(aval.dtype))
+    flags = aval.update(dtype=_BOOL)
+    (ar, ai), (br, bi) = [
+        [ctx.op1(part, [v], real) for part in ("stablehlo.real", "stablehlo.imag")] for v in (a, b)
+    ]
+    tie = ctx.compare(ar, br, flags, "EQ")
+    by_imaginary = ctx.op1("stablehlo.and", [tie, ctx.compare(ai, bi, flags, direction)], flags)
+    first = ctx.op1("stablehlo.or", [ctx.compare(ar, br, flags, direction), by_imaginary], flags)
+    nan = ctx.compare(a, a, flags, "NE")
+    return ctx.select(ctx.op1("stablehlo.or", [first, nan], flags), a, b, aval)
+
+
+def emit_extremes(
+    ctx: Any, x: Any, aval: ShapedArray, axes: Sequence[int], *, maximum: bool
+) -> Any:
+    """Emit the extreme elements of ``x`` over ``axes``."""
+    return _Extremes(ctx, aval.dtype, maximum=maximum).over(x, aval, tuple(axes))
+
+
+class _Extremes:
+    """One reduction while it is being emitted."""
+
+    __slots__ = ("ctx", "init", "maximum", "scalar")
+
+    def __init__(self, ctx: Any, dtype: Any, *, maximum: bool) -> None:
+        self.ctx = ctx
+        self.maximum = maximum
+        self.scalar = ShapedArray((), dtype)
+        self.init = ctx.splat(smallest(dtype) if maximum else largest(dtype), self.scalar)
+
+    def over(self, x: Any, aval: ShapedArray, axes: tuple[int, ...]) -> Any:
+        """By the way that suits platform, dtype and shape."""
+        dtype = aval.dtype
+        if self.ctx.platform != "cpu" or not is_static(aval) or is_complex(dtype):
+            return self.reduce(x, aval, axes, self.plainly)
+        if is_float(dtype) and itemsize_bits(dtype) < 32:  # noqa: PLR2004 (bits of float32)
+            return self.with_flags(x, aval, axes)
+        # One contiguous axis at the end for those that are reduced there.
+        first = aval.ndim
+        while first > 0 and first - 1 in axes:
+            first -= 1
+        length = math.prod(aval.shape[first:])
+        combine = self.by_clamp if is_float(dtype) else self.plainly
+        narrow = not is_float(dtype) and itemsize_bits(dtype) < 16  # noqa: PLR2004 (bytes are fast)
+        if first == aval.ndim or aval.size < _SMALL or narrow:
+            return self.reduce(x, aval, axes, combine)
+        if length < _SHORT:
+            return self.reduce(x, aval, axes, self.by_select)
+        rows = aval.update(shape=(*aval.shape[:first], length))
+        outer = tuple([a for a in axes if a < first])
+        return self.in_lanes(self.ctx.reshape(x, rows), rows, outer, combine)
+
+    def plainly(self, a: Any, b: Any) -> Any:
+        """The operation that means it."""
+        return emit_extremum(self.ctx, a, b, self.scalar, maximum=self.maximum)
+
+    def by_clamp(self, a: Any, b: Any) -> Any:
+        """The same, for floats: NaNs pass through a clamp."""
+        ctx = self.ctx
+        limit = ctx.splat(math.inf if self.maximum else -math.inf, self.scalar)
+        low, high = (b, limit) if self.maximum else (limit, b)
+        return ctx.op1("stablehlo.clamp", [low, a, high], self.scalar)
+
+    def by_select(self, a: Any, b: Any) -> Any:
+        """The same, in the form that is fastest for short rows."""
+        ctx = self.ctx
+        wins = ctx.compare(a, b, _FLAG, "GT" if self.maximum else "LT")
+        if is_float(self.scalar.dtype):
+            wins = ctx.op1("stablehlo.or", [wins, ctx.compare(a, a, _FLAG, "NE")], _FLAG)
+        return ctx.select(wins, a, b, self.scalar)
+
+    def reduce(self, x: Any, aval: ShapedArray, axes: tuple[int, ...], combine: Any) -> Any:
+        """One reduction."""
+
+        def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            return [combine(a[0], b[0])]
+
+        return self.ctx.reduce([x], [self.init], [_without(aval, axes)], axes, body)[0]
+
+    def in_lanes(self, x: Any, aval: ShapedArray, outer: tuple[int, ...], combine: Any) -> Any:
+        """Over the last axis and ``outer``: each of the lanes first, then what is left of them."""
+        ctx = self.ctx
+        last = aval.ndim - 1
+        n = aval.shape[last]
+        count, rest = divmod(n, _LANES)
+        whole = x
+        if rest:
+            x = self.part(whole, aval, 0, n - rest)
+        lanes = aval.update(shape=(*aval.shape[:last], count, _LANES))
+        x = self.reduce(ctx.reshape(x, lanes), lanes, (last,), combine)
+        lanes = _without(lanes, (last,))
+        # The barrier keeps XLA from making one reduction of the two.
+        x = ctx.op1("stablehlo.optimization_barrier", [x], lanes)
+        x = self.reduce(x, lanes, (*outer, last), combine)
+        if not rest:
+            return x
+        tail = aval.update(shape=(*aval.shape[:last], rest))
+        y = self.reduce(self.part(whole, aval, n - rest, n), tail, (*outer, last), combine)
+        return emit_extremum(ctx, x, y, _without(tail, (*outer, last)), maximum=self.maximum)
+
+    def part(self, x: Any, aval: ShapedArray, start: int, stop: int) -> Any:
+        """Elements ``start:stop`` of the last axis."""
+        lead = aval.shape[:-1]
+        out = aval.update(shape=(*lead, stop - start))
+        return self.ctx.slice(
+            x, out, [*[0] * len(lead), start], [*lead, stop], [1] * aval.ndim
+        )
+
+    def with_flags(self, x: Any, aval: ShapedArray, axes: tuple[int, ...]) -> Any:
+        """For narrow floats, whose fast reduction is worth a second one that looks for NaNs."""
+        ctx = self.ctx
+        best = self.reduce(x, aval, axes, self.plainly)
+        out = _without(aval, axes)
+
+        def either(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+            return [ctx.op1("stablehlo.or", [a[0], b[0]], _FLAG)]
+
+        nans = ctx.compare(x, x, aval.update(dtype=_BOOL), "NE")
+        flags = out.update(dtype=_BOOL)
+        (found,) = ctx.reduce([nans], [ctx.splat(False, _FLAG)], [flags], axes, either)
+        return ctx.select(found, ctx.splat(math.nan, out), best, out)
+
+
+def _without(aval: ShapedArray, axes: tuple[int, ...]) -> ShapedArray:
+    return aval.update(shape=tuple([d for i, d in enumerate(aval.shape) if i not in axes]))
