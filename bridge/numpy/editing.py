@@ -16,7 +16,7 @@ from tracebridge.numpy._planning import concrete, is_traced, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy.creation import canonical_shape
 from tracebridge.numpy.indexing_functions import take
-from tracebridge.numpy.searching import _search_halving
+from tracebridge.numpy.searching import search_halving
 from tracebridge.numpy.sorting import positions
 
 _INT32 = np.dtype(np.int32)
@@ -52,7 +52,7 @@ def _repeat_positions(counts: Any, size: Any, total: int) -> Any:
     if not counts.aval.ndim or counts.aval.shape[0] == 1:
         counts = lax.broadcast_in_dim(lax.reshape(counts, ()), (size,), ())
     ends = lax.cumsum(counts, 0)
-    found = _search_halving(ends, lax.iota(_INT32, total), "right")
+    found = search_halving(ends, lax.iota(_INT32, total), "right")
     # Places that are left over repeat the last element.
     return lax.min(found, size - 1)
 
@@ -119,7 +119,7 @@ def _places_without(obj: Any, size: int) -> Any:
     count = obj.aval.shape[0]
     shifted = lax.sub(removed, lax.iota(_INT32, count))
     kept = lax.iota(_INT32, size - count)
-    return lax.add(kept, _search_halving(shifted, kept, "right"))
+    return lax.add(kept, search_halving(shifted, kept, "right"))
 
 
 _places_without_planned = Planned(_places_without, "delete")

@@ -32,7 +32,7 @@ from tracebridge.numpy.elementwise_math import promoted_operands
 _BOOL = np.dtype(np.bool_)
 
 
-def _truth(x: Any) -> Any:
+def truth(x: Any) -> Any:
     """Whether each element is not zero."""
     if is_bool(x.aval.dtype):
         return x
@@ -219,7 +219,7 @@ bitwise_count = unary_function(
 
 def _logical(name: str, operation: Any) -> Any:
     def run(x: Any, y: Any) -> Any:
-        return operation(*broadcast_operands(name, _truth(x), _truth(y)))
+        return operation(*broadcast_operands(name, truth(x), truth(y)))
 
     return run
 
@@ -255,7 +255,7 @@ logical_xor = binary_function(
     """,
 )
 logical_not = unary_function(
-    lambda x: lax.bitwise_not(_truth(x)),
+    lambda x: lax.bitwise_not(truth(x)),
     "logical_not",
     """Whether an element is zero, elementwise.
 

@@ -20,7 +20,7 @@ from tracebridge.numpy._promote import (
     check_no_out,
     normalize_axis,
 )
-from tracebridge.numpy.elementwise_logic import _truth
+from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.searching import take_rows
 
 _INT32 = np.dtype(np.int32)
@@ -339,7 +339,7 @@ def _place(x: Any, mask: Any, values: Any) -> Any:
     if x.aval.size != mask.aval.size:
         msg = f"place: array {x.aval.str_short()} and mask {mask.aval.str_short()} differ in size"
         raise ShapeMismatchError(msg)
-    mask = lax.reshape(_truth(mask), (mask.aval.size,))
+    mask = lax.reshape(truth(mask), (mask.aval.size,))
     values = lax.reshape(lax.convert_dtype(values, x.aval.dtype), (values.aval.size,))
     rank = lax.sub(lax.cumsum(lax.convert_dtype(mask, _INT32), 0), 1)
     new = _cycle(values, lax.max(rank, 0))

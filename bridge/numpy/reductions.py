@@ -31,7 +31,7 @@ from tracebridge.numpy._promote import (
     hashable_axis,
     normalize_axes,
 )
-from tracebridge.numpy.elementwise_logic import _truth
+from tracebridge.numpy.elementwise_logic import truth
 
 _BOOL = np.dtype(np.bool_)
 
@@ -48,7 +48,7 @@ def masked(x: Any, where: Any, fill: Any) -> Any:
     """``x`` where ``where`` is true, else the scalar ``fill``."""
     if where is None:
         return x
-    where, x = broadcast_operands("reduction", _truth(where), x)
+    where, x = broadcast_operands("reduction", truth(where), x)
     if not x.aval.ndim and where.aval.ndim:
         x = lax.broadcast_in_dim(x, where.aval.shape, ())
     filler = lax.full_of(x.aval.strong, fill)
@@ -122,7 +122,7 @@ def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Cal
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
         del dtype, initial
         axes = normalize_axes(axis, x.aval.ndim, name)
-        x = masked(_truth(x), where, fill)
+        x = masked(truth(x), where, fill)
         return keep_axes(reduce(x, axes), x, axes, keepdims)
 
     return run
@@ -152,7 +152,7 @@ def count_of(x: Any, axes: tuple[int, ...]) -> Any:
 
 def count_where(x: Any, where: Any, axes: tuple[int, ...], keepdims: bool, dtype: Any) -> Any:
     """How many elements ``where`` selects along ``axes``."""
-    mask = _truth(where)
+    mask = truth(where)
     mask = lax.broadcast_in_dim(
         mask, x.aval.shape, tuple(range(x.aval.ndim - mask.aval.ndim, x.aval.ndim))
     )
@@ -432,7 +432,7 @@ def std(
 
 
 def _count_nonzero(x: Any, axis: Any, keepdims: bool) -> Any:
-    return _sum(_truth(x), axis, default_int(), keepdims, None, None)
+    return _sum(truth(x), axis, default_int(), keepdims, None, None)
 
 
 _count_planned = Planned(_count_nonzero, "count_nonzero")

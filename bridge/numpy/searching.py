@@ -20,14 +20,14 @@ from tracebridge.numpy._promote import (
     normalize_axis,
     promote_dtypes,
 )
-from tracebridge.numpy.elementwise_logic import _truth
+from tracebridge.numpy.elementwise_logic import truth
 
 _INT32 = np.dtype(np.int32)
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
     x, y = promote_dtypes(x, y)
-    condition, x, y = broadcast_operands("where", _truth(condition), x, y)
+    condition, x, y = broadcast_operands("where", truth(condition), x, y)
     return lax.select_n(condition, y, x)
 
 
@@ -189,7 +189,7 @@ def true_positions(mask: Any, size: int) -> tuple[Any, Any]:
 def _nonzero(*args: Any) -> list[Any]:
     x, *fills, size = args
     dtype = default_int()
-    flat, total = true_positions(_truth(x), size)
+    flat, total = true_positions(truth(x), size)
     missing = lax.ge(lax.iota(_INT32, size), total)
     coordinates: list[Any] = []
     for d in reversed(x.aval.shape):
@@ -311,7 +311,7 @@ def _is_left(a: Any, v: Any, side: str) -> Any:
     return _before(a, v) if side == "left" else lax.bitwise_not(_before(v, a))
 
 
-def _search_halving(a: Any, v: Any, side: str) -> Any:
+def search_halving(a: Any, v: Any, side: str) -> Any:
     """By steps of halved length: after each, the first ``found`` elements are left of ``v``."""
     n = a.aval.shape[0]
     found = lax.full_of(v.aval.update(dtype=_INT32, weak_type=False), 0)
@@ -351,7 +351,7 @@ def _searchsorted(*args: Any) -> Any:
     elif method == "compare_all":
         found = _search_comparing(a, v, side)
     else:
-        found = _search_halving(a, v, side)
+        found = search_halving(a, v, side)
     return lax.convert_dtype(found, default_int())
 
 

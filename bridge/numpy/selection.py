@@ -21,7 +21,7 @@ from tracebridge.numpy._promote import (
     normalize_axis,
     promote_dtypes,
 )
-from tracebridge.numpy.elementwise_logic import _truth
+from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.indexing_functions import in_range, take, take_rows_of
 from tracebridge.numpy.joining import array_sequence
 from tracebridge.numpy.searching import true_positions
@@ -122,7 +122,7 @@ def _piecewise(*args: Any) -> Any:
     out = pieces[-1]
     for condition, piece in zip(conditions, pieces[:-1], strict=True):
         old, new = broadcast_to(out, shape), broadcast_to(piece, shape)
-        out = lax.select_n(broadcast_to(_truth(condition), shape), old, new)
+        out = lax.select_n(broadcast_to(truth(condition), shape), old, new)
     return broadcast_to(out, shape)
 
 
@@ -192,7 +192,7 @@ def _compress(mask: Any, x: Any, fill: Any, axis: int, size: int) -> Any:
 
 
 _compress_planned = Planned(
-    lambda c, x, f, axis, size: _compress(_truth(c), x, f, axis, size), "compress"
+    lambda c, x, f, axis, size: _compress(truth(c), x, f, axis, size), "compress"
 )
 
 

@@ -1,0 +1,382 @@
+"""Counting: bincount, histogram and kin, digitize."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import concrete, shape_of, value_of
+from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
+from tracebridge.numpy.creation import asarray
+from tracebridge.numpy.searching import search_halving, take_rows
+
+_INT32 = np.dtype(np.int32)
+
+
+def count_into(places: Any, weights: Any, size: int) -> Any:
+    """Sums of ``weights`` by place; places out of bounds are left out."""
+    start = lax.zeros_of(weights.aval.strong.update(shape=(size,)))
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
+    )
+    columns = lax.reshape(places, (places.aval.size, 1))
+    values = lax.convert_dtype(lax.reshape(weights, (weights.aval.size,)), start.aval.dtype)
+    mode = lax.GatherScatterMode.FILL_OR_DROP
+    return lax.scatter_add(start, columns, values, numbers, mode=mode)
+
+
+def _bincount(*args: Any) -> Any:
+    x, *weights, size = args
+    if is_bool(x.aval.dtype):
+        x = lax.convert_dtype(x, _INT32)
+    zero = lax.zeros_of(x.aval.update(shape=()))
+    places = lax.max(x, zero)
+    if not weights:
+        return count_into(places, lax.full_of(x.aval.strong.update(dtype=default_int()), 1), size)
+    if weights[0].aval.shape != x.aval.shape:
+        msg = f"bincount: weights {weights[0].aval.str_short()} for {x.aval.str_short()}"
+        raise ShapeMismatchError(msg)
+    return count_into(places, weights[0], size)
+
+
+_bincount_planned = Planned(_bincount, "bincount")
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+    """How often each of the integers 0, 1, 2, ... occurs.
+
+    Args:
+        x: vector of integers; negative ones count as 0.
+        weights: what each occurrence counts (default 1).
+        minlength: least size of the result.
+        length: size of the result, needed while tracing; larger integers are left out.
+
+    Raises:
+        ConcretizationTypeError: ``x`` is traced and ``length`` is not given.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.bincount(tnp.array([0, 2, 2])).tolist()
+    [1, 0, 2]
+    """
+    value = value_of(x)
+    if not (is_integer(value.aval.dtype) or is_bool(value.aval.dtype)):
+        msg = f"bincount: x must hold integers, got {value.aval.str_short()}"
+        raise UnsupportedDtypeError(msg)
+    if value.aval.ndim != 1:
+        msg = f"bincount: x must be a vector, got {value.aval.str_short()}"
+        raise RankError(msg)
+    if length is None:
+        host = concrete(value, "Its largest element decides the size of the result", "pass length=")
+        size = max(operator.index(minlength), int(host.max(initial=-1)) + 1)
+    else:
+        size = max(operator.index(length), operator.index(minlength))
+    xs = (value,) if weights is None else (value, weights)
+    return _bincount_planned(xs, (size,))
+
+
+# edges -------------------------------------------------------------------------------------------
+
+
+def _limits(a: Any) -> tuple[Any, Any]:
+    if a.aval.size == 0:
+        return lax.zeros_of(a.aval.update(shape=())), lax.full_of(a.aval.update(shape=()), 1)
+    axes = tuple(range(a.aval.ndim))
+    return lax.reduce_min(a, axes), lax.reduce_max(a, axes)
+
+
+def _uniform_edges(low: Any, high: Any, bins: int) -> Any:
+    """``bins + 1`` evenly spaced edges; a range of length zero is widened by one."""
+    same = lax.eq(low, high)
+    half = lax.full_of(low.aval, 0.5)
+    low = lax.select_n(same, low, lax.sub(low, half))
+    high = lax.select_n(same, high, lax.add(high, half))
+    steps = lax.iota(low.aval.dtype, bins + 1)
+    fraction = lax.div(steps, lax.full_of(steps.aval.update(shape=()), bins))
+    rest = lax.sub(lax.full_of(fraction.aval, 1), fraction)
+    return lax.add(lax.mul(low, rest), lax.mul(high, fraction))
+
+
+def _edges(*args: Any) -> Any:
+    a, *bounds, bins = args
+    a, *bounds = promote_inexact(a, *bounds)
+    if len(bounds) == 1:
+        bounds = [lax.index_in_dim(bounds[0], i, 0, keepdims=False) for i in range(2)]
+    low, high = bounds or _limits(a)
+    return _uniform_edges(low, high, bins)
+
+
+_edges_planned = Planned(_edges, "histogram_bin_edges")
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """The edges of the bins of ``histogram``.
+
+    Args:
+        a: array.
+        bins: how many bins of equal width, or the edges.
+        range: lower and upper limit (default: the least and the largest element).
+        weights: accepted; they do not change the edges.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.histogram_bin_edges(tnp.array([0.0, 1.0, 4.0]), bins=2).tolist()
+    [0.0, 2.0, 4.0]
+    """
+    del weights
+    if isinstance(bins, str):
+        msg = f"histogram: bins={bins!r}, expected a number of bins or the edges"
+        raise TypeError(msg)
+    if len(shape_of(bins)) == 1:
+        return asarray(bins)
+    count = operator.index(bins)
+    if count < 1:
+        msg = f"histogram: bins={count}, expected at least one bin"
+        raise ValueError(msg)
+    bounds: Sequence[Any] = () if range is None else range
+    if range is not None and not isinstance(range, list | tuple):
+        bounds = (range,)
+    return _edges_planned((a, *bounds), (count,))
+
+
+# counting into bins ------------------------------------------------------------------------------
+
+
+def _uniform_places(a: Any, edges: Any) -> Any:
+    """The bin of each element by its distance from the first edge, corrected by the edges."""
+    bins = edges.aval.shape[0] - 1
+    first = lax.index_in_dim(edges, 0, 0, keepdims=False)
+    last = lax.index_in_dim(edges, bins, 0, keepdims=False)
+    scale = lax.div(lax.full_of(first.aval, bins), lax.sub(last, first))
+    guess = lax.convert_dtype(lax.floor(lax.mul(lax.sub(a, first), scale)), _INT32)
+    guess = lax.max(lax.min(guess, bins - 1), 0)
+    below = lax.lt(a, take_rows(edges, guess))
+    guess = lax.sub(guess, lax.convert_dtype(below, _INT32))
+    above = lax.ge(a, take_rows(edges, lax.add(guess, 1)))
+    guess = lax.add(guess, lax.convert_dtype(above, _INT32))
+    return lax.min(guess, bins - 1)
+
+
+def _searched_places(a: Any, edges: Any) -> Any:
+    bins = edges.aval.shape[0] - 1
+    return lax.min(lax.sub(search_halving(edges, a, "right"), 1), bins - 1)
+
+
+def _places(a: Any, edges: Any, uniform: bool) -> Any:
+    """The bin of each element; the last bin has both of its edges; others lie out of bounds."""
+    bins = edges.aval.shape[0] - 1
+    places = (_uniform_places if uniform else _searched_places)(a, edges)
+    first = lax.index_in_dim(edges, 0, 0, keepdims=False)
+    last = lax.index_in_dim(edges, bins, 0, keepdims=False)
+    # NaN compares as outside.
+    inside = lax.bitwise_and(lax.ge(a, first), lax.le(a, last))
+    return lax.select_n(inside, lax.full_of(places.aval, 2**30), places)
+
+
+def _histogram(*args: Any) -> Any:
+    a, edges, *weights, uniform, density = args
+    if weights and weights[0].aval.shape != a.aval.shape:
+        msg = f"histogram: weights {weights[0].aval.str_short()} for {a.aval.str_short()}"
+        raise ShapeMismatchError(msg)
+    if weights:
+        a, edges, w = promote_inexact(a, edges, weights[0])
+    else:
+        a, edges = promote_inexact(a, edges)
+        w = lax.full_of(a.aval.strong, 1)
+    a = lax.reshape(a, (a.aval.size,))
+    bins = edges.aval.shape[0] - 1
+    counts = count_into(_places(a, edges, uniform), w, bins)
+    if not density:
+        return counts
+    widths = lax.sub(lax.slice_in_dim(edges, 1, bins + 1), lax.slice_in_dim(edges, 0, bins))
+    return lax.div(lax.div(counts, widths), lax.reduce_sum(counts, (0,)))
+
+
+_histogram_planned = Planned(_histogram, "histogram")
+
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
+) -> tuple[Any, Any]:
+    """How many elements lie in each bin.
+
+    Args:
+        a: array, flattened.
+        bins: how many bins of equal width, or their edges in increasing order. Bins include
+            their lower edge, the last one both.
+        range: lower and upper limit (default: the least and the largest element).
+        weights: what each element counts.
+        density: divide so that the integral is one.
+
+    Returns:
+        Counts (floats) and edges.
+
+    >>> import tracebridge.numpy as tnp
+    >>> counts, edges = tnp.histogram(tnp.array([0.0, 1.0, 3.0, 4.0]), bins=2)
+    >>> counts.tolist(), edges.tolist()
+    ([2.0, 2.0], [0.0, 2.0, 4.0])
+    """
+    edges = histogram_bin_edges(a, bins, range, weights)
+    xs = (a, edges) if weights is None else (a, edges, weights)
+    uniform = not shape_of(bins)
+    return _histogram_planned(xs, (uniform, bool(density))), edges
+
+
+def _histogramdd(*args: Any) -> Any:
+    *xs, n, uniform, density, has_weights = args
+    columns, edges = xs[:n], xs[n : 2 * n]
+    sizes = [e.aval.shape[0] - 1 for e in edges]
+    flat: Any = None
+    for column, e, even, size in zip(columns, edges, uniform, sizes, strict=True):
+        a, e = promote_inexact(column, e)  # noqa: PLW2901 (the same edges, converted)
+        place = _places(lax.reshape(a, (a.aval.size,)), e, even)
+        if flat is None:
+            flat = place
+        else:
+            outside = lax.bitwise_or(lax.ge(flat, 2**30), lax.ge(place, 2**30))
+            flat = lax.add(lax.mul(flat, size), place)
+            flat = lax.select_n(outside, flat, lax.full_of(flat.aval, 2**30))
+    total = 1
+    for size in sizes:
+        total *= size
+    weights = xs[-1] if has_weights else lax.full_of(flat.aval.update(dtype=default_int()), 1)
+    counts = lax.reshape(count_into(flat, weights, total), tuple(sizes))
+    if not density:
+        return counts
+    (counts,) = promote_inexact(counts)
+    axes = tuple(range(len(sizes)))
+    result = lax.div(counts, lax.reduce_sum(counts, axes))
+    for axis, (e, size) in enumerate(zip(edges, sizes, strict=True)):
+        widths = lax.sub(lax.slice_in_dim(e, 1, size + 1), lax.slice_in_dim(e, 0, size))
+        widths = lax.convert_dtype(widths, result.aval.dtype)
+        result = lax.div(result, lax.broadcast_in_dim(widths, result.aval.shape, (axis,)))
+    return result
+
+
+_histogramdd_planned = Planned(_histogramdd, "histogramdd")
+
+
+def histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    density: bool | None = None,
+) -> tuple[Any, list[Any]]:
+    """How many points lie in each cell of a grid.
+
+    Args:
+        sample: points as rows, or a sequence of coordinate vectors.
+        bins: how many bins along each axis, or one number or vector of edges for each axis.
+        range: a pair of limits, or ``None``, for each axis.
+        weights: what each point counts.
+        density: divide so that the integral is one.
+
+    Returns:
+        Counts and a list of edges.
+
+    >>> import tracebridge.numpy as tnp
+    >>> counts, edges = tnp.histogramdd(tnp.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), bins=2)
+    >>> counts.tolist()
+    [[1, 0], [1, 1]]
+    """
+    if isinstance(sample, list | tuple):
+        columns = [asarray(c) for c in sample]
+    else:
+        table = value_of(sample)
+        if table.aval.ndim != 2:
+            msg = f"histogramdd: points must be rows of a matrix, got {table.aval.str_short()}"
+            raise RankError(msg)
+        columns = [table[:, i] for i in np.arange(table.aval.shape[1]).tolist()]
+    n = len(columns)
+    each = list(bins) if isinstance(bins, list | tuple) else None
+    if each is None:
+        each = [bins] * n if not shape_of(bins) else list(np.asarray(bins))
+    limits = [None] * n if range is None else list(range)
+    if len(each) != n or len(limits) != n:
+        msg = f"histogramdd: got {len(each)} bins and {len(limits)} ranges for {n} axes"
+        raise ValueError(msg)
+    edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, limits, strict=True)]
+    uniform = tuple([not shape_of(b) for b in each])
+    xs = [*columns, *edges, *(() if weights is None else (weights,))]
+    statics = (n, uniform, bool(density), weights is not None)
+    return _histogramdd_planned(xs, statics), edges
+
+
+def histogram2d(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    weights: Any = None,
+    density: bool | None = None,
+) -> tuple[Any, Any, Any]:
+    """How many points of a plane lie in each cell of a grid.
+
+    Args:
+        x: first coordinates.
+        y: second coordinates.
+        bins: a number or edges for both axes, or a pair of them.
+        range: limits ``[[xmin, xmax], [ymin, ymax]]``.
+        weights: what each point counts.
+        density: divide so that the integral is one.
+
+    Returns:
+        Counts, edges along ``x``, edges along ``y``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> counts, _, _ = tnp.histogram2d(tnp.array([0.0, 1.0]), tnp.array([0.0, 1.0]), bins=2)
+    >>> counts.tolist()
+    [[1, 0], [0, 1]]
+    """
+    each = bins
+    if not isinstance(bins, list | tuple) or len(bins) not in (1, 2):
+        each = [bins, bins]
+    elif len(bins) == 1:
+        each = [bins[0], bins[0]]
+    counts, (first, second) = histogramdd([x, y], list(each), range, weights, density)
+    return counts, first, second
+
+
+def _digitize(x: Any, bins: Any, right: bool) -> Any:
+    if bins.aval.ndim != 1:
+        msg = f"digitize: bins must be a vector, got {bins.aval.str_short()}"
+        raise RankError(msg)
+    n = bins.aval.shape[0]
+    if n == 0:
+        return lax.zeros_of(x.aval.strong.update(dtype=default_int()))
+    x, bins = promote_dtypes(x, bins)
+    x, bins = (lax.convert_dtype(v, v.aval.dtype) for v in (x, bins))
+    side, other = ("left", "right") if right else ("right", "left")
+    rising = search_halving(bins, x, side)
+    falling = lax.sub(n, search_halving(lax.rev(bins, (0,)), x, other))
+    ends = [lax.index_in_dim(bins, i, 0, keepdims=False) for i in (0, n - 1)]
+    is_rising, rising, falling = broadcast_operands("digitize", lax.le(*ends), rising, falling)
+    return lax.convert_dtype(lax.select_n(is_rising, falling, rising), default_int())
+
+
+_digitize_planned = Planned(_digitize, "digitize")
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """The number of the bin of each element; 0 lies before the first edge.
+
+    Args:
+        x: array.
+        bins: edges in increasing or decreasing order.
+        right: whether bins include their upper instead of their lower edge.
+        method: accepted for ``searchsorted``'s sake.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.digitize(tnp.array([0.5, 1.0, 7.0]), tnp.array([1.0, 2.0])).tolist()
+    [0, 1, 2]
+    """
+    del method
+    return _digitize_planned((x, bins), (bool(right),))

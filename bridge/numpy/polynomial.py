@@ -1,0 +1,352 @@
+"""Polynomials as vectors of coefficients, highest power first; convolution."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import shape_of, static_dtype, value_of
+from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
+from tracebridge.numpy.editing import trim_zeros
+
+_INT32 = np.dtype(np.int32)
+
+
+def _vector(name: str, x: Any) -> Any:
+    """Coefficients; a number is a polynomial of degree 0."""
+    if x.aval.ndim > 1:
+        msg = f"{name}: coefficients must be vectors, got {x.aval.str_short()}"
+        raise RankError(msg)
+    return lax.reshape(x, (x.aval.size,))
+
+
+def _polyval(p: Any, x: Any) -> Any:
+    p, x = promote_numeric(p, x)
+    if p.aval.ndim < 1:
+        msg = f"polyval: the coefficients need at least one axis, got {p.aval.str_short()}"
+        raise RankError(msg)
+    degree = p.aval.shape[0]
+    rows = [lax.index_in_dim(p, i, 0, keepdims=False) for i in range(degree)]
+    shape = broadcast_operands("polyval", x, *(rows[:1] or [x]))[0].aval
+    total = lax.zeros_of(shape)
+    for i, row in enumerate(rows):
+        # Horner's rule.
+        if i:
+            total = lax.mul(*broadcast_operands("polyval", total, x))
+        total = lax.add(*broadcast_operands("polyval", total, row))
+    return total
+
+
+_polyval_planned = Planned(_polyval, "polyval")
+
+
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+    """The values of a polynomial.
+
+    Args:
+        p: coefficients along axis 0, highest power first; further axes broadcast against ``x``.
+        x: where to evaluate.
+        unroll: accepted; Horner's rule is always written out.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.polyval(tnp.array([1.0, 0.0, -2.0]), tnp.array([0.0, 3.0])).tolist()
+    [-2.0, 7.0]
+    """
+    del unroll
+    return _polyval_planned((p, x))
+
+
+def _aligned(name: str, a: Any, b: Any) -> list[Any]:
+    """Two polynomials with equally many coefficients."""
+    a, b = (_vector(name, v) for v in promote_inexact(a, b))
+    n = max(a.aval.shape[0], b.aval.shape[0])
+    zero = lax.zeros_of(a.aval.update(shape=()))
+    return [lax.pad(v, zero, [(n - v.aval.shape[0], 0, 0)]) for v in (a, b)]
+
+
+_polyadd_planned = Planned(lambda a, b: lax.add(*_aligned("polyadd", a, b)), "polyadd")
+_polysub_planned = Planned(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    """The sum of two polynomials; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.polyadd(tnp.array([1, 2]), tnp.array([3, 0, 0])).tolist()
+    [3.0, 1.0, 2.0]
+    """
+    return _polyadd_planned((a1, a2))
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    """The difference of two polynomials; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.polysub(tnp.array([1, 2]), tnp.array([3, 0, 0])).tolist()
+    [-3.0, 1.0, 2.0]
+    """
+    return _polysub_planned((a1, a2))
+
+
+# convolution -------------------------------------------------------------------------------------
+
+
+def _full_convolution(a: Any, v: Any, precision: Any, preferred: Any) -> Any:
+    """All sums ``out[k] = sum(a[i] * v[k - i])``."""
+    n, m = a.aval.shape[0], v.aval.shape[0]
+    if n < m:
+        a, v, n, m = v, a, m, n
+    return lax.conv_general_dilated(
+        lax.reshape(a, (1, 1, n)),
+        lax.reshape(lax.rev(v, (0,)), (1, 1, m)),
+        (1,),
+        [(m - 1, m - 1)],
+        precision=precision,
+        preferred_element_type=preferred,
+    )
+
+
+def _convolve(a: Any, v: Any, mode: str, name: str, precision: Any, preferred: Any) -> Any:
+    a, v = promote_inexact(a, v)
+    for x in (a, v):
+        if x.aval.ndim != 1 or x.aval.shape[0] == 0:
+            msg = f"{name}: needs vectors that are not empty, got {x.aval.str_short()}"
+            raise RankError(msg)
+    n, m = a.aval.shape[0], v.aval.shape[0]
+    if name == "correlate":
+        v = lax.rev(lax.conj(v) if is_complex(v.aval.dtype) else v, (0,))
+    out = lax.reshape(_full_convolution(a, v, precision, preferred), (n + m - 1,))
+    if mode == "same":
+        start, size = (min(n, m) - 1) // 2, max(n, m)
+        if name == "correlate" and n < m and min(n, m) % 2 == 0:
+            # NumPy exchanges the arguments and reverses the result.
+            start = min(n, m) // 2
+        return lax.slice_in_dim(out, start, start + size)
+    if mode == "valid":
+        return lax.slice_in_dim(out, min(n, m) - 1, max(n, m))
+    return out
+
+
+_convolve_planned = Planned(_convolve, "convolve")
+
+
+def _check_mode(name: str, mode: str) -> None:
+    if mode not in ("full", "same", "valid"):
+        msg = f"{name}: mode={mode!r}, expected 'full', 'same' or 'valid'"
+        raise ValueError(msg)
+
+
+def convolve(
+    a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """The convolution of two vectors; integers become floats.
+
+    Args:
+        a: vector.
+        v: vector.
+        mode: ``"full"`` for all overlaps, ``"same"`` for as many as the longer vector has
+            elements, ``"valid"`` for complete overlaps.
+        precision: precision of the products, see ``tracebridge.lax.Precision``.
+        preferred_element_type: dtype of the sums and of the result.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.convolve(tnp.array([1.0, 2.0]), tnp.array([1.0, 1.0, 1.0])).tolist()
+    [1.0, 3.0, 3.0, 2.0]
+    """
+    _check_mode("convolve", mode)
+    preferred = static_dtype("convolve", preferred_element_type)
+    return _convolve_planned((a, v), (mode, "convolve", precision, preferred))
+
+
+def correlate(
+    a: Any,
+    v: Any,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """The cross-correlation of two vectors: sums of ``a[n + k] * conj(v[n])``.
+
+    Arguments as of ``convolve``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.correlate(tnp.array([1.0, 2.0, 3.0]), tnp.array([0.0, 1.0])).tolist()
+    [2.0, 3.0]
+    """
+    _check_mode("correlate", mode)
+    preferred = static_dtype("correlate", preferred_element_type)
+    return _convolve_planned((a, v), (mode, "correlate", precision, preferred))
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """The product of two polynomials; integers become floats.
+
+    Args:
+        a1: coefficients.
+        a2: coefficients.
+        trim_leading_zeros: leave out leading zeros of the factors, which must be concrete then.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.polymul(tnp.array([1, 1]), tnp.array([1, -1])).tolist()
+    [1.0, 0.0, -1.0]
+    """
+    factors = [value_of(a).reshape(-1) for a in (a1, a2)]
+    if trim_leading_zeros and all([f.size > 1 for f in factors]):
+        factors = [trim_zeros(f, "f") for f in factors]
+    empty = value_of(np.zeros(1, np.float32))
+    return convolve(*[f if f.size else empty for f in factors])
+
+
+def _polydiv(u: Any, v: Any) -> list[Any]:
+    u, v = (_vector("polydiv", x) for x in promote_inexact(u, v))
+    m, n = u.aval.shape[0] - 1, v.aval.shape[0] - 1
+    steps = max(m - n + 1, 1)
+    lead = lax.index_in_dim(v, 0, 0, keepdims=False)
+    quotient: list[Any] = []
+    for k in range(m - n + 1):
+        d = lax.div(lax.index_in_dim(u, k, 0, keepdims=False), lead)
+        quotient.append(lax.reshape(d, (1,)))
+        shifted = lax.pad(v, lax.zeros_of(v.aval.update(shape=())), [(k, m - n - k, 0)])
+        u = lax.sub(u, lax.mul(d, shifted))
+    if not quotient:
+        quotient = [lax.zeros_of(u.aval.update(shape=(steps,)))]
+    return [lax.concatenate(quotient, 0) if len(quotient) > 1 else quotient[0], u]
+
+
+_polydiv_planned = Planned(_polydiv, "polydiv")
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """Quotient and remainder of two polynomials; the remainder has as many coefficients as ``u``.
+
+    Args:
+        u: coefficients of the dividend.
+        v: coefficients of the divisor, the first not zero.
+        trim_leading_zeros: leave out leading zeros of the remainder, which must be concrete then.
+
+    >>> import tracebridge.numpy as tnp
+    >>> q, r = tnp.polydiv(tnp.array([1.0, 0.0, -1.0]), tnp.array([1.0, 1.0]))
+    >>> q.tolist(), r.tolist()
+    ([1.0, -1.0], [0.0, 0.0, 0.0])
+    """
+    quotient, rest = _polydiv_planned((u, v))
+    return quotient, trim_zeros(rest, "f") if trim_leading_zeros else rest
+
+
+# derivatives and integrals -----------------------------------------------------------------------
+
+
+def _polyder(p: Any, m: int) -> Any:
+    (p,) = promote_inexact(p)
+    p = _vector("polyder", p)
+    size = p.aval.shape[0]
+    if m == 0:
+        return p
+    if size <= m:
+        return lax.zeros_of(p.aval.update(shape=(0,)))
+    powers = np.arange(size - 1, m - 1, -1, dtype=np.float64)
+    factors = np.ones(size - m)
+    for k in range(m):
+        factors *= powers - k
+    kept = lax.slice_in_dim(p, 0, size - m)
+    return lax.mul(kept, lax.convert_dtype(value_of(factors), kept.aval.dtype))
+
+
+_polyder_planned = Planned(_polyder, "polyder")
+
+
+def _order(name: str, m: Any) -> int:
+    count = operator.index(m)
+    if count < 0:
+        msg = f"{name}: the order must not be negative, got {count}"
+        raise ValueError(msg)
+    return count
+
+
+def polyder(p: Any, m: int = 1) -> Any:
+    """The ``m``-th derivative of a polynomial.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.polyder(tnp.array([1.0, 2.0, 3.0])).tolist()
+    [2.0, 2.0]
+    """
+    return _polyder_planned((p,), (_order("polyder", m),))
+
+
+def _polyint(p: Any, k: Any, m: int) -> Any:
+    p, k = promote_inexact(p, k)
+    p, k = _vector("polyint", p), _vector("polyint", k)
+    if k.aval.shape[0] == 1:
+        k = lax.broadcast_in_dim(lax.reshape(k, ()), (m,), ())
+    if k.aval.shape[0] != m:
+        msg = f"polyint: got {k.aval.shape[0]} constants for {m} integrations"
+        raise ShapeMismatchError(msg)
+    coefficients = lax.concatenate([p, k], 0)
+    size = coefficients.aval.shape[0]
+    # What the coefficient of each power is divided by in the end.
+    divisors = np.ones(size)
+    for i in range(size):
+        power = size - 1 - i
+        for j in range(min(m, power)):
+            divisors[i] *= power - j
+    return lax.div(coefficients, lax.convert_dtype(value_of(divisors), coefficients.aval.dtype))
+
+
+_polyint_planned = Planned(_polyint, "polyint")
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """The ``m``-th integral of a polynomial.
+
+    Args:
+        p: coefficients.
+        m: how often to integrate.
+        k: constants of integration, the first one first (default 0).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.polyint(tnp.array([2.0, 2.0]), k=3.0).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    count = _order("polyint", m)
+    if count == 0:
+        return value_of(p)
+    return _polyint_planned((p, 0 if k is None else k), (count,))
+
+
+def _poly(zeros: Any) -> Any:
+    (zeros,) = promote_inexact(zeros)
+    one = lax.full_of(zeros.aval.update(shape=(1,)), 1)
+    scalar = lax.zeros_of(zeros.aval.update(shape=()))
+    total = one
+    for i in range(zeros.aval.shape[0]):
+        zero = lax.index_in_dim(zeros, i, 0, keepdims=False)
+        longer = lax.pad(total, scalar, [(0, 1, 0)])
+        total = lax.sub(longer, lax.mul(lax.pad(total, scalar, [(1, 0, 0)]), zero))
+    return total
+
+
+_poly_planned = Planned(_poly, "poly")
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    """The polynomial with the given zeros and leading coefficient 1.
+
+    Args:
+        seq_of_zeros: vector of zeros.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.poly(tnp.array([1.0, 2.0])).tolist()
+    [1.0, -3.0, 2.0]
+    """
+    if len(shape_of(seq_of_zeros)) > 1:
+        msg = f"poly: expected a vector of zeros, got shape {shape_of(seq_of_zeros)}"
+        raise RankError(msg, hint="take the zeros of a matrix by its eigenvalues first")
+    zeros = value_of(seq_of_zeros)
+    return _poly_planned((zeros.reshape(-1),))

@@ -1,0 +1,285 @@
+"""Arrays as sets: unions, intersections, differences, membership.
+
+The number of unique elements depends on the data. Concrete arrays are therefore handled on the
+host; in traced code ``size=`` says how many elements the result has.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.transfer import put_canonical, put_numpy
+from tracebridge.numpy._planning import concrete, value_of
+from tracebridge.numpy._promote import broadcast_to, promote_dtypes
+from tracebridge.numpy.searching import search_halving, take_rows, true_positions
+from tracebridge.numpy.unique import unique
+
+_INT32 = np.dtype(np.int32)
+_HINT = "pass size="
+_WHY = "The number of unique elements is the size of the result"
+# Up to so many test elements, comparing with each is faster than sorting and searching.
+_FEW = 32
+
+
+def _chosen(values: Any, mask: Any, size: int, fill: Any, default: str) -> list[Any]:
+    """The elements under ``mask``, ``size`` of them, and their positions in ``values``."""
+    n = values.aval.shape[0]
+    places, total = true_positions(mask, size)
+    missing = lax.ge(lax.iota(_INT32, size), total)
+    inside = lax.min(places, max(n - 1, 0))
+    found = take_rows(values, inside)
+    if fill is not None:
+        filler = lax.convert_dtype(fill, values.aval.dtype)
+    elif default == "zero":
+        filler = lax.zeros_of(values.aval.update(shape=()))
+    else:
+        filler = lax.index_in_dim(found, 0, 0, keepdims=False)
+    filler = broadcast_to(filler, found.aval.shape)
+    return [lax.select_n(missing, found, filler), places]
+
+
+def _flat_pair(a: Any, b: Any) -> list[Any]:
+    return [lax.reshape(v, (v.aval.size,)) for v in promote_dtypes(a, b)]
+
+
+def _first_of_runs(x: Any) -> Any:
+    """Whether each element of a sorted vector differs from the one before."""
+    n = x.aval.shape[0]
+    first = lax.full_of(x.aval.strong.update(shape=(min(n, 1),), dtype=np.dtype(np.bool_)), True)
+    if n < 2:
+        return first
+    changed = lax.ne(lax.slice_in_dim(x, 1, n), lax.slice_in_dim(x, 0, n - 1))
+    return lax.concatenate([first, changed], 0)
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The distinct elements of both arrays, sorted; ``size`` and ``fill_value`` as of ``unique``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.union1d(tnp.array([1, 2]), tnp.array([2, 3])).tolist()
+    [1, 2, 3]
+    """
+    return unique(_joined_planned((ar1, ar2)), size=size, fill_value=fill_value)
+
+
+_joined_planned = Planned(lambda a, b: lax.concatenate(_flat_pair(a, b), 0), "union1d")
+
+
+def _with_positions(x: Any) -> tuple[Any, Any]:
+    """A vector sorted, and where its elements were."""
+    ordered, order = lax.sort_key_val(x, lax.iota(_INT32, x.aval.shape[0]), 0, True)
+    return ordered, order
+
+
+def _intersect(*args: Any) -> list[Any]:
+    a, b, *fill, size = args
+    n, m = a.aval.size, b.aval.size
+    a, b = _flat_pair(a, b)
+    left, order = _with_positions(a)
+    right, order_right = _with_positions(b)
+    found = search_halving(right, left, "left")
+    match = lax.eq(take_rows(right, lax.min(found, m - 1)), left)
+    match = lax.bitwise_and(match, lax.bitwise_and(lax.lt(found, m), _first_of_runs(left)))
+    values, places = _chosen(left, match, size, fill[0] if fill else None, "first")
+    missing = lax.ge(places, n)
+    inside = lax.min(places, n - 1)
+    first = lax.select_n(missing, take_rows(order, inside), lax.full_of(places.aval, n))
+    where = take_rows(found, inside)
+    second = take_rows(order_right, lax.min(where, m - 1))
+    second = lax.select_n(missing, second, lax.full_of(places.aval, m))
+    return [values, *[lax.convert_dtype(v, default_int()) for v in (first, second)]]
+
+
+_intersect_planned = Planned(_intersect, "intersect1d")
+
+
+def intersect1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct elements that both arrays have, sorted.
+
+    Args:
+        ar1: array, flattened.
+        ar2: array, flattened.
+        assume_unique: a promise that no element is repeated in one array.
+        return_indices: also give the first positions in both arrays.
+        size: how many to give, needed while tracing.
+        fill_value: what to fill with if there are fewer (default: the first).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.intersect1d(tnp.array([1, 2, 3]), tnp.array([3, 1])).tolist()
+    [1, 3]
+    """
+    a, b = value_of(ar1), value_of(ar2)
+    if size is None:
+        host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
+        found = np.intersect1d(*host, assume_unique=assume_unique, return_indices=True)
+        values, first, second = found
+        results = [put_numpy(values), put_canonical(first), put_canonical(second)]
+    elif a.aval.size == 0 or b.aval.size == 0:
+        msg = f"intersect1d: size={size} of an empty array"
+        raise ValueError(msg)
+    else:
+        xs = (a, b) if fill_value is None else (a, b, fill_value)
+        results = _intersect_planned(xs, (operator.index(size),))
+    return tuple(results) if return_indices else results[0]
+
+
+_pair_planned = Planned(lambda a, b: _flat_pair(a, b), "promote")
+
+
+def _difference(*args: Any) -> Any:
+    a, b, *fill, size, assume_unique = args
+    a, b = _flat_pair(a, b)
+    if not assume_unique:
+        a = lax.sort(a, 0)
+    keep = lax.bitwise_not(_is_member(a, b))
+    if not assume_unique:
+        keep = lax.bitwise_and(keep, _first_of_runs(a))
+    return _chosen(a, keep, size, fill[0] if fill else None, "zero")[0]
+
+
+_difference_planned = Planned(_difference, "setdiff1d")
+
+
+def setdiff1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct elements of ``ar1`` that ``ar2`` does not have, sorted.
+
+    Args:
+        ar1: array, flattened.
+        ar2: array, flattened.
+        assume_unique: a promise that no element is repeated in one array; keeps the order.
+        size: how many to give, needed while tracing.
+        fill_value: what to fill with if there are fewer (default 0).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.setdiff1d(tnp.array([1, 2, 3]), tnp.array([3, 1])).tolist()
+    [2]
+    """
+    a, b = value_of(ar1), value_of(ar2)
+    if size is None:
+        host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
+        return put_numpy(np.setdiff1d(*host, assume_unique=assume_unique))
+    if a.aval.size == 0:
+        msg = f"setdiff1d: size={size} of an empty array"
+        raise ValueError(msg)
+    xs = (a, b) if fill_value is None else (a, b, fill_value)
+    return _difference_planned(xs, (operator.index(size), bool(assume_unique)))
+
+
+def _exclusive(*args: Any) -> Any:
+    a, b, *fill, size = args
+    a, b = (lax.sort(v, 0) for v in _flat_pair(a, b))
+    once_a, once_b = _first_of_runs(a), _first_of_runs(b)
+    keep_a = lax.bitwise_and(once_a, lax.bitwise_not(_is_member(a, b)))
+    keep_b = lax.bitwise_and(once_b, lax.bitwise_not(_is_member(b, a)))
+    values = lax.concatenate([a, b], 0)
+    keep = lax.concatenate([keep_a, keep_b], 0)
+    values, order = _with_positions(values)
+    keep = take_rows(keep, order)
+    return _chosen(values, keep, size, fill[0] if fill else None, "first")[0]
+
+
+_exclusive_planned = Planned(_exclusive, "setxor1d")
+
+
+def setxor1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct elements that exactly one of the arrays has, sorted.
+
+    Args:
+        ar1: array, flattened.
+        ar2: array, flattened.
+        assume_unique: a promise that no element is repeated in one array.
+        size: how many to give, needed while tracing.
+        fill_value: what to fill with if there are fewer (default: the first).
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.setxor1d(tnp.array([1, 2, 3]), tnp.array([3, 4])).tolist()
+    [1, 2, 4]
+    """
+    a, b = value_of(ar1), value_of(ar2)
+    if size is None:
+        host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
+        return put_numpy(np.setxor1d(*host, assume_unique=assume_unique))
+    xs = (a, b) if fill_value is None else (a, b, fill_value)
+    return _exclusive_planned(xs, (operator.index(size),))
+
+
+# membership --------------------------------------------------------------------------------------
+
+
+def _is_member(x: Any, members: Any) -> Any:
+    """Whether each element of ``x`` is in the vector ``members``; NaN never is."""
+    n = members.aval.shape[0]
+    if n == 0:
+        return lax.full_of(x.aval.strong.update(dtype=np.dtype(np.bool_)), False)
+    if n <= _FEW:
+        shape = (*x.aval.shape, n)
+        left = lax.broadcast_in_dim(x, shape, tuple(range(x.aval.ndim)))
+        right = lax.broadcast_in_dim(members, shape, (len(shape) - 1,))
+        return lax.reduce_or(lax.eq(left, right), (len(shape) - 1,))
+    ordered = lax.sort(members, 0)
+    found = lax.min(search_halving(ordered, x, "left"), n - 1)
+    return lax.eq(take_rows(ordered, found), x)
+
+
+def _isin(x: Any, members: Any, invert: bool) -> Any:
+    x, members = promote_dtypes(x, members)
+    x = lax.convert_dtype(x, x.aval.dtype)
+    members = lax.convert_dtype(members, x.aval.dtype)
+    inside = _is_member(x, lax.reshape(members, (members.aval.size,)))
+    return lax.bitwise_not(inside) if invert else inside
+
+
+_isin_planned = Planned(_isin, "isin")
+
+
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Any:
+    """Whether each element of an array is one of ``test_elements``.
+
+    Args:
+        element: array.
+        test_elements: array, flattened.
+        assume_unique: accepted; makes no difference.
+        invert: whether it is none of them.
+        method: accepted; the way is chosen by size.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.isin(tnp.array([1, 2, 3]), tnp.array([3, 5])).tolist()
+    [False, False, True]
+    """
+    del assume_unique, method
+    return _isin_planned((element, test_elements), (bool(invert),))

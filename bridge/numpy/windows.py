@@ -1,0 +1,94 @@
+"""Window functions of signal processing: bartlett, blackman, hamming, hanning, kaiser."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_float
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.numpy._promote import promote_inexact
+
+
+def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -> Any:
+    """A window of ``M`` points, computed in double precision on the host."""
+    count = operator.index(M)
+    if count < 0:
+        msg = f"{name}: the number of points must not be negative, got {count}"
+        raise ValueError(msg)
+    host = np.ones(count) if count <= 1 else formula(count)
+    return put_numpy(host.astype(default_float()))
+
+
+def bartlett(M: int) -> Any:
+    """The triangular window of ``M`` points that is zero at both ends.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.bartlett(5).tolist()
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    return _window("bartlett", M, np.bartlett)
+
+
+def blackman(M: int) -> Any:
+    """The Blackman window of ``M`` points.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [round(v, 3) for v in tnp.abs(tnp.blackman(5)).tolist()]
+    [0.0, 0.34, 1.0, 0.34, 0.0]
+    """
+    return _window("blackman", M, np.blackman)
+
+
+def hamming(M: int) -> Any:
+    """The Hamming window of ``M`` points.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [round(v, 2) for v in tnp.hamming(5).tolist()]
+    [0.08, 0.54, 1.0, 0.54, 0.08]
+    """
+    return _window("hamming", M, np.hamming)
+
+
+def hanning(M: int) -> Any:
+    """The Hann window of ``M`` points.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.hanning(5).tolist()
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    return _window("hanning", M, np.hanning)
+
+
+def _kaiser(beta: Any, count: int) -> Any:
+    beta = lax.convert_dtype(*promote_inexact(beta), default_float())
+    scalar = beta.aval.update(shape=())
+    half = (count - 1) / 2
+    steps = lax.sub(lax.iota(beta.aval.dtype, count), lax.full_of(scalar, half))
+    ratio = lax.div(steps, lax.full_of(scalar, half))
+    inside = lax.sub(lax.full_of(scalar, 1), lax.mul(ratio, ratio))
+    size = lax.abs(lax.mul(lax.sqrt(lax.max(inside, lax.zeros_of(scalar))), beta))
+    # Quotients of exponentially scaled functions do not overflow.
+    scale = lax.exp(lax.sub(size, lax.abs(beta)))
+    return lax.mul(lax.div(lax.bessel_i0e(size), lax.bessel_i0e(lax.abs(beta))), scale)
+
+
+_kaiser_planned = Planned(_kaiser, "kaiser")
+
+
+def kaiser(M: int, beta: Any) -> Any:
+    """The Kaiser window of ``M`` points with shape ``beta``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> [round(v, 3) for v in tnp.kaiser(3, 2.0).tolist()]
+    [0.439, 1.0, 0.439]
+    """
+    count = operator.index(M)
+    if count <= 1:
+        return _window("kaiser", M, np.ones)
+    return _kaiser_planned((beta,), (count,))
