@@ -1,8 +1,10 @@
 """Exchange with PyTorch: guards, views of host memory, capsules.
 
-A tensor on the CPU comes in as a NumPy view made from torch's capsule. ``tensor.numpy()`` would
-pin the storage for ever (sharded training resizes storages), and jaxlib's import of a capsule is
-ten times slower. Tensors of a GPU come in by capsule, ordered by the consumer's stream.
+A tensor on the CPU comes in as a NumPy view: jaxlib's import of a capsule is ten times slower.
+An Array that shares the memory of a tensor pins its storage: resizing it would free memory that
+the Array still reads, so torch refuses to from then on. (Calls of wrapped functions pin nothing,
+they are over before anybody can resize.) Tensors of a GPU come in by capsule, ordered by the
+consumer's stream.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ DISGUISES: dict[torch.dtype, torch.dtype] = {
 
 @final
 class CapsuleView:
-    """A tensor as an object of the DLPack protocol, without the checks of torch's own method."""
+    """A tensor as an object of the DLPack protocol, without the checks of torch's own method.
+
+    ``numpy.from_dlpack`` of it is a read-only view that pins nothing; see bridge/torch/_execute.py.
+    """
 
     __slots__ = ("tensor",)
 
@@ -58,17 +63,15 @@ class CapsuleView:
         return CPU, 0
 
 
-def host_view(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """A read-only ndarray over the memory of a dense tensor on the CPU, of the engine's dtype.
+def pinned_view(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """An ndarray over the memory of a dense tensor on the CPU, of the engine's dtype.
 
-    The caller has checked that the tensor is a plain one (``plain`` below). Bool elements are
-    taken as they are.
+    The storage cannot be resized from now on.
     """
     disguise = DISGUISES.get(tensor.dtype)
     if disguise is None:
-        return np.from_dlpack(CapsuleView(tensor))
-    carried = np.from_dlpack(CapsuleView(tensor.detach().view(disguise)))
-    return carried.view(DTYPES[tensor.dtype])
+        return tensor.numpy()
+    return tensor.view(disguise).numpy().view(DTYPES[tensor.dtype])
 
 
 def check_has_values(tensor: torch.Tensor) -> None:
@@ -136,7 +139,7 @@ class TorchAdapter(TensorAdapter):
         with _disable_current_modes(), torch.no_grad():
             tensor = plain(x.detach(), copy=copy)
             if tensor.device.type == "cpu":
-                view = host_view(tensor)
+                view = pinned_view(tensor)
                 where = placement_of(CPU, 0)
                 return placed(take_host(view, where, copy=copy, what="the torch tensor"), device)
             if row.ours.kind == "b":

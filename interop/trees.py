@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracebridge.core.ir.typeof import as_value, is_array_like
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
@@ -32,9 +33,9 @@ def export_tree(tree: Any, adapter: TensorAdapter, *, copy: bool | None = None) 
     def leaf(x: Any) -> Any:
         if type(x) is Array:
             return adapter.export(x, copy=copy)
-        if type(x) is Literal or (hasattr(x, "aval") and is_array_like(x)):
-            # A tracer is no array: to_array words the error.
-            return adapter.export(to_array(as_value(x)), copy=copy)
-        return x
+        if isinstance(x, Tracer):
+            msg = f"{x!r} is traced and has no elements to give to {adapter.name}"
+            raise ExchangeError(msg, hint="return it, and convert what the compiled function gives")
+        return adapter.export(to_array(x), copy=copy) if type(x) is Literal else x
 
     return tree_map(leaf, tree)

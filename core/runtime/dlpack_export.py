@@ -12,6 +12,7 @@ from tracebridge.core._jaxlib.xla import (
     copy_to_devices,
     rewrap,
 )
+from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.exchange_errors import (
     ExchangeError,
     LayoutError,
@@ -27,6 +28,7 @@ CPU = 1
 # platform -> DLPack's device type
 DEVICE_TYPES: dict[str, int] = {"cpu": CPU, "cuda": 2, "gpu": 2, "rocm": 10}
 NO_SYNC = -1
+BYTE = 8
 
 
 def dlpack_device(array: Array) -> tuple[int, int]:
@@ -52,6 +54,11 @@ def export_capsule(
 ) -> Any:
     """A capsule over the memory of ``array``, or of a copy of it."""
     array.check_alive()
+    if itemsize_bits(array.dtype) < BYTE:
+        msg = f"an array of dtype {array.dtype} cannot be exported by DLPack"
+        raise UnsupportedExchangeDtypeError(
+            msg, expected="elements of whole bytes", hint="convert it first: x.astype('int8')"
+        )
     here = dlpack_device(array)
     if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != here:
         msg = f"__dlpack__: the array is at DLPack device {here}, not at {tuple(dl_device)}"
