@@ -124,7 +124,11 @@ def resolve(
     elif given is None:
         by_keyword = {p.name for p in signature.parameters.values() if p.kind in _NAMED}
         given = tuple(
-            [parameters[i] for i in nums if i < len(parameters) and parameters[i] in by_keyword]
+            [
+                parameters[i]
+                for i in nums
+                if 0 <= i < len(parameters) and parameters[i] in by_keyword
+            ]
         )
     return tuple(sorted(set(nums))), tuple(sorted(set(given or ())))
 

@@ -16,6 +16,7 @@ from tracebridge.core.control.jit import (
     argument_names,
     trace_call,
 )
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
     ArgumentMismatchError,
     BackendNotFoundError,
@@ -34,6 +35,7 @@ from tracebridge.core.runtime.compile import Program, compile_lowered
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.placement import choose_placement
 from tracebridge.core.runtime.signature import signature
+from tracebridge.core.runtime.transfer import move
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
@@ -320,6 +322,7 @@ class Compiled(Stage):
         self._program = program
         self._entry = entry
 
+    @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program.
 
@@ -345,20 +348,23 @@ class Compiled(Stage):
                     hint="compile it for these arguments too, or call the jitted function",
                 )
             arrays.append(to_array(value))
-        self._check_places(arrays)
-        return self._entry.call(arrays)
+        return self._entry.call(self._at_place(arrays))
 
-    def _check_places(self, arrays: Sequence[Any]) -> None:
-        """An array committed elsewhere is an error; others are moved."""
+    def _at_place(self, arrays: list[Any]) -> list[Any]:
+        """The arrays on the program's device; an array committed elsewhere is an error."""
         placement = self._program.placement
         for i, array in enumerate(arrays):
             sig = array.sig
-            if sig.committed and sig.sharding is not placement:
+            if sig.sharding is placement:
+                continue
+            if sig.committed:
                 raise DevicePlacementError(
                     f"{self._called()}: {self._argument(i)} is committed to {sig.sharding}, but "
                     f"the program was compiled for {placement}",
                     hint="move it with device_put(x, device)",
                 )
+            arrays[i] = move(array, placement, committed=False)
+        return arrays
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The same as calling the object."""

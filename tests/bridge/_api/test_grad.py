@@ -241,7 +241,7 @@ def test_has_aux_needs_a_pair() -> None:
     """The message says what came instead."""
     with pytest.raises(GradientTypeError, match="a tuple of 3, but has_aux=True needs a pair"):
         tb.grad(lambda x: (x, x, x), has_aux=True)(1.0)
-    with pytest.raises(GradientTypeError, match="StagedTracer, but|DualTracer, but"):
+    with pytest.raises(GradientTypeError, match=r"StagedTracer, but|DualTracer, but"):
         tb.grad(lambda x: x, has_aux=True)(1.0)
 
 
@@ -254,14 +254,14 @@ def test_too_few_positional_arguments() -> None:
 @pytest.mark.parametrize("argnums", ["0", 1.0, (0, "1")])
 def test_argnums_are_ints(argnums: Any) -> None:
     """Anything else is refused when the gradient is made."""
-    with pytest.raises(TypeError, match="argnums is .*, expected an int or a sequence of ints"):
+    with pytest.raises(TypeError, match=r"argnums is .*, expected an int or a sequence of ints"):
         tb.grad(lambda x: x, argnums=argnums)
 
 
 @pytest.mark.parametrize("fun", [3, staticmethod(abs), (i for i in ())])
 def test_function_must_be_callable(fun: Any) -> None:
     """Objects that are no functions are refused at once."""
-    with pytest.raises(TypeError, match="^grad: "):
+    with pytest.raises(TypeError, match=r"^grad: "):
         tb.grad(fun)
 
 

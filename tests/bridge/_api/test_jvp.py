@@ -9,9 +9,15 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.errors import DtypeMismatchError, ShapeMismatchError, TreeMismatchError
-from tracebridge.errors import GradientTypeError, UnsupportedDtypeError
+from tracebridge.errors import (
+    DtypeMismatchError,
+    GradientTypeError,
+    ShapeMismatchError,
+    TreeMismatchError,
+    UnsupportedDtypeError,
+)
 
+ONES = np.ones(2, np.float32)
 FLOAT0 = np.zeros((), tb.float0)
 
 
@@ -140,12 +146,22 @@ def test_jvp_of_jvp() -> None:
     [
         (1.0, (1.0,), TreeMismatchError, "primals is a value of type float"),
         ((1.0,), np.ones(1), TreeMismatchError, "tangents is a value of type ndarray"),
-        ((1.0, 2.0), (1.0,), TreeMismatchError, "tangents is a tuple of 1, primals is a tuple of 2"),
+        (
+            (1.0, 2.0),
+            (1.0,),
+            TreeMismatchError,
+            "a tuple of 1, primals is a tuple of 2",
+        ),
         (([1.0],), ((1.0,),), TreeMismatchError, "different types: tangents\\[0\\]"),
         ((1.0,), (np.float16(1),), DtypeMismatchError, "tangents\\[0\\] has dtype float16"),
         ((1,), (1,), DtypeMismatchError, "int32, whose tangents have dtype float0"),
         ((1.0,), (FLOAT0,), DtypeMismatchError, "has dtype float0"),
-        ((1.0,), (np.ones(2, np.float32),), ShapeMismatchError, "tangents\\[0\\] has shape \\(2,\\)"),
+        (
+            (1.0,),
+            (np.ones(2, np.float32),),
+            ShapeMismatchError,
+            r"tangents\[0\] has shape \(2,\)",
+        ),
         (("a",), (1.0,), UnsupportedDtypeError, "primals\\[0\\] is 'a'"),
         ((1.0,), ("a",), UnsupportedDtypeError, "tangents\\[0\\] is 'a'"),
     ],

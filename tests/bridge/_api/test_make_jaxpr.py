@@ -1,0 +1,124 @@
+"""make_jaxpr and eval_shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.ir.jaxpr import ClosedJaxpr
+from tracebridge.errors import TracerBoolConversionError, UnsupportedDtypeError
+
+X = np.arange(3, dtype=np.float32)
+
+
+def test_program_of_a_function() -> None:
+    """Inputs, equations, results and constants."""
+    table = tnp.arange(3.0)
+
+    closed = tb.make_jaxpr(lambda x, t: (tnp.sin(x) * table, t["n"]))(X, {"n": 3})
+
+    assert isinstance(closed, ClosedJaxpr)
+    assert ["f32[3]", "i32[]"] == [a.str_short() for a in closed.in_avals]
+    assert ["sin", "mul"] == [e.primitive.name for e in closed.eqns]
+    assert [table] == [c for c in closed.consts if c is table]
+
+
+def test_stand_ins_and_shapes() -> None:
+    """Shapes are enough; the shapes of the result come along on request."""
+    stand_in = tb.ShapeDtypeStruct((2, 3), np.float16)
+
+    _, shape = tb.make_jaxpr(lambda x: {"s": x.sum(), "x": x}, return_shape=True)(stand_in)
+
+    assert {"s": tb.ShapeDtypeStruct((), np.float16), "x": stand_in} == shape
+
+
+def test_static_arguments() -> None:
+    """They are Python values in the function and no inputs of the program."""
+    closed = tb.make_jaxpr(lambda n, x: x**n if n else x, static_argnums=0)(2, X)
+
+    assert 1 == len(closed.in_avals)
+    assert 1 == len(closed.eqns)
+
+
+def test_axis_environment() -> None:
+    """Named axes for collectives outside of a map."""
+    closed = tb.make_jaxpr(lambda x: tb.lax.psum(x, "i"), axis_env=[("i", 4)])(X)
+
+    assert "psum" in str(closed)
+    with pytest.raises(tb.errors.UnboundAxisNameError):
+        tb.make_jaxpr(lambda x: tb.lax.psum(x, "i"))(X)
+
+
+def test_dead_code_is_dropped() -> None:
+    """Equations that no result needs are not part of the program."""
+
+    def f(x: Any) -> Any:
+        tnp.sin(x)
+        return tnp.cos(x)
+
+    assert ["cos"] == [e.primitive.name for e in tb.make_jaxpr(f)(1.0).eqns]
+
+
+def test_shapes_without_computing() -> None:
+    """eval_shape gives what the function would, weak types included."""
+
+    def f(x: Any, *, k: Any) -> Any:
+        return {"a": x @ x.T, "b": (k, x.astype(int))}
+
+    shape = tb.eval_shape(f, tb.ShapeDtypeStruct((2, 3), "float32"), k=1.0)
+
+    assert tb.ShapeDtypeStruct((2, 2), "float32") == shape["a"]
+    assert tb.ShapeDtypeStruct((), "float32", weak_type=True) == shape["b"][0]
+    assert tb.ShapeDtypeStruct((2, 3), "int32") == shape["b"][1]
+
+
+def test_anything_with_shape_and_dtype_is_a_stand_in() -> None:
+    """Duck typing; 64-bit dtypes follow the 64-bit rule."""
+
+    class Spec:
+        shape = (4,)
+        dtype = np.dtype(np.float64)
+
+    assert tb.ShapeDtypeStruct((4,), np.float32) == tb.eval_shape(lambda x: x, Spec())
+    with tb.enable_x64():
+        assert np.float64 == tb.eval_shape(lambda x: x, Spec()).dtype
+
+
+def test_stand_ins_are_values() -> None:
+    """Immutable, hashable, with the attributes of arrays."""
+    s = tb.ShapeDtypeStruct([2, 3], "float32")
+
+    assert ((2, 3), 2, 6, 24, 2) == (s.shape, s.ndim, s.size, s.nbytes, len(s))
+    assert s == tb.ShapeDtypeStruct((2, 3), np.float32)
+    assert hash(s) == hash(tb.ShapeDtypeStruct((2, 3), np.float32))
+    assert s != s.update(dtype="int32")
+    assert s != "f32"
+    with pytest.raises(AttributeError, match="immutable"):
+        s.shape = (1,)  # type: ignore[misc]  # the point of the test
+    with pytest.raises(TypeError, match=r"unknown fields \['size'\]"):
+        s.update(size=3)
+    with pytest.raises(ValueError, match="dtype is None"):
+        tb.ShapeDtypeStruct((1,), None)
+    assert "ShapeDtypeStruct(shape=(2, 3), dtype=float32)" == repr(s)
+
+
+def test_leaves_must_be_arrays() -> None:
+    """The leaf is named by parameter and key path."""
+    with pytest.raises(UnsupportedDtypeError, match=r"eval_shape\(<lambda>\): t\['a'\] is 'x'"):
+        tb.eval_shape(lambda x, t: x, 1.0, {"a": "x"})
+    with pytest.raises(UnsupportedDtypeError, match=r"make_jaxpr\(<lambda>\): k is 'x' of type"):
+        tb.make_jaxpr(lambda x, k: x)(1.0, k="x")
+
+
+def test_python_control_flow_on_tracers() -> None:
+    """The error says which argument the value depends on."""
+
+    def f(x: Any, params: Any) -> Any:
+        return x if params["flag"] else -x
+
+    with pytest.raises(TracerBoolConversionError, match=r"argument params\['flag'\] of f"):
+        tb.make_jaxpr(f)(1.0, {"flag": True})

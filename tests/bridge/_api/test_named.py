@@ -1,0 +1,101 @@
+"""named_scope, named_call, ensure_compile_time_eval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.errors import ConcretizationTypeError
+
+
+def text_of(f: Any, *args: Any) -> str:
+    """The program with its source locations."""
+    return tb.jit(f).lower(*args).as_text(debug_info=True)
+
+
+def test_scopes_nest() -> None:
+    """Names are joined by slashes, and end with the block."""
+
+    def f(x: Any) -> Any:
+        with tb.named_scope("outer"):
+            x = tnp.sin(x)
+            with tb.named_scope("inner"):
+                x = tnp.cos(x)
+        return tnp.tanh(x)
+
+    text = text_of(f, 1.0)
+    assert '"outer/sin"' in text
+    assert '"outer/inner/cos"' in text
+    assert "tanh)" not in text.replace("stablehlo.tanh", "")
+
+
+def test_scope_as_decorator_and_named_call() -> None:
+    """Both name the operations of a function; results do not change."""
+
+    @tb.named_scope("decorated")
+    def f(x: Any) -> Any:
+        return tnp.sin(x)
+
+    def g(x: Any) -> Any:
+        return tnp.cos(x)
+
+    assert '"decorated/sin"' in text_of(f, 1.0)
+    assert '"g/cos"' in text_of(tb.named_call(g), 1.0)
+    assert '"other/cos"' in text_of(tb.named_call(g, name="other"), 1.0)
+    assert "g" == tb.named_call(g).__name__
+    assert float(g(1.0)) == float(tb.named_call(g)(1.0))
+
+
+def test_scopes_survive_errors() -> None:
+    """An exception ends the scope."""
+    with pytest.raises(ZeroDivisionError), tb.named_scope("lost"):
+        raise ZeroDivisionError
+
+    assert "lost" not in text_of(tnp.sin, 1.0)
+
+
+def test_rules_do_not_remember_scopes() -> None:
+    """A derivative rule that is first used inside a scope is not named after it later."""
+
+    def f(x: Any) -> Any:
+        with tb.named_scope("first"):
+            return tb.grad(tnp.arctan)(x)
+
+    text_of(f, 1.0)
+
+    assert "first" not in text_of(tb.grad(tnp.arctan), 1.0)
+
+
+def test_names_are_strings() -> None:
+    """Anything else is refused."""
+    with pytest.raises(TypeError, match="named_scope: name is 3 of type int"):
+        tb.named_scope(3)  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(TypeError, match=r"^named_call: got 3"):
+        tb.named_call(3)  # type: ignore[type-var]  # the point of the test
+
+
+def test_evaluation_while_tracing() -> None:
+    """Results are concrete inside a traced function."""
+
+    @tb.jit
+    def f(x: Any) -> Any:
+        with tb.ensure_compile_time_eval():
+            positive = tnp.sin(3.0) > 0
+        return tnp.sin(x) if positive else x
+
+    assert float(f(2.0)) == float(tnp.sin(2.0))
+
+
+def test_traced_values_cannot_be_evaluated() -> None:
+    """The message says what was evaluated and where the value comes from."""
+
+    @tb.jit
+    def f(x: Any) -> Any:
+        with tb.ensure_compile_time_eval():
+            return tnp.sin(x)
+
+    with pytest.raises(ConcretizationTypeError, match=r"evaluated at once(.|\n)*argument x of f"):
+        f(2.0)

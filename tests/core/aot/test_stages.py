@@ -1,0 +1,209 @@
+"""Traced, Lowered, Compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.errors import (
+    ArgumentMismatchError,
+    BackendNotFoundError,
+    DeletedArrayError,
+    UnexpectedTracerError,
+    UnsupportedDtypeError,
+)
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def f(params: Any, x: Any) -> Any:
+    """A function of a tree."""
+    return {"y": tnp.tanh(x @ params["w"]), "n": 1}
+
+
+PARAMS = {"w": np.ones((3, 2), np.float32)}
+
+
+def test_stages_lead_to_the_function() -> None:
+    """Trace, lower, compile, call: the same result as calling at once."""
+    traced = tb.jit(f).trace(PARAMS, X)
+    lowered = traced.lower()
+    compiled = lowered.compile()
+
+    expected = tb.jit(f)(PARAMS, X)
+    actual = compiled(PARAMS, X)
+
+    assert tb.tree.structure(expected) == tb.tree.structure(actual)
+    np.testing.assert_array_equal(expected["y"], actual["y"])
+    assert 1 == int(compiled.call(PARAMS, X)["n"])
+
+
+def test_facts_of_all_stages() -> None:
+    """Structures, avals and names are there in each stage."""
+    traced = tb.jit(f).trace(PARAMS, tb.ShapeDtypeStruct((2, 3), "float32"))
+    for stage in (traced, traced.lower(), traced.lower().compile()):
+        (params, x), kwargs = stage.args_info
+        assert ((3, 2), np.float32, False) == (
+            params["w"].shape,
+            params["w"].dtype,
+            params["w"].donated,
+        )
+        assert (2, 3) == x.shape
+        assert {} == kwargs
+        assert tb.tree.structure((({"w": 0}, 0), {})) == stage.in_tree
+        assert tb.tree.structure({"y": 0, "n": 0}) == stage.out_tree
+        assert tb.ShapeDtypeStruct((2, 2), "float32") == stage.out_info["y"]
+        assert "f32[3,2]" == stage.in_avals[0][0]["w"].str_short()
+        assert "f32[2,2]" == stage.out_avals["y"].str_short()
+        assert "f" == stage.fun_name
+        assert "f" in repr(stage)
+
+
+def test_traced_program() -> None:
+    """The Jaxpr of the function."""
+    traced = tb.jit(f).trace(PARAMS, X)
+
+    assert ["dot_general", "tanh"] == [e.primitive.name for e in traced.jaxpr.eqns]
+
+
+def test_texts() -> None:
+    """StableHLO, HLO, and the optimized HLO of the compiled program."""
+    lowered = tb.jit(f).lower(PARAMS, X)
+
+    assert "stablehlo.tanh" in lowered.as_text()
+    assert "module @jit_f" in str(lowered.compiler_ir())
+    assert "HloModule jit_f" in lowered.as_text("hlo")
+    assert "HloModule jit_f" in lowered.compiler_ir("hlo").as_hlo_text()
+    assert "HloModule jit_f" in lowered.compile().as_text()
+    with pytest.raises(ValueError, match="unknown dialect 'llvm'"):
+        lowered.as_text("llvm")
+
+
+def test_costs() -> None:
+    """XLA's estimates, before and after compilation."""
+    lowered = tb.jit(lambda x: x @ x).lower(np.ones((8, 8), np.float32))
+    compiled = lowered.compile()
+
+    assert 2 * 8**3 == lowered.cost_analysis()["flops"]
+    assert compiled.cost_analysis()["flops"] >= 2 * 8**3
+    assert 8 * 8 * 4 == compiled.memory_analysis().argument_size_in_bytes
+    assert compiled.runtime_executable() is not None
+
+
+def test_shardings() -> None:
+    """One sharding per argument and result."""
+    compiled = tb.jit(f).lower(PARAMS, X).compile()
+    cpu = tb.devices("cpu")[0]
+
+    assert cpu == compiled.input_shardings[0][0]["w"].device
+    assert cpu == compiled.output_shardings["y"].device
+
+
+def test_static_arguments_are_left_out() -> None:
+    """They belong to the program; a compiled program is called without them."""
+    lowered = tb.jit(lambda n, x: x * n, static_argnums=0).lower(3, X)
+
+    compiled = lowered.compile()
+
+    np.testing.assert_array_equal(compiled(X), 3 * X)
+    with pytest.raises(ArgumentMismatchError, match="leave static arguments out"):
+        compiled(3, X)
+
+
+def test_keywords() -> None:
+    """Keyword arguments stay keyword arguments."""
+    compiled = tb.jit(lambda x, *, k: x * k).lower(X, k=2.0).compile()
+
+    np.testing.assert_array_equal(compiled(X, k=4.0), 4 * X)
+    with pytest.raises(ArgumentMismatchError, match="another structure"):
+        compiled(X, 4.0)
+
+
+def test_donation() -> None:
+    """Donated arguments end, and are marked in all stages."""
+    lowered = tb.jit(lambda x, y: x + y, donate_argnums=0).lower(X, X)
+    assert (0,) == lowered.donate_argnums
+    assert [True, False] == [a.donated for a in lowered.args_info[0]]
+    assert "tf.aliasing_output" in lowered.as_text()
+    compiled = lowered.compile()
+
+    x, y = tb.device_put(X), tb.device_put(X)
+    np.testing.assert_array_equal(compiled(x, y), 2 * X)
+
+    assert [True, False] == [x.is_deleted(), y.is_deleted()]
+    with pytest.raises(DeletedArrayError):
+        compiled(x, y)
+
+
+def test_unused_arguments() -> None:
+    """They are dropped, or kept on request; calls are the same."""
+    for keep in (False, True):
+        lowered = tb.jit(lambda x, y: x + 1, keep_unused=keep).lower(X, X)
+        assert keep is ("%arg1" in lowered.as_text())
+        np.testing.assert_array_equal(lowered.compile()(X, X), X + 1)
+
+
+def test_other_platforms() -> None:
+    """Lowering for a platform that is not there; compiling for it is an error."""
+    lowered = tb.jit(tnp.sin).lower(1.0, lowering_platforms=("tpu",))
+
+    assert "stablehlo.sine" in lowered.as_text()
+    with pytest.raises(BackendNotFoundError, match="'tpu'"):
+        lowered.compile()
+    with pytest.raises(BackendNotFoundError, match="a sequence of one platform"):
+        tb.jit(tnp.sin).lower(1.0, lowering_platforms=("cpu", "tpu"))
+
+
+def test_compiler_options() -> None:
+    """Flags of the function and of the call are joined."""
+    lowered = tb.jit(tnp.sin, compiler_options={"xla_cpu_enable_fast_math": True}).lower(1.0)
+
+    assert float(lowered.compile({"xla_backend_optimization_level": 1})(0.0)) == 0.0
+    with pytest.raises((tb.errors.CompileError, tb.errors.XlaRuntimeError)):
+        lowered.compile({"xla_no_such_flag": 1})
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((X, X), "args"),
+        (({"w": X}, X), r"argument params\['w'\] is f32\[2,3\].*compiled for f32\[3,2\]"),
+        ((PARAMS, X.astype(np.float16)), r"argument x is f16\[2,3\].*compiled for f32\[2,3\]"),
+        ((PARAMS,), "another structure"),
+    ],
+)
+def test_other_arguments(args: Any, words: str) -> None:
+    """The message names the argument and both types."""
+    compiled = tb.jit(f).lower(PARAMS, X).compile()
+
+    with pytest.raises(ArgumentMismatchError, match=words):
+        compiled(*args)
+
+
+def test_compiled_programs_cannot_be_transformed() -> None:
+    """A traced argument is an error that says what to do."""
+    compiled = tb.jit(tnp.sin).lower(1.0).compile()
+
+    for transform in (tb.grad, tb.jit, lambda f: lambda x: tb.vmap(f)(tnp.ones(3) * x)):
+        with pytest.raises(ArgumentMismatchError, match=r"is a traced value of type f32\[\]"):
+            transform(compiled)(1.0)
+
+
+def test_functions_with_traced_constants_cannot_be_lowered() -> None:
+    """A function that closes over a value of a running trace has no program of its own."""
+
+    def outer(x: Any) -> Any:
+        return tb.jit(lambda y: x + y).lower(1.0)
+
+    with pytest.raises(UnexpectedTracerError, match="values of an enclosing trace"):
+        tb.jit(outer)(1.0)
+
+
+def test_arguments_must_be_arrays() -> None:
+    """The argument is named."""
+    with pytest.raises(UnsupportedDtypeError, match=r"jit\(f\): params\['w'\] is 'a'"):
+        tb.jit(f).lower({"w": "a"}, X)
