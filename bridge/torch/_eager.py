@@ -19,7 +19,12 @@ from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.debug import check_finite
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
-from tracebridge.interop.torch_adapter import DTYPES, TORCH_DTYPES, torch_adapter
+from tracebridge.interop.torch_adapter import (
+    DTYPES,
+    TORCH_DTYPES,
+    check_has_values,
+    torch_adapter,
+)
 from tracebridge.torch._execute import Run, make_run, placement_for
 from tracebridge.torch._programs import Family, Mask, split
 
@@ -58,9 +63,9 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
     if type(x) not in EXACT:
         return None
     if not _is_plain(x):
-        if x.layout is not torch.strided or x.is_quantized or x.is_meta or x.is_nested:
-            return None
-        if keys_of(x).has(_BATCHED) or keys_of(x).has(_PYTHON):
+        if x.layout is not torch.strided or x.is_quantized or x.is_nested:
+            check_has_values(x)
+        if x.is_meta or keys_of(x).has(_BATCHED) or keys_of(x).has(_PYTHON):
             return None
         if x._is_zerotensor():
             # Only backward formulas make these; their history is empty.

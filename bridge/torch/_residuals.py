@@ -27,16 +27,16 @@ Mask = tuple[bool, ...]
 RECOMPUTED: frozenset[str] = frozenset(
     {
         # arithmetic of one or two instructions
-        "abs", "add", "add_any", "and", "ceil", "clamp", "conj", "div", "floor", "imag", "integer_pow",
+        "abs", "add", "and", "ceil", "clamp", "conj", "div", "floor", "imag", "integer_pow",
         "is_finite", "max", "min", "mul", "neg", "not", "or", "real", "round", "rsqrt", "shift_left",
         "shift_right_arithmetic", "shift_right_logical", "sign", "sqrt", "square", "sub", "xor",
-        "complex", "reciprocal",
+        "complex",
         # comparisons and choices
         "eq", "ge", "gt", "le", "lt", "ne", "select_n",
         # dtypes and shapes
         "bitcast_convert_type", "broadcast_in_dim", "concatenate", "convert_element_type", "copy",
-        "expand_dims", "iota", "pad", "reduce_precision", "reshape", "rev", "slice", "split",
-        "squeeze", "stop_gradient", "tile", "transpose",
+        "iota", "pad", "reduce_precision", "reshape", "rev", "slice", "split",
+        "squeeze", "stop_gradient", "transpose",
     }
 )  # fmt: skip
 

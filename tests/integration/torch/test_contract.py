@@ -1,0 +1,123 @@
+"""Names and behaviour of torch that the bridge relies on and torch does not document."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+pytestmark = pytest.mark.torch
+
+PRIVATE = (
+    "_to_dlpack",
+    "_from_dlpack",
+    "_dispatch_keys",
+    "_dispatch_key_parse",
+    "_are_functorch_transforms_active",
+    "_len_torch_dispatch_stack",
+    "_AutoDispatchBelowAutograd",
+    "_vmapmode_increment_nesting",
+    "_vmapmode_decrement_nesting",
+    "_functorch",
+)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_functions_exist(name):
+    """torch._C still has them."""
+    assert hasattr(torch._C, name)
+
+
+def test_other_private_names():
+    """Outside torch._C."""
+    from torch._functorch.autograd_function import enable_single_level_autograd_function
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    assert callable(enable_single_level_autograd_function)
+    assert callable(_disable_current_modes)
+    assert isinstance(forward_ad._current_level, int)
+    assert callable(forward_ad._set_fwd_grad_enabled)
+    assert callable(torch._VF._unpack_dual)
+    assert callable(torch._VF._make_dual)
+    assert callable(torch._remove_batch_dim)
+    assert callable(torch._add_batch_dim)
+    assert callable(torch._dynamo.assume_constant_result)
+    assert torch.Tag.cudagraph_unsafe is not None
+
+
+def test_raw_capsules_do_not_look_at_the_tensor():
+    """Why the bridge must look itself: a capsule of a lazily conjugated tensor is the wrong way."""
+    z = torch.tensor([1 + 2j])
+    wrong = torch._C._from_dlpack(torch._C._to_dlpack(z.conj()))
+
+    assert wrong.item() == 1 + 2j
+
+
+def test_dispatch_keys_tell_special_tensors_apart():
+    """One comparison of keys is the guard of the fast path."""
+    from tracebridge.torch._eager import PLAIN_KEYS
+
+    def keys(x):
+        return torch._C._dispatch_keys(x).raw_repr()
+
+    z = torch.ones(2, dtype=torch.complex64)
+    with torch.inference_mode():
+        inference = torch.ones(2)
+    for x in (torch.ones(2), torch.nn.Parameter(torch.ones(2)), torch.ones(2, dtype=torch.bool), z):
+        assert keys(x) in PLAIN_KEYS
+    assert keys(inference) in PLAIN_KEYS
+    special = (
+        z.conj(),
+        z.conj().imag,
+        torch._efficientzerotensor((2,)),
+        torch.ones(2, device="meta"),
+        torch.ones(2, 2).to_sparse(),
+    )
+    for x in special:
+        assert keys(x) not in PLAIN_KEYS
+    seen = []
+    torch.func.vmap(lambda x: (seen.append(keys(x)), x)[1])(torch.ones(2))
+    torch.func.grad(lambda x: (seen.append(keys(x)), x)[1])(torch.ones(()))
+    assert not set(seen) & PLAIN_KEYS
+
+
+def test_allocations_are_aligned():
+    """torch's memory on the CPU begins at multiples of 64 bytes: XLA takes it as it is."""
+    for n in (1, 3, 100, 10_001):
+        assert all(torch.empty(n).data_ptr() % 64 == 0 for _ in range(8))
+
+
+def test_views_from_capsules_pin_nothing():
+    """Unlike tensor.numpy(), which forbids to resize the storage for ever."""
+    from tracebridge.interop.torch_adapter import CapsuleView
+
+    x, y = torch.ones(4), torch.ones(4)
+
+    view = np.from_dlpack(CapsuleView(x))
+    y.numpy()
+
+    assert view.ctypes.data == x.data_ptr()
+    assert x.untyped_storage().resizable()
+    assert not y.untyped_storage().resizable()
+
+
+def test_apply_of_the_base_class():
+    """The C++ apply of autograd functions can be called without the Python part around it."""
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, tag, x):
+            ctx.tag = tag
+            return (x * 2,)
+
+        @staticmethod
+        def backward(ctx, g):
+            assert ctx.tag == "tag"
+            return None, g * 2
+
+    x = torch.ones(2, requires_grad=True)
+    (y,) = super(torch.autograd.Function, Double).apply("tag", x)
+    y.sum().backward()
+
+    assert [2.0, 2.0] == x.grad.tolist()

@@ -1,0 +1,124 @@
+"""What a forward pass keeps for its backward pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.torch import wrap
+from tracebridge.torch._residuals import RECOMPUTED, cost
+
+pytestmark = pytest.mark.torch
+BIG = 256
+
+
+def parts(fun, *xs):
+    """How a call with gradients of all arguments is split."""
+    f = wrap(fun)
+    f(*[x.requires_grad_() for x in xs])
+    (family,) = f.families.values()
+    (compiled,) = family.runs.values()
+    (node,) = compiled.nodes.values()
+    return node.parts
+
+
+def names(jaxpr):
+    return [app.primitive.name for app, _ in jaxpr.steps]
+
+
+def test_cheap_chains_keep_only_inputs():
+    """Elementwise arithmetic is done again."""
+    split = parts(lambda x: tnp.maximum(x * 2 - 1, 0.5) * x, torch.randn(BIG, BIG))
+
+    assert split.n_residuals == 0
+    assert split.results == ()
+    assert split.inputs == (0,)
+
+
+def test_contractions_are_kept():
+    """The product is not computed twice."""
+    split = parts(lambda x, w: tnp.sum((x @ w) ** 2), torch.randn(BIG, BIG), torch.randn(BIG, BIG))
+
+    assert split.n_residuals == 1
+    assert names(split.backward).count("dot_general") == 2
+
+
+def test_expensive_functions_are_kept():
+    """tanh of a large array is read back from memory."""
+    split = parts(lambda x: tnp.sum(tnp.tanh(x) * x), torch.randn(BIG, BIG))
+
+    assert split.n_residuals == 1
+    assert "tanh" not in names(split.backward)
+
+
+def test_results_serve_as_residuals():
+    """exp is its own derivative: nothing more is kept than the result."""
+    split = parts(tnp.exp, torch.randn(BIG, BIG))
+
+    assert split.n_residuals == 0
+    assert split.results == (0,)
+
+
+def test_small_programs_keep_only_inputs():
+    """Passing a residual on costs more than computing it again."""
+    split = parts(lambda x, w: tnp.sum(tnp.tanh(x @ w)), torch.randn(8, 8), torch.randn(8, 8))
+
+    assert split.n_residuals == 0
+    assert split.results == ()
+
+
+def test_nothing_is_kept_that_torch_has_not():
+    """Values of dtypes that cannot be tensors are computed again."""
+
+    def fun(x):
+        quantized = x.astype("int4").astype("float32")
+        return tnp.sum(tnp.tanh(x) * quantized)
+
+    x = torch.linspace(-3, 3, BIG * BIG)
+    f = wrap(fun)
+    (actual,) = torch.autograd.grad(f(x.requires_grad_()), x)
+
+    expected = (1 - x.detach().tanh() ** 2) * x.detach().trunc()
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("size", [4, BIG])
+def test_gradients_do_not_depend_on_the_choice(size):
+    """Kept or done again: the same numbers, for some cotangents and for all."""
+
+    def fun(x, w):
+        h = tnp.tanh(x @ w)
+        return h, tnp.sum(tnp.exp(-h) * x), h.max()
+
+    def native(x, w):
+        h = torch.tanh(x @ w)
+        return h, torch.sum(torch.exp(-h) * x), h.max()
+
+    f = wrap(fun)
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(size, size, dtype=torch.float64, generator=g).requires_grad_()
+    w = torch.randn(size, size, dtype=torch.float64, generator=g).requires_grad_()
+    for chosen in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
+        actual = torch.autograd.grad(sum(f(x, w)[i].sum() for i in chosen), (x, w))
+        expected = torch.autograd.grad(sum(native(x, w)[i].sum() for i in chosen), (x, w))
+        torch.testing.assert_close(actual, expected)
+
+
+def test_cost_counts_loops_as_expensive():
+    """Programs with equations of unknown cost always keep residuals."""
+    small = tb.make_jaxpr(lambda x: tnp.tanh(x) + 1)(tnp.ones(3)).jaxpr
+    loop = tb.make_jaxpr(lambda x: tnp.cumsum(x))(tnp.ones(3)).jaxpr
+
+    assert cost(small) < 1000
+    assert cost(loop) == float("inf")
+
+
+def test_names_of_cheap_primitives_exist():
+    """A renamed primitive would silently be kept."""
+    from tracebridge.core.ir.primitive import all_primitives
+
+    known = {p.name for p in all_primitives()}
+
+    assert RECOMPUTED - known == set()
