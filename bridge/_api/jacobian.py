@@ -29,7 +29,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
-from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
@@ -225,12 +225,14 @@ def _result_name(options: GradOptions, flat: FlatCall, index: int) -> str:
 def _basis(avals: Sequence[ShapedArray]) -> tuple[list[Value], int]:
     """All unit vectors of a list of arrays, stacked along a leading axis, and their number."""
     n = sum([a.size for a in avals])
+    if n == 1 and len(avals) == 1:
+        return [full_of(ShapedArray((1, *avals[0].shape), avals[0].dtype), 1)], 1
     parts: list[Value] = []
     start = 0
     for a in avals:
         rows = lax.broadcasted_iota("int32", (n, a.size), 0)
         columns = lax.broadcasted_iota("int32", (n, a.size), 1)
-        ones = lax.eq(rows, lax.add(columns, start))
+        ones = lax.eq(rows, lax.add(columns, start) if start else columns)
         parts.append(lax.reshape(lax.convert_element_type(ones, a.dtype), (n, *a.shape)))
         start += a.size
     return parts, n
