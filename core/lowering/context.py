@@ -35,7 +35,6 @@ class LoweringContext(Builder):
     """Builder plus functions, constants of the program and the avals of the current equation."""
 
     __slots__ = (
-        "_const_values",
         "_functions",
         "_names",
         "avals_in",
@@ -55,8 +54,6 @@ class LoweringContext(Builder):
         self.callbacks: list[Any] = []
         self._functions: dict[Any, Any] = {}
         self._names: set[str] = set()
-        # id of an Array constant -> ir.Value, for constants passed as arguments of main.
-        self._const_values: dict[int, Any] = {}
 
     @property
     def aval_out(self) -> ShapedArray:

@@ -29,12 +29,14 @@ _SIZE = ShapedArray((), _I32)
 class Builder:
     """Emits operations at the current insertion point."""
 
-    __slots__ = ("_constants", "_dims", "create")
+    __slots__ = ("_const_values", "_constants", "_dims", "create")
 
     def __init__(self) -> None:
         self.create = mlir.ir.Operation.create
         # Constants of the current function: (value key, aval) -> ir.Value.
         self._constants: dict[Any, Any] = {}
+        # id of an Array constant -> ir.Value, for constants passed as arguments of main too.
+        self._const_values: dict[int, Any] = {}
         # Sizes in the current function: variable's name or expression -> i32 scalar, shape -> i32
         # tensor.
         self._dims: dict[Any, Any] = {}
@@ -258,7 +260,7 @@ class Builder:
 class _Block:
     """Insertion into a new block; constants made inside stay inside."""
 
-    __slots__ = ("_builder", "_outer", "_point", "block")
+    __slots__ = ("_arrays", "_builder", "_outer", "_point", "block")
 
     def __init__(self, builder: Builder, region: Any, types: Sequence[Any]) -> None:
         self._builder = builder
@@ -270,12 +272,15 @@ class _Block:
         self._outer = (self._builder._constants, self._builder._dims)
         self._builder._constants = {}
         self._builder._dims = dict(self._builder._dims)
+        self._arrays = self._builder._const_values
+        self._builder._const_values = dict(self._arrays)
         self._point.__enter__()
         return list(self.block.arguments)
 
     def __exit__(self, *exc: object) -> None:
         self._point.__exit__(*exc)
         self._builder._constants, self._builder._dims = self._outer
+        self._builder._const_values = self._arrays
 
 
 class DimArithmetic:

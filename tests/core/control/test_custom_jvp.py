@@ -14,6 +14,8 @@ import tracebridge.lax
 import tracebridge.numpy as tnp
 from tracebridge import custom_derivatives as cd
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.lowering.module import lower_module
+from tracebridge.core.mlir.context import building
 
 
 @tb.custom_jvp
@@ -337,3 +339,30 @@ def test_nothing_keeps_a_function_alive():
     gc.collect()
 
     assert reference() is None
+
+
+def test_arrays_that_a_rule_closes_over_inside_loops():
+    """An array used in the bodies of two loops is defined in each of them."""
+    k = tnp.asarray([1.0, 2.0, 3.0])
+
+    @tb.custom_jvp
+    def f(x):
+        return tnp.sin(x)
+
+    f.defjvp(lambda p, t: (f(*p), t[0] * k * tnp.cos(p[0])))
+
+    def loops(x):
+        x = tb.lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0]
+        return tb.lax.scan(lambda c, _: (f(f(c)), None), x, None, length=2)[0]
+
+    def written_out(x):
+        for _ in range(7):
+            x = f(x)
+        return x
+
+    x = tnp.asarray([0.1, 0.2, 0.3])
+    push = lambda run: lambda x: tb.jvp(run, (x,), (x,))
+    module = lower_module(tb.make_jaxpr(push(loops))(x).jaxpr, "loops", "cpu")
+    with building():
+        assert module.module.operation.verify()
+    np.testing.assert_allclose(tb.jit(push(loops))(x)[1], push(written_out)(x)[1], rtol=1e-5)
