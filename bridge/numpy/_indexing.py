@@ -84,8 +84,8 @@ def _bound(bound: Any) -> Any:
         return bound
     if isinstance(bound, Tracer):
         msg = (
-            f"a slice bound is traced ({bound!r}); slices need bounds that are known while "
-            "tracing, since they decide the shape"
+            f"a slice bound is traced ({bound.aval.str_short()}); slices need bounds that are "
+            "known while tracing, since they decide the shape"
         )
         raise IndexingError(msg, hint="use tracebridge.lax.dynamic_slice, or a mask with where")
     return operator.index(bound)
@@ -117,8 +117,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
 
 def _mask_positions(entry: Any, value: Any) -> Sequence[Any]:
     if isinstance(value, Tracer):
-        msg = "x[mask] with a traced mask has a result of unknown size"
-        raise NonConcreteBooleanIndexError(value, hint=msg + "; use tracebridge.numpy.where")
+        raise NonConcreteBooleanIndexError(value)
     host = np.asarray(entry) if not hasattr(value, "to_numpy") else value.to_numpy()
     if host.ndim == 0:
         return [MaskScalar(bool(host))]

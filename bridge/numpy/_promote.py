@@ -97,7 +97,11 @@ def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
     if n > len(shape):
         msg = f"broadcast_to: an array of shape {x.aval.shape} has more axes than shape {shape}"
         raise BroadcastError(msg)
-    return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - n, len(shape))))
+    lead = len(shape) - n
+    if not all([d == s or _is_one(d) for d, s in zip(x.aval.shape, shape[lead:], strict=True)]):
+        msg = f"an array of shape {x.aval.shape} cannot be broadcast to shape {shape}"
+        raise BroadcastError(msg, hint="sizes must be equal or 1, counted from the last axis")
+    return lax.broadcast_in_dim(x, shape, tuple(range(lead, len(shape))))
 
 
 def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
@@ -140,7 +144,14 @@ def hashable_axis(axis: Any) -> Any:
     if axis is None or type(axis) is int:
         return axis
     if isinstance(axis, tuple | list):
-        return tuple([operator.index(a) for a in axis])
+        return tuple([_axis_index(a) for a in axis])
+    return _axis_index(axis)
+
+
+def _axis_index(axis: Any) -> int:
+    if not hasattr(type(axis), "__index__"):
+        msg = f"axis: got {axis!r} of type {type(axis).__name__}, expected an int"
+        raise TypeError(msg)
     return operator.index(axis)
 
 

@@ -32,8 +32,9 @@ def resolve_name(name: str) -> str:
     plain = _PEER_NAMES.get(plain, plain)
     if plain in OPTIONS:
         return plain
-    close = difflib.get_close_matches(plain, OPTIONS, n=3, cutoff=0.5) or list(OPTIONS)
-    raise UnknownOptionError(f"there is no option {name!r}", hint=f"did you mean {close}?")
+    close = difflib.get_close_matches(plain, OPTIONS, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"one of {', '.join(OPTIONS)}"
+    raise UnknownOptionError(f"there is no option {name!r}", hint=hint)
 
 
 class Config:

@@ -50,9 +50,11 @@ def canonicalize(dtype: Any) -> Any:
 def _known_or_resolved(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
     """``(dtype with 64 bits, dtype without)``: one object twice where they are equal."""
     try:
-        return _known[dtype]
-    except (KeyError, TypeError):
-        return _resolve(dtype)
+        found = _known.get(dtype)
+    except TypeError:
+        found = None
+    # Outside the handler, so that errors have no TypeError as context.
+    return _resolve(dtype) if found is None else found
 
 
 def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:

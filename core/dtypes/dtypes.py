@@ -156,7 +156,14 @@ def as_dtype(dtype: DTypeLike) -> DType:
     found = getattr(dtype, "dtype", None)
     if isinstance(found, np.dtype | ExtendedDType):
         return found
-    return np.dtype(dtype)
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        msg = (
+            f"dtype: got {dtype!r} of type {type(dtype).__name__}, expected a dtype, a scalar "
+            "class, or a name such as 'float32'"
+        )
+        raise TypeError(msg) from None
 
 
 def native(dtype: DType) -> DType:

@@ -26,15 +26,19 @@ def describe_origin(tracer: Any) -> str:
 class UnexpectedTracerError(TracebridgeError, TypeError):
     """A tracer was used after the function that made it had finished being traced.
 
-    `function` names the traced function. A bare message is accepted too.
+    `function` names the traced function, `used_by` what used the tracer afterwards. A bare message
+    is accepted too.
     """
 
-    def __init__(self, message: str = "", *, tracer: Any = None, function: str = "") -> None:
+    def __init__(
+        self, message: str = "", *, tracer: Any = None, function: str = "", used_by: str = ""
+    ) -> None:
         what = "a traced value" if tracer is None else describe_tracer(tracer)
         during = f" while {function} was traced" if function else ""
+        by = f" by {used_by}" if used_by else ""
         super().__init__(
             message
-            or f"{what} was made{during}, and is used after that tracing ended: it has leaked",
+            or f"{what} was made{during}, and is used{by} after that tracing ended: it has leaked",
             where="" if tracer is None else describe_origin(tracer),
             hint="return the value from the traced function instead of storing it in a global, "
             "an attribute, a list or a closure",

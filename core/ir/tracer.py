@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.errors.tracer_errors import (
+    ConcretizationTypeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -53,13 +54,21 @@ class Tracer(ArrayOperators):
         raise TracerIntegerConversionError(self)
 
     def __int__(self) -> int:
-        raise TracerIntegerConversionError(self)
+        raise ConcretizationTypeError(self, "int() was called on it.")
 
     def __float__(self) -> float:
-        raise TracerArrayConversionError(self)
+        raise ConcretizationTypeError(self, "float() was called on it.")
 
     def __complex__(self) -> complex:
-        raise TracerArrayConversionError(self)
+        raise ConcretizationTypeError(self, "complex() was called on it.")
+
+    def item(self, *index: Any) -> Any:
+        """Raise: the number is not known while tracing."""
+        raise ConcretizationTypeError(self, "item() was called on it.")
+
+    def tolist(self) -> Any:
+        """Raise: the numbers are not known while tracing."""
+        raise ConcretizationTypeError(self, "tolist() was called on it.")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TracerArrayConversionError(self)

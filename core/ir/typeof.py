@@ -59,8 +59,10 @@ def is_array_like(x: Any) -> bool:
     )
 
 
-def as_value(x: Any) -> Value:
+def as_value(x: Any, call: str = "") -> Value:
     """``x`` as a value: arrays, tracers and literals as they are, other objects converted.
+
+    ``call`` names the function whose argument ``x`` is, for the message.
 
     Raises:
         UnsupportedDtypeError: ``x`` is no number, array or tracer.
@@ -72,11 +74,11 @@ def as_value(x: Any) -> Value:
         return as_value(x.__tracebridge_array__())
     if hasattr(x, "aval"):
         return x
-    msg = (
-        f"expected an array, a tracer or a Python number, got {_describe(x)}. "
-        "Convert it with tracebridge.numpy.asarray first, or pass it as a static argument."
+    msg = f"{call}: got" if call else "got"
+    raise UnsupportedDtypeError(
+        f"{msg} {_describe(x)}, expected an array or a Python number",
+        hint="convert it with tracebridge.numpy.asarray, or make it a static argument",
     )
-    raise UnsupportedDtypeError(msg)
 
 
 def _describe(x: Any) -> str:

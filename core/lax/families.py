@@ -55,7 +55,7 @@ def scalar_like(x: Value, value: Any) -> Literal:
 
 def operands(name: str, *xs: Any) -> list[Value]:
     """Values of the arguments of an n-ary operation; Python scalars take the arrays' dtype."""
-    values = [as_value(x) for x in xs]
+    values = [as_value(x, name) for x in xs]
     dtype = None
     for v in values:
         if not (type(v) is Literal and v.aval.weak_type):

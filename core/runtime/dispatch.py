@@ -141,8 +141,7 @@ def to_array(value: Any, app: Application | None = None) -> Array:
                 f"{what} is evaluated at once here.",
                 hint="move the operation out of the ensure_compile_time_eval block",
             )
-        during = "" if app is None else f"the eager operation {app.primitive.name}"
-        raise UnexpectedTracerError(tracer=value, function=during)
+        raise UnexpectedTracerError(tracer=value, used_by="" if app is None else call_name(app))
     return to_array(as_value(value))
 
 

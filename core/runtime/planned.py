@@ -114,7 +114,7 @@ class Planned:
                 keys.append(kind)
                 values.append(a)
             else:
-                value = a if hasattr(a, "aval") else as_value(a)
+                value = a if hasattr(a, "aval") else as_value(a, self.name)
                 keys.append(value.aval)
                 values.append(value)
         key = (*keys, statics) if not current.key else (*keys, statics, current.key)
@@ -161,7 +161,7 @@ class Planned:
             if type(a) is Array or type(a) in SCALAR_TYPES:
                 values.append(a)
                 continue
-            value = as_value(a)
+            value = as_value(a, self.name)
             if isinstance(value, Tracer):
                 # A tracer of a finished trace: the eager trace words the error.
                 return to_array(value)
