@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as _np
-
+from tracebridge.numpy.bits import packbits as packbits
+from tracebridge.numpy.bits import unpackbits as unpackbits
 from tracebridge.numpy.creation import arange as arange
 from tracebridge.numpy.creation import array as array
 from tracebridge.numpy.creation import asarray as asarray
@@ -31,6 +31,80 @@ from tracebridge.numpy.cumulative import nancumprod as nancumprod
 from tracebridge.numpy.cumulative import nancumsum as nancumsum
 from tracebridge.numpy.cumulative import trapezoid as trapezoid
 from tracebridge.numpy.cumulative import unwrap as unwrap
+from tracebridge.numpy.divisors import gcd as gcd
+from tracebridge.numpy.divisors import lcm as lcm
+from tracebridge.numpy.dtype_functions import ComplexWarning as ComplexWarning
+from tracebridge.numpy.dtype_functions import bfloat16 as bfloat16
+from tracebridge.numpy.dtype_functions import bool as bool
+from tracebridge.numpy.dtype_functions import bool_ as bool_
+from tracebridge.numpy.dtype_functions import can_cast as can_cast
+from tracebridge.numpy.dtype_functions import cdouble as cdouble
+from tracebridge.numpy.dtype_functions import character as character
+from tracebridge.numpy.dtype_functions import complex128 as complex128
+from tracebridge.numpy.dtype_functions import complex64 as complex64
+from tracebridge.numpy.dtype_functions import complex_ as complex_
+from tracebridge.numpy.dtype_functions import complexfloating as complexfloating
+from tracebridge.numpy.dtype_functions import csingle as csingle
+from tracebridge.numpy.dtype_functions import double as double
+from tracebridge.numpy.dtype_functions import dtype as dtype
+from tracebridge.numpy.dtype_functions import e as e
+from tracebridge.numpy.dtype_functions import euler_gamma as euler_gamma
+from tracebridge.numpy.dtype_functions import finfo as finfo
+from tracebridge.numpy.dtype_functions import flexible as flexible
+from tracebridge.numpy.dtype_functions import float16 as float16
+from tracebridge.numpy.dtype_functions import float32 as float32
+from tracebridge.numpy.dtype_functions import float4_e2m1fn as float4_e2m1fn
+from tracebridge.numpy.dtype_functions import float64 as float64
+from tracebridge.numpy.dtype_functions import float6_e2m3fn as float6_e2m3fn
+from tracebridge.numpy.dtype_functions import float6_e3m2fn as float6_e3m2fn
+from tracebridge.numpy.dtype_functions import float8_e3m4 as float8_e3m4
+from tracebridge.numpy.dtype_functions import float8_e4m3 as float8_e4m3
+from tracebridge.numpy.dtype_functions import float8_e4m3b11fnuz as float8_e4m3b11fnuz
+from tracebridge.numpy.dtype_functions import float8_e4m3fn as float8_e4m3fn
+from tracebridge.numpy.dtype_functions import float8_e4m3fnuz as float8_e4m3fnuz
+from tracebridge.numpy.dtype_functions import float8_e5m2 as float8_e5m2
+from tracebridge.numpy.dtype_functions import float8_e5m2fnuz as float8_e5m2fnuz
+from tracebridge.numpy.dtype_functions import float8_e8m0fnu as float8_e8m0fnu
+from tracebridge.numpy.dtype_functions import float_ as float_
+from tracebridge.numpy.dtype_functions import floating as floating
+from tracebridge.numpy.dtype_functions import generic as generic
+from tracebridge.numpy.dtype_functions import iinfo as iinfo
+from tracebridge.numpy.dtype_functions import inexact as inexact
+from tracebridge.numpy.dtype_functions import inf as inf
+from tracebridge.numpy.dtype_functions import int1 as int1
+from tracebridge.numpy.dtype_functions import int16 as int16
+from tracebridge.numpy.dtype_functions import int2 as int2
+from tracebridge.numpy.dtype_functions import int32 as int32
+from tracebridge.numpy.dtype_functions import int4 as int4
+from tracebridge.numpy.dtype_functions import int64 as int64
+from tracebridge.numpy.dtype_functions import int8 as int8
+from tracebridge.numpy.dtype_functions import int_ as int_
+from tracebridge.numpy.dtype_functions import integer as integer
+from tracebridge.numpy.dtype_functions import isdtype as isdtype
+from tracebridge.numpy.dtype_functions import issubdtype as issubdtype
+from tracebridge.numpy.dtype_functions import iterable as iterable
+from tracebridge.numpy.dtype_functions import nan as nan
+from tracebridge.numpy.dtype_functions import ndarray as ndarray
+from tracebridge.numpy.dtype_functions import ndim as ndim
+from tracebridge.numpy.dtype_functions import newaxis as newaxis
+from tracebridge.numpy.dtype_functions import number as number
+from tracebridge.numpy.dtype_functions import object_ as object_
+from tracebridge.numpy.dtype_functions import pi as pi
+from tracebridge.numpy.dtype_functions import promote_types as promote_types
+from tracebridge.numpy.dtype_functions import result_type as result_type
+from tracebridge.numpy.dtype_functions import shape as shape
+from tracebridge.numpy.dtype_functions import signedinteger as signedinteger
+from tracebridge.numpy.dtype_functions import single as single
+from tracebridge.numpy.dtype_functions import size as size
+from tracebridge.numpy.dtype_functions import uint as uint
+from tracebridge.numpy.dtype_functions import uint1 as uint1
+from tracebridge.numpy.dtype_functions import uint16 as uint16
+from tracebridge.numpy.dtype_functions import uint2 as uint2
+from tracebridge.numpy.dtype_functions import uint32 as uint32
+from tracebridge.numpy.dtype_functions import uint4 as uint4
+from tracebridge.numpy.dtype_functions import uint64 as uint64
+from tracebridge.numpy.dtype_functions import uint8 as uint8
+from tracebridge.numpy.dtype_functions import unsignedinteger as unsignedinteger
 from tracebridge.numpy.editing import delete as delete
 from tracebridge.numpy.editing import insert as insert
 from tracebridge.numpy.editing import repeat as repeat
@@ -59,6 +133,7 @@ from tracebridge.numpy.elementwise_exp_trig import degrees as degrees
 from tracebridge.numpy.elementwise_exp_trig import exp as exp
 from tracebridge.numpy.elementwise_exp_trig import exp2 as exp2
 from tracebridge.numpy.elementwise_exp_trig import expm1 as expm1
+from tracebridge.numpy.elementwise_exp_trig import i0 as i0
 from tracebridge.numpy.elementwise_exp_trig import log as log
 from tracebridge.numpy.elementwise_exp_trig import log10 as log10
 from tracebridge.numpy.elementwise_exp_trig import log1p as log1p
@@ -66,6 +141,7 @@ from tracebridge.numpy.elementwise_exp_trig import log2 as log2
 from tracebridge.numpy.elementwise_exp_trig import rad2deg as rad2deg
 from tracebridge.numpy.elementwise_exp_trig import radians as radians
 from tracebridge.numpy.elementwise_exp_trig import sin as sin
+from tracebridge.numpy.elementwise_exp_trig import sinc as sinc
 from tracebridge.numpy.elementwise_exp_trig import sinh as sinh
 from tracebridge.numpy.elementwise_exp_trig import sqrt as sqrt
 from tracebridge.numpy.elementwise_exp_trig import tan as tan
@@ -174,12 +250,32 @@ from tracebridge.numpy.grids import tril_indices_from as tril_indices_from
 from tracebridge.numpy.grids import triu_indices as triu_indices
 from tracebridge.numpy.grids import triu_indices_from as triu_indices_from
 from tracebridge.numpy.grids import unravel_index as unravel_index
+from tracebridge.numpy.histograms import bincount as bincount
+from tracebridge.numpy.histograms import digitize as digitize
+from tracebridge.numpy.histograms import histogram as histogram
+from tracebridge.numpy.histograms import histogram2d as histogram2d
+from tracebridge.numpy.histograms import histogram_bin_edges as histogram_bin_edges
+from tracebridge.numpy.histograms import histogramdd as histogramdd
 from tracebridge.numpy.indexing_functions import fill_diagonal as fill_diagonal
 from tracebridge.numpy.indexing_functions import place as place
 from tracebridge.numpy.indexing_functions import put as put
 from tracebridge.numpy.indexing_functions import put_along_axis as put_along_axis
 from tracebridge.numpy.indexing_functions import take as take
 from tracebridge.numpy.indexing_functions import take_along_axis as take_along_axis
+from tracebridge.numpy.interpolation import interp as interp
+from tracebridge.numpy.io import array_repr as array_repr
+from tracebridge.numpy.io import array_str as array_str
+from tracebridge.numpy.io import from_dlpack as from_dlpack
+from tracebridge.numpy.io import frombuffer as frombuffer
+from tracebridge.numpy.io import fromfile as fromfile
+from tracebridge.numpy.io import fromiter as fromiter
+from tracebridge.numpy.io import fromstring as fromstring
+from tracebridge.numpy.io import get_printoptions as get_printoptions
+from tracebridge.numpy.io import load as load
+from tracebridge.numpy.io import printoptions as printoptions
+from tracebridge.numpy.io import save as save
+from tracebridge.numpy.io import savez as savez
+from tracebridge.numpy.io import set_printoptions as set_printoptions
 from tracebridge.numpy.joining import append as append
 from tracebridge.numpy.joining import array_split as array_split
 from tracebridge.numpy.joining import block as block
@@ -240,9 +336,21 @@ from tracebridge.numpy.nan_reductions import nanstd as nanstd
 from tracebridge.numpy.nan_reductions import nansum as nansum
 from tracebridge.numpy.nan_reductions import nanvar as nanvar
 from tracebridge.numpy.padding import pad as pad
+from tracebridge.numpy.polynomial import convolve as convolve
+from tracebridge.numpy.polynomial import correlate as correlate
+from tracebridge.numpy.polynomial import poly as poly
+from tracebridge.numpy.polynomial import polyadd as polyadd
+from tracebridge.numpy.polynomial import polyder as polyder
+from tracebridge.numpy.polynomial import polydiv as polydiv
+from tracebridge.numpy.polynomial import polyint as polyint
+from tracebridge.numpy.polynomial import polymul as polymul
+from tracebridge.numpy.polynomial import polysub as polysub
+from tracebridge.numpy.polynomial import polyval as polyval
 from tracebridge.numpy.quantiles import median as median
 from tracebridge.numpy.quantiles import percentile as percentile
 from tracebridge.numpy.quantiles import quantile as quantile
+from tracebridge.numpy.ranges import geomspace as geomspace
+from tracebridge.numpy.ranges import logspace as logspace
 from tracebridge.numpy.reductions import all as all
 from tracebridge.numpy.reductions import amax as amax
 from tracebridge.numpy.reductions import amin as amin
@@ -270,6 +378,11 @@ from tracebridge.numpy.selection import compress as compress
 from tracebridge.numpy.selection import extract as extract
 from tracebridge.numpy.selection import piecewise as piecewise
 from tracebridge.numpy.selection import select as select
+from tracebridge.numpy.sets import intersect1d as intersect1d
+from tracebridge.numpy.sets import isin as isin
+from tracebridge.numpy.sets import setdiff1d as setdiff1d
+from tracebridge.numpy.sets import setxor1d as setxor1d
+from tracebridge.numpy.sets import union1d as union1d
 from tracebridge.numpy.sorting import argpartition as argpartition
 from tracebridge.numpy.sorting import argsort as argsort
 from tracebridge.numpy.sorting import lexsort as lexsort
@@ -279,23 +392,23 @@ from tracebridge.numpy.sorting import sort_complex as sort_complex
 from tracebridge.numpy.statistics import average as average
 from tracebridge.numpy.statistics import corrcoef as corrcoef
 from tracebridge.numpy.statistics import cov as cov
-
-pi = _np.pi
-e = _np.e
-inf = _np.inf
-nan = _np.nan
-newaxis = None
-bool_ = _np.bool_
-int8 = _np.int8
-int16 = _np.int16
-int32 = _np.int32
-int64 = _np.int64
-uint8 = _np.uint8
-uint16 = _np.uint16
-uint32 = _np.uint32
-uint64 = _np.uint64
-float16 = _np.float16
-float32 = _np.float32
-float64 = _np.float64
-complex64 = _np.complex64
-complex128 = _np.complex128
+from tracebridge.numpy.unique import unique as unique
+from tracebridge.numpy.unique import unique_all as unique_all
+from tracebridge.numpy.unique import unique_counts as unique_counts
+from tracebridge.numpy.unique import unique_inverse as unique_inverse
+from tracebridge.numpy.unique import unique_values as unique_values
+from tracebridge.numpy.vector_products import cross as cross
+from tracebridge.numpy.vector_products import kron as kron
+from tracebridge.numpy.vector_products import matvec as matvec
+from tracebridge.numpy.vector_products import trace as trace
+from tracebridge.numpy.vector_products import vecdot as vecdot
+from tracebridge.numpy.vector_products import vecmat as vecmat
+from tracebridge.numpy.vectorize import apply_along_axis as apply_along_axis
+from tracebridge.numpy.vectorize import apply_over_axes as apply_over_axes
+from tracebridge.numpy.vectorize import fromfunction as fromfunction
+from tracebridge.numpy.vectorize import vectorize as vectorize
+from tracebridge.numpy.windows import bartlett as bartlett
+from tracebridge.numpy.windows import blackman as blackman
+from tracebridge.numpy.windows import hamming as hamming
+from tracebridge.numpy.windows import hanning as hanning
+from tracebridge.numpy.windows import kaiser as kaiser

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy import (
     _indexing,
     _operators,
     at_updates,
     creation,
     cumulative,
+    editing,
     elementwise_math,
     elementwise_round,
+    indexing_functions,
     linear_products,
     manipulation,
+    matrices,
     reductions,
     searching,
+    selection,
+    sorting,
+    vector_products,
 )
 
 
@@ -44,6 +56,39 @@ def _copy(self: Any) -> Any:
     return creation.copy(self)
 
 
+def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
+    return elementwise_math.clip(self, min, max)
+
+
+def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
+    return selection.compress(condition, self, axis, **options)
+
+
+def _reinterpret(x: Any, dtype: Any) -> Any:
+    """The bytes of the last axis as elements of another width."""
+    old, new = x.aval.dtype.itemsize, dtype.itemsize
+    if old == new:
+        return lax.bitcast_convert_type(x, dtype)
+    if not x.aval.ndim or (new > old and x.aval.shape[-1] * old % new):
+        msg = f"view: the last axis of {x.aval.str_short()} cannot be read as {dtype.name}"
+        raise ShapeMismatchError(msg)
+    *lead, last = x.aval.shape
+    if new < old:
+        return lax.reshape(lax.bitcast_convert_type(x, dtype), (*lead, last * old // new))
+    ratio = new // old
+    return lax.bitcast_convert_type(lax.reshape(x, (*lead, last // ratio, ratio)), dtype)
+
+
+_view_planned = Planned(_reinterpret, "view")
+
+
+def _view(self: Any, dtype: Any = None) -> Any:
+    """The same bytes as elements of another dtype, along the last axis."""
+    if dtype is None:
+        return self
+    return _view_planned((self,), (np.dtype(canonicalize_explicit(dtype, "view")),))
+
+
 def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     if stream is not None:
         msg = "to_device: streams are managed by XLA; stream must be None"
@@ -56,12 +101,17 @@ METHODS: dict[str, Any] = {
     "any": reductions.any,
     "argmax": searching.argmax,
     "argmin": searching.argmin,
+    "argsort": sorting.argsort,
     "astype": _astype,
+    "choose": selection.choose,
+    "clip": _clip,
+    "compress": _compress,
     "conj": elementwise_math.conjugate,
     "conjugate": elementwise_math.conjugate,
     "copy": _copy,
     "cumprod": cumulative.cumprod,
     "cumsum": cumulative.cumsum,
+    "diagonal": matrices.diagonal,
     "dot": linear_products.dot,
     "flatten": _flatten,
     "max": reductions.max,
@@ -71,15 +121,21 @@ METHODS: dict[str, Any] = {
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": manipulation.ravel,
+    "repeat": editing.repeat,
     "reshape": _reshape,
     "round": elementwise_round.round,
+    "searchsorted": searching.searchsorted,
+    "sort": sorting.sort,
     "squeeze": manipulation.squeeze,
     "std": reductions.std,
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
+    "take": indexing_functions.take,
     "to_device": _to_device,
+    "trace": vector_products.trace,
     "transpose": _transpose,
     "var": reductions.var,
+    "view": _view,
 }
 
 PROPERTIES: dict[str, Any] = {

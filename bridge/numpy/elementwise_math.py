@@ -202,8 +202,18 @@ imag = unary_function(
 
 # functions of two arrays -------------------------------------------------------------------------
 
+def _add(x: Any, y: Any) -> Any:
+    """The sum; of bools: whether either is true."""
+    return lax.bitwise_or(x, y) if is_bool(x.aval.dtype) else lax.add(x, y)
+
+
+def _multiply(x: Any, y: Any) -> Any:
+    """The product; of bools: whether both are true."""
+    return lax.bitwise_and(x, y) if is_bool(x.aval.dtype) else lax.mul(x, y)
+
+
 add = binary_function(
-    promoted_operands("add", lambda x, y: lax.add(x, y)),
+    promoted_operands("add", _add),
     "add",
     """``x + y``, elementwise with broadcasting.
 
@@ -223,7 +233,7 @@ subtract = binary_function(
     """,
 )
 multiply = binary_function(
-    promoted_operands("multiply", lambda x, y: lax.mul(x, y)),
+    promoted_operands("multiply", _multiply),
     "multiply",
     """``x * y``, elementwise with broadcasting.
 
