@@ -14,13 +14,13 @@ from tracebridge.core.dtypes.canonicalize import (
     canonicalize_explicit,
     default_float,
     default_int,
-    to_inexact,
 )
-from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.dtypes import is_inexact, real_of
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -31,6 +31,7 @@ from tracebridge.core.runtime.transfer import move, put_numpy
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.tree import leaves as tree_leaves
 from tracebridge.interop.registry import import_tensor
+from tracebridge.numpy._promote import broadcast_operands, promote_inexact
 
 
 def _placement(device: Any) -> Any:
@@ -377,6 +378,13 @@ def arange(
         start, stop = 0, start
     if getattr(stop, "is_symbolic_dim", False) or getattr(start, "is_symbolic_dim", False):
         return _symbolic_arange(start, stop, step, dtype)
+    for v in (start, stop, step):
+        if isinstance(v, Tracer):
+            raise ConcretizationTypeError(
+                v,
+                "arange decides the size of its result by it.",
+                hint="make it static (static_argnums), or mask an arange of the largest size",
+            )
     given = [v if is_python_scalar(v) else np.asarray(v) for v in (start, stop, step or 1)]
     if step == 0:
         msg = "arange: step is zero"
@@ -403,30 +411,30 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     return numbers if isinstance(start, int) and start == 0 else lax.add(numbers, start)
 
 
-def _linspace(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> Any:
-    start, stop = (lax.convert_dtype(v, to_inexact(v.aval.dtype)) for v in (start, stop))
-    dtype, _ = promote(((start.aval.dtype, start.aval.weak_type), (stop.aval.dtype, stop.aval.weak_type)))
-    start, stop = (lax.convert_dtype(v, dtype, False) for v in (start, stop))
-    shape = start.aval.shape if start.aval.ndim >= stop.aval.ndim else stop.aval.shape
-    steps = max(num - 1 if endpoint else num, 1)
-    fraction = np.arange(num, dtype=np.float64) / steps
-    weights = as_value(fraction.astype(dtype if dtype.kind != "V" else np.float32))
-    weights = lax.convert_dtype(weights, dtype)
-    full_shape = (num, *shape)
-    w = lax.broadcast_in_dim(weights, full_shape, (0,))
-    first = lax.broadcast_in_dim(start, full_shape, tuple(range(1, 1 + start.aval.ndim)))
-    last = lax.broadcast_in_dim(stop, full_shape, tuple(range(1, 1 + stop.aval.ndim)))
-    one = lax.full_of(w.aval.update(shape=()), 1)
-    values = lax.add(lax.mul(first, lax.sub(one, w)), lax.mul(last, w))
-    step = lax.div(lax.sub(stop, start), lax.full_of(stop.aval.update(shape=()), steps))
-    if axis:
-        order = [*range(1, len(full_shape))]
-        order.insert(axis if axis >= 0 else len(full_shape) + axis, 0)
-        values = lax.transpose(values, tuple(order))
-    return [values, step]
+def spread(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> list[Any]:
+    """The numbers, spread along a new axis, and the step."""
+    start, stop = broadcast_operands("linspace", *promote_inexact(start, stop))
+    start, stop = (lax.convert_dtype(v, v.aval.dtype) for v in (start, stop))
+    aval = start.aval if start.aval.ndim else stop.aval
+    parts = num - 1 if endpoint else num
+    # A single number has no step.
+    count = lax.full_of(stop.aval.update(shape=()), parts if parts > 0 else np.nan)
+    step = lax.div(lax.sub(stop, start), count)
+    axis = axis + aval.ndim + 1 if axis < 0 else axis
+    shape = (*aval.shape[:axis], num, *aval.shape[axis:])
+    kind = real_of(aval.dtype)
+    steps = lax.broadcasted_iota(kind, shape, axis)
+    weight = lax.div(steps, lax.full_of(steps.aval.update(shape=()), max(parts, 1)))
+    rest = lax.sub(lax.full_of(steps.aval.update(shape=()), 1), weight)
+    dims = tuple([i for i in range(len(shape)) if i != axis])
+    first, last = (
+        lax.broadcast_in_dim(v, shape, dims if v.aval.ndim else ()) for v in (start, stop)
+    )
+    weight, rest = (lax.convert_dtype(w, aval.dtype) for w in (weight, rest))
+    return [lax.add(lax.mul(first, rest), lax.mul(last, weight)), step]
 
 
-_linspace_planned = Planned(_linspace, "linspace")
+_linspace_planned = Planned(spread, "linspace")
 
 
 def linspace(
@@ -450,6 +458,7 @@ def linspace(
         retstep: also give the step.
         dtype: dtype of the result; integers are rounded down.
         axis: where the new axis goes.
+        device: where to put the array.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.linspace(0.0, 1.0, 5).tolist()

@@ -262,3 +262,48 @@ rad2deg = unary_function(
     """,
 )
 degrees = rad2deg
+
+
+def _sinc(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    zero = lax.eq(x, lax.zeros_of(x.aval.update(shape=())))
+    t = lax.mul(x, np.pi)
+    # The quotient of zeros is replaced twice: in the result and in what is divided by, so that
+    # derivatives are right too. At zero the first terms of the series have all derivatives that
+    # are ever asked for.
+    safe = lax.select_n(zero, t, lax.full_of(t.aval, 1))
+    z = lax.mul(t, t)
+    series = lax.full_of(z.aval, 1.0 / 362880.0)
+    for coefficient in (-1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
+        series = lax.add(lax.mul(series, z), coefficient)
+    return lax.select_n(zero, lax.div(lax.sin(safe), safe), series)
+
+
+sinc = unary_function(
+    _sinc,
+    "sinc",
+    """``sin(pi * x) / (pi * x)``, 1 at zero, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.sinc(0.0))
+    1.0
+    """,
+)
+
+
+def _i0(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    size = lax.abs(x)
+    return lax.mul(lax.exp(size), lax.bessel_i0e(size))
+
+
+i0 = unary_function(
+    _i0,
+    "i0",
+    """The modified Bessel function of the first kind of order zero, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.i0(0.0))
+    1.0
+    """,
+)

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
+    check_no_out,
     normalize_axis,
     promote_dtypes,
 )
@@ -79,9 +82,7 @@ _matmul_planned = Planned(_matmul, "matmul")
 _matmul_fast = binary(_matmul_planned)
 
 
-def matmul(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Matrix product; leading axes are batches and broadcast.
 
     Args:
@@ -99,13 +100,20 @@ def matmul(
     """
     if precision is None and preferred_element_type is None:
         return _matmul_fast(a, b)
-    return _matmul_planned((a, b), (precision, preferred_element_type))
+    return _matmul_planned((a, b), (precision, static_dtype("matmul", preferred_element_type)))
+
+
+def _product(a: Any, b: Any, dtype: Any) -> Any:
+    """The product with a scalar."""
+    if dtype is not None:
+        a, b = lax.convert_dtype(a, dtype), lax.convert_dtype(b, dtype)
+    return lax.bitwise_and(a, b) if is_bool(a.aval.dtype) else lax.mul(a, b)
 
 
 def _dot(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
     a, b = promote_dtypes(a, b)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
-        return lax.mul(a, b)
+        return _product(a, b, preferred_element_type)
     axis = b.aval.ndim - 2 if b.aval.ndim > 1 else 0
     _check_inner("dot", a, b, a.aval.shape[-1], b.aval.shape[axis])
     return lax.dot_general(
@@ -127,7 +135,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     >>> float(tnp.dot(tnp.array([1.0, 2.0]), tnp.array([3.0, 4.0])))
     11.0
     """
-    return _dot_planned((a, b), (precision, preferred_element_type))
+    return _dot_planned((a, b), (precision, static_dtype("dot", preferred_element_type)))
 
 
 def _tensordot(
@@ -185,18 +193,22 @@ def tensordot(
         b: array.
         axes: number of last axes of ``a`` and first axes of ``b``, or a pair of axes or of
             sequences of axes.
+        precision: precision of the products, see ``tracebridge.lax.Precision``.
+        preferred_element_type: dtype of the sums and of the result.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.tensordot(tnp.ones((2, 3, 4)), tnp.ones((3, 4, 5))).shape
     (2, 5)
     """
-    return _tensordot_planned((a, b), (_axes_static(axes), precision, preferred_element_type))
+    preferred = static_dtype("tensordot", preferred_element_type)
+    return _tensordot_planned((a, b), (_axes_static(axes), precision, preferred))
 
 
-def _vdot(a: Any, b: Any) -> Any:
+def _vdot(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
     a, b = promote_dtypes(a, b)
     a, b = lax.reshape(a, (a.aval.size,)), lax.reshape(b, (b.aval.size,))
-    return _dot(lax.conj(a) if a.aval.dtype.kind == "c" else a, b)
+    a = lax.conj(a) if is_complex(a.aval.dtype) else a
+    return _dot(a, b, precision, preferred_element_type)
 
 
 _vdot_planned = Planned(_vdot, "vdot")
@@ -209,16 +221,21 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     >>> complex(tnp.vdot(1j, 1j))
     (1+0j)
     """
-    del precision, preferred_element_type  # a vector product has one form
-    return _vdot_planned((a, b))
+    return _vdot_planned((a, b), (precision, static_dtype("vdot", preferred_element_type)))
 
 
-def _inner(a: Any, b: Any) -> Any:
+def _inner(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
     a, b = promote_dtypes(a, b)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
-        return lax.mul(a, b)
+        return _product(a, b, preferred_element_type)
     _check_inner("inner", a, b, a.aval.shape[-1], b.aval.shape[-1])
-    return lax.dot_general(a, b, (((a.aval.ndim - 1,), (b.aval.ndim - 1,)), ((), ())))
+    return lax.dot_general(
+        a,
+        b,
+        (((a.aval.ndim - 1,), (b.aval.ndim - 1,)), ((), ())),
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
 
 
 _inner_planned = Planned(_inner, "inner")
@@ -231,20 +248,15 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     >>> tnp.inner(tnp.ones((2, 3)), tnp.ones((4, 3))).shape
     (2, 4)
     """
-    if precision is None and preferred_element_type is None:
-        return _inner_planned((a, b))
-    if getattr(a, "ndim", 0) == 0 or getattr(b, "ndim", 0) == 0:
-        return _inner_planned((a, b))
-    return tensordot(
-        a, b, ((-1,), (-1,)), precision=precision, preferred_element_type=preferred_element_type
-    )
+    return _inner_planned((a, b), (precision, static_dtype("inner", preferred_element_type)))
 
 
 def _outer(a: Any, b: Any) -> Any:
     a, b = promote_dtypes(a, b)
     shape = (a.aval.size, b.aval.size)
     left = lax.broadcast_in_dim(lax.reshape(a, shape[:1]), shape, (0,))
-    return lax.mul(left, lax.broadcast_in_dim(lax.reshape(b, shape[1:]), shape, (1,)))
+    right = lax.broadcast_in_dim(lax.reshape(b, shape[1:]), shape, (1,))
+    return _product(left, right, None)
 
 
 _outer_planned = Planned(_outer, "outer")
@@ -257,5 +269,5 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     >>> tnp.outer(tnp.array([1, 2]), tnp.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
-    del out
+    check_no_out("outer", out)
     return _outer_planned((a, b))

@@ -23,8 +23,6 @@ from tracebridge.numpy.searching import take_rows, true_positions
 _INT32 = np.dtype(np.int32)
 _HINT = "pass size="
 _WHY = "The number of unique elements is the size of the result"
-# Up to so many test elements, comparing with each is faster than sorting and searching.
-_FEW = 32
 
 
 def _rows_of(x: Any, axis: Any) -> Any:

@@ -1,0 +1,163 @@
+"""Arrays from and to files, buffers and text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import IO, Any
+
+import numpy as np
+
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.interop.dlpack import import_dlpack
+from tracebridge.numpy._planning import concrete
+from tracebridge.numpy.creation import on_device
+
+File = IO[bytes] | str | os.PathLike[str]
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """An array of the bytes of a buffer, which are copied.
+
+    Args:
+        buffer: an object with the buffer protocol, such as ``bytes``.
+        dtype: how to read the bytes.
+        count: how many elements; -1 for all.
+        offset: where to begin, in bytes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.frombuffer(bytes([1, 2]), dtype="uint8").tolist()
+    [1, 2]
+    """
+    host = np.frombuffer(buffer, dtype=dtype, count=count, offset=offset)
+    return put_numpy(host.astype(canonicalize_explicit(dtype, "frombuffer")))
+
+
+def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1) -> Any:
+    """An array of the numbers that an iterable gives.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.fromiter((k * k for k in range(3)), dtype=int).tolist()
+    [0, 1, 4]
+    """
+    host = np.fromiter(iter, dtype, count)
+    return put_numpy(host.astype(canonicalize_explicit(dtype, "fromiter")))
+
+
+def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
+    """An array of the numbers in a file, binary or (with ``sep``) as text.
+
+    >>> import tempfile, numpy, tracebridge.numpy as tnp
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     numpy.arange(3, dtype="int32").tofile(file.name)
+    ...     tnp.fromfile(file.name, dtype="int32").tolist()
+    [0, 1, 2]
+    """
+    host = np.fromfile(file, dtype, count, sep, offset)
+    return put_numpy(host.astype(canonicalize_explicit(dtype, "fromfile")))
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """An array of the numbers in a text.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.fromstring("1, 2", sep=",").tolist()
+    [1.0, 2.0]
+    """
+    host = np.fromstring(string, dtype, count, sep=sep)
+    return put_numpy(host.astype(canonicalize_explicit(dtype, "fromstring")))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array of a tensor of another library, without a copy where that is possible.
+
+    Args:
+        x: an object with ``__dlpack__`` and ``__dlpack_device__``.
+        device: where to put the array (default: where the tensor is).
+        copy: ``True`` copies, ``False`` raises where a copy would be needed.
+
+    >>> import numpy, tracebridge.numpy as tnp
+    >>> tnp.from_dlpack(numpy.array([1, 2], dtype="int32")).tolist()
+    [1, 2]
+    """
+    return (
+        on_device(x, device) if hasattr(x, "aval") else import_dlpack(x, device=device, copy=copy)
+    )
+
+
+def load(file: File, *args: Any, **kwargs: Any) -> Any:
+    """The array in a ``.npy`` file, or the arrays in a ``.npz`` file.
+
+    Args:
+        file: name, path or binary file.
+        *args: passed on to ``numpy.load``.
+        **kwargs: passed on to ``numpy.load``.
+
+    >>> import io, tracebridge.numpy as tnp
+    >>> file = io.BytesIO()
+    >>> tnp.save(file, tnp.arange(3))
+    >>> _ = file.seek(0)
+    >>> tnp.load(file).tolist()
+    [0, 1, 2]
+    """
+    found = np.load(file, *args, **kwargs)
+    return put_numpy(found) if isinstance(found, np.ndarray) else found
+
+
+def save(file: File, arr: Any, allow_pickle: bool = True) -> None:
+    """Write an array to a ``.npy`` file.
+
+    >>> import io, tracebridge.numpy as tnp
+    >>> tnp.save(io.BytesIO(), tnp.arange(3))
+    """
+    np.save(file, concrete(arr, "Its elements are written"), allow_pickle=allow_pickle)
+
+
+def savez(file: File, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
+    """Write arrays to a ``.npz`` file, by position (``arr_0``, ...) or by name.
+
+    >>> import io, tracebridge.numpy as tnp
+    >>> tnp.savez(io.BytesIO(), tnp.arange(3), weights=tnp.ones(2))
+    """
+    why = "Its elements are written"
+    named = {name: concrete(a, why) for name, a in kwds.items()}
+    np.savez(file, *[concrete(a, why) for a in args], allow_pickle=allow_pickle, **named)
+
+
+def array_repr(
+    arr: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """The text of an array with its type; the options are those of NumPy.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.array_repr(tnp.array([1.0, 2.0]), precision=1)
+    'array([1., 2.], dtype=float32)'
+    """
+    host = concrete(arr, "Its elements are printed")
+    return np.array_repr(host, max_line_width, precision, suppress_small)
+
+
+def array_str(
+    a: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
+) -> str:
+    """The text of the elements of an array; the options are those of NumPy.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.array_str(tnp.array([1.0, 2.0]))
+    '[1. 2.]'
+    """
+    host = concrete(a, "Its elements are printed")
+    return np.array_str(host, max_line_width, precision, suppress_small)
+
+
+# Arrays print through NumPy, with its options.
+set_printoptions = np.set_printoptions
+get_printoptions = np.get_printoptions
+printoptions = np.printoptions

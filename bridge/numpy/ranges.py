@@ -1,0 +1,120 @@
+"""Numbers spaced by formula: logspace, geomspace."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import static_dtype
+from tracebridge.numpy._promote import broadcast_operands, promote_inexact
+from tracebridge.numpy.creation import spread
+
+
+def _in_dtype(x: Any, dtype: Any) -> Any:
+    if dtype is None:
+        return x
+    # Integers are rounded down, as those of linspace.
+    return lax.convert_dtype(x if is_inexact(dtype) else lax.floor(x), dtype)
+
+
+def _count(name: str, num: Any) -> int:
+    count = operator.index(num)
+    if count < 0:
+        msg = f"{name}: num={count} is negative"
+        raise ValueError(msg)
+    return count
+
+
+def _logspace(
+    start: Any, stop: Any, base: Any, num: int, endpoint: bool, axis: int, dtype: Any
+) -> Any:
+    start, stop, base = promote_inexact(start, stop, base)
+    exponents, _ = spread(start, stop, num, endpoint, axis)
+    base, exponents = broadcast_operands("logspace", base, exponents)
+    return _in_dtype(lax.pow(base, exponents), dtype)
+
+
+_logspace_planned = Planned(_logspace, "logspace")
+
+
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """``base`` to the power of ``num`` evenly spaced numbers from ``start`` to ``stop``.
+
+    Args:
+        start: first exponent, or an array of them.
+        stop: last exponent, left out unless ``endpoint``.
+        num: how many.
+        endpoint: whether ``stop`` is one of the exponents.
+        base: what is raised to the powers.
+        dtype: dtype of the result; integers are rounded down.
+        axis: where the new axis goes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.logspace(0.0, 2.0, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    statics = (
+        _count("logspace", num),
+        bool(endpoint),
+        operator.index(axis),
+        static_dtype("logspace", dtype),
+    )
+    return _logspace_planned((start, stop, base), statics)
+
+
+def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, axis: int, dtype: Any) -> Any:
+    start, stop = broadcast_operands("geomspace", *promote_inexact(start, stop))
+    ratio = lax.log(lax.div(stop, start))
+    exponents, _ = spread(lax.zeros_of(ratio.aval), ratio, num, endpoint, axis)
+    axis = axis + exponents.aval.ndim if axis < 0 else axis
+    dims = tuple([i for i in range(exponents.aval.ndim) if i != axis])
+    first, last = (
+        lax.broadcast_in_dim(v, exponents.aval.shape, dims if v.aval.ndim else ())
+        for v in (start, stop)
+    )
+    values = lax.mul(first, lax.exp(exponents))
+    if endpoint and num > 1:
+        # Exactly the last number, without the error of the exponential.
+        steps = lax.broadcasted_iota("int32", values.aval.shape, axis)
+        values = lax.select_n(lax.eq(steps, num - 1), values, last)
+    return _in_dtype(lax.convert_dtype(values, values.aval.dtype), dtype)
+
+
+_geomspace_planned = Planned(_geomspace, "geomspace")
+
+
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
+
+    Args:
+        start: first number, or an array of them; not zero.
+        stop: last number, of the same sign, left out unless ``endpoint``.
+        num: how many.
+        endpoint: whether ``stop`` is one of them.
+        dtype: dtype of the result; integers are rounded down.
+        axis: where the new axis goes.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.geomspace(1.0, 100.0, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    statics = (
+        _count("geomspace", num),
+        bool(endpoint),
+        operator.index(axis),
+        static_dtype("geomspace", dtype),
+    )
+    return _geomspace_planned((start, stop), statics)

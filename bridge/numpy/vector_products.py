@@ -1,0 +1,256 @@
+"""Products along an axis and of other kinds: vecdot, matvec, vecmat, kron, cross, trace."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import static_dtype
+from tracebridge.numpy._promote import (
+    broadcast_shape,
+    broadcast_to,
+    check_no_out,
+    normalize_axis,
+    promote_dtypes,
+)
+from tracebridge.numpy.matrices import diagonal_of
+from tracebridge.numpy.reductions import sum_dtype
+
+
+def _contract(
+    name: str, a: Any, b: Any, n_a: int, n_b: int, numbers: Any, precision: Any, preferred: Any
+) -> Any:
+    """dot_general with leading axes broadcast as batches; ``n`` counts the other axes."""
+    batch = broadcast_shape(
+        name, [v.aval.shape[: v.aval.ndim - n] for v, n in ((a, n_a), (b, n_b))]
+    )
+    a, b = (
+        broadcast_to(v, (*batch, *v.aval.shape[v.aval.ndim - n :])) for v, n in ((a, n_a), (b, n_b))
+    )
+    k = len(batch)
+    (left, right), batches = numbers, tuple(range(k))
+    return lax.dot_general(
+        a,
+        b,
+        (((k + left,), (k + right,)), (batches, batches)),
+        precision=precision,
+        preferred_element_type=preferred,
+    )
+
+
+def _check(name: str, a: Any, b: Any, n_a: int, n_b: int, i: int, j: int) -> None:
+    for v, n in ((a, n_a), (b, n_b)):
+        if v.aval.ndim < n:
+            msg = f"{name}: needs at least {n} axes, got {v.aval.str_short()}"
+            raise RankError(msg)
+    if a.aval.shape[i] != b.aval.shape[j]:
+        msg = (
+            f"{name}: the inner sizes differ: {a.aval.shape[i]} and {b.aval.shape[j]}\n"
+            f"    left  {a.aval.str_short()}\n    right {b.aval.str_short()}"
+        )
+        raise ShapeMismatchError(msg)
+
+
+def _vecdot(a: Any, b: Any, axis: int, precision: Any, preferred: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    a, b = (_last(v, axis) for v in (a, b))
+    _check("vecdot", a, b, 1, 1, -1, -1)
+    a = lax.conj(a) if is_complex(a.aval.dtype) else a
+    return _contract("vecdot", a, b, 1, 1, (0, 0), precision, preferred)
+
+
+def _last(x: Any, axis: int) -> Any:
+    """``x`` with ``axis`` moved to the end."""
+    if not x.aval.ndim:
+        return x
+    where = normalize_axis(axis, x.aval.ndim, "vecdot")
+    return lax.transpose(x, (*[i for i in range(x.aval.ndim) if i != where], where))
+
+
+_vecdot_planned = Planned(_vecdot, "vecdot")
+
+
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Sums of ``conj(x1) * x2`` along an axis; other axes are broadcast.
+
+    Args:
+        x1: array with at least one axis.
+        x2: array with at least one axis.
+        axis: the axis that is summed.
+        precision: precision of the products, see ``tracebridge.lax.Precision``.
+        preferred_element_type: dtype of the sums and of the result.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.vecdot(tnp.array([[1.0, 2.0], [3.0, 4.0]]), tnp.array([1.0, 10.0])).tolist()
+    [21.0, 43.0]
+    """
+    preferred = static_dtype("vecdot", preferred_element_type)
+    return _vecdot_planned((x1, x2), (operator.index(axis), precision, preferred))
+
+
+def _matvec(a: Any, b: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    _check("matvec", a, b, 2, 1, -1, -1)
+    return _contract("matvec", a, b, 2, 1, (1, 0), None, None)
+
+
+_matvec_planned = Planned(_matvec, "matvec")
+
+
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Products of matrices ``(..., n, m)`` and vectors ``(..., m)``; leading axes are broadcast.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.matvec(tnp.array([[1.0, 2.0], [3.0, 4.0]]), tnp.array([1.0, 10.0])).tolist()
+    [21.0, 43.0]
+    """
+    return _matvec_planned((x1, x2))
+
+
+def _vecmat(a: Any, b: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    _check("vecmat", a, b, 1, 2, -1, -2)
+    a = lax.conj(a) if is_complex(a.aval.dtype) else a
+    return _contract("vecmat", a, b, 1, 2, (0, 0), None, None)
+
+
+_vecmat_planned = Planned(_vecmat, "vecmat")
+
+
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Products of conjugated vectors ``(..., n)`` and matrices ``(..., n, m)``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.vecmat(tnp.array([1.0, 10.0]), tnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [31.0, 42.0]
+    """
+    return _vecmat_planned((x1, x2))
+
+
+def _kron(a: Any, b: Any) -> Any:
+    a, b = promote_dtypes(a, b)
+    n = max(a.aval.ndim, b.aval.ndim)
+    left, right = ((1,) * (n - v.aval.ndim) + v.aval.shape for v in (a, b))
+    wide_a = tuple([d for pair in zip(left, (1,) * n, strict=True) for d in pair])
+    wide_b = tuple([d for pair in zip((1,) * n, right, strict=True) for d in pair])
+    shape = tuple([d for pair in zip(left, right, strict=True) for d in pair])
+    a, b = (broadcast_to(lax.reshape(v, w), shape) for v, w in ((a, wide_a), (b, wide_b)))
+    return lax.reshape(lax.mul(a, b), tuple([x * y for x, y in zip(left, right, strict=True)]))
+
+
+_kron_planned = Planned(_kron, "kron")
+
+
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: each element of ``a`` times all of ``b``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.kron(tnp.array([1, 10]), tnp.array([1, 2])).tolist()
+    [1, 2, 10, 20]
+    """
+    return _kron_planned((a, b))
+
+
+def _cross(a: Any, b: Any, axes: tuple[int, int, int]) -> Any:
+    a, b = promote_dtypes(a, b)
+    axis_a, axis_b, axis_c = axes
+    sizes: list[int] = []
+    moved: list[Any] = []
+    for v, axis in ((a, axis_a), (b, axis_b)):
+        where = normalize_axis(axis, v.aval.ndim, "cross")
+        if v.aval.shape[where] not in (2, 3):
+            msg = f"cross: vectors have 2 or 3 elements, got {v.aval.str_short()} along axis {axis}"
+            raise ShapeMismatchError(msg)
+        sizes.append(v.aval.shape[where])
+        order = (where, *[i for i in range(v.aval.ndim) if i != where])
+        moved.append(lax.transpose(v, order))
+    shape = broadcast_shape("cross", [v.aval.shape[1:] for v in moved])
+    parts = [
+        [broadcast_to(lax.index_in_dim(v, i, 0, keepdims=False), shape) for i in range(n)]
+        for v, n in zip(moved, sizes, strict=True)
+    ]
+
+    def minor(i: int, j: int) -> Any:
+        """``a[i] * b[j] - a[j] * b[i]``; plane vectors have no third element."""
+        terms = [(x, y) for x, y in ((i, j), (j, i)) if x < sizes[0] and y < sizes[1]]
+        found = [lax.mul(parts[0][x], parts[1][y]) for x, y in terms]
+        if len(found) == 2:
+            return lax.sub(found[0], found[1])
+        return found[0] if terms[0] == (i, j) else lax.neg(found[0])
+
+    if sizes == [2, 2]:
+        return minor(0, 1)
+    rows = [lax.reshape(minor(i, j), (*shape, 1)) for i, j in ((1, 2), (2, 0), (0, 1))]
+    out = lax.concatenate(rows, len(shape))
+    target = normalize_axis(axis_c, out.aval.ndim, "cross")
+    order = list(range(len(shape)))
+    order.insert(target, len(shape))
+    return lax.transpose(out, tuple(order))
+
+
+_cross_planned = Planned(_cross, "cross")
+
+
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """Cross products of vectors with 3 (or 2) elements; other axes are broadcast.
+
+    Args:
+        a: first vectors.
+        b: second vectors.
+        axisa: axis of ``a`` along which the vectors lie.
+        axisb: axis of ``b`` along which the vectors lie.
+        axisc: axis of the result; products of plane vectors are numbers.
+        axis: all three axes at once.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.cross(tnp.array([1, 0, 0]), tnp.array([0, 1, 0])).tolist()
+    [0, 0, 1]
+    """
+    axes = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    first, second, third = (operator.index(x) for x in axes)
+    return _cross_planned((a, b), ((first, second, third),))
+
+
+def _trace(x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Any:
+    x = lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype))
+    diagonal = diagonal_of(x, offset, axis1, axis2, "trace")
+    return lax.reduce_sum(diagonal, (diagonal.aval.ndim - 1,))
+
+
+_trace_planned = Planned(_trace, "trace")
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+) -> Any:
+    """The sum over a diagonal of two axes.
+
+    Args:
+        a: array of at least two axes.
+        offset: which diagonal; positive ones lie above the main one.
+        axis1: axis of rows.
+        axis2: axis of columns.
+        dtype: dtype of the sum (default as of ``sum``).
+        out: not supported.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.trace(tnp.eye(3)))
+    3.0
+    """
+    check_no_out("trace", out)
+    axes = (operator.index(offset), operator.index(axis1), operator.index(axis2))
+    return _trace_planned((a,), (*axes, static_dtype("trace", dtype)))
