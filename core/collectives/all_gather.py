@@ -34,10 +34,8 @@ class AllGather(Collective):
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         axis = params["axis"]
-        if d is None:
-            x = lax.broadcast_batch(x, ctx.size, axis)
-        else:
-            x = lax.move_batch_axis(x, d, axis)
+        given = d is not None
+        x = lax.move_batch_axis(x, d, axis) if given else lax.broadcast_batch(x, ctx.size, axis)
         if params["tiled"]:
             shape = x.aval.shape
             merged = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])

@@ -8,7 +8,6 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.collectives.axes import (
     Collective,
     axis_names,
@@ -18,8 +17,9 @@ from tracebridge.core.collectives.axes import (
     size_value,
     take_rows,
 )
+from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.dtypes.dtypes import bool_, is_bool, is_complex, is_inexact
 from tracebridge.core.dtypes.weak_type import is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
@@ -270,6 +270,6 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         total = psum_p.bind(
             lax.select(here, sent, lax.zeros_of(sent.aval)), axes=(name,), axis_index_groups=None
         )
-        return lax.convert_dtype(total, np.bool_) if is_mask else total
+        return lax.convert_dtype(total, bool_) if is_mask else total
 
     return map_leaves(send, x)

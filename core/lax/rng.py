@@ -32,7 +32,7 @@ _GROUPS = 5
 
 @final
 class Threefry2x32(Primitive):
-    """Encrypts counters (x, y) by keys (k, l); operands of one shape, or scalars."""
+    """Encrypts counters (x, y) by keys (k, k'); operands of one shape, or scalars."""
 
     name = "threefry2x32"
     multiple_results = True
@@ -47,25 +47,25 @@ class Threefry2x32(Primitive):
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         """The rounds one after the other: as a loop they are twice as slow on CPU."""
-        k, l, x, y = operands
-        (k_aval, l_aval, x_aval, y_aval), out = ctx.avals_in, ctx.avals_out[0]
+        k0, k1, x, y = operands
+        (k0_aval, k1_aval, x_aval, y_aval), out = ctx.avals_in, ctx.avals_out[0]
 
         def full(v: Any, aval: ShapedArray) -> Any:
             same = aval.shape == out.shape
             return v if same else ctx.broadcast_in_dim(v, out, ())
 
         # The schedule is computed on scalars where the keys are scalars.
-        key = k_aval if k_aval.ndim == l_aval.ndim else out
+        key = k0_aval if k0_aval.ndim == k1_aval.ndim else out
         if key is out:
-            k, l = full(k, k_aval), full(l, l_aval)
+            k0, k1 = full(k0, k0_aval), full(k1, k1_aval)
 
         def op(name: str, a: Any, b: Any, aval: ShapedArray = out) -> Any:
             return ctx.op1(f"stablehlo.{name}", [a, b], aval)
 
-        parity = op("xor", op("xor", k, l, key), ctx.splat(_PARITY, key), key)
-        schedule = (k, l, parity)
-        x = op("add", full(x, x_aval), full(k, key))
-        y = op("add", full(y, y_aval), full(l, key))
+        parity = op("xor", op("xor", k0, k1, key), ctx.splat(_PARITY, key), key)
+        schedule = (k0, k1, parity)
+        x = op("add", full(x, x_aval), full(k0, key))
+        y = op("add", full(y, y_aval), full(k1, key))
         for group in range(_GROUPS):
             for distance in _ROTATIONS[group % 2]:
                 x = op("add", x, y)
@@ -116,10 +116,8 @@ class RngBitGenerator(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         (key,) = avals
         if not key.ndim or _KEY_SIZES.get(key.dtype) != key.shape[-1]:
-            msg = (
-                f"rng_bit_generator: got a key {key.str_short()}, expected four uint32 or two uint64"
-            )
-            raise ShapeMismatchError(msg)
+            msg = f"rng_bit_generator: got a key {key.str_short()}"
+            raise ShapeMismatchError(msg, expected="four uint32 or two uint64")
         return [key.strong, ShapedArray((*key.shape[:-1], *params["shape"]), params["dtype"])]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
@@ -144,7 +142,8 @@ class RngBitGenerator(Primitive):
             row = keys.update(shape=(1, keys.shape[1]))
             sizes = {"slice_sizes": i64_array(row.shape)}
             key = ctx.op1("stablehlo.dynamic_slice", [rest[0], *starts], row, sizes)
-            drawn = self._draw(ctx, ctx.reshape(key, one_key), one_key, one_draw, params["algorithm"])
+            key = ctx.reshape(key, one_key)
+            drawn = self._draw(ctx, key, one_key, one_draw, params["algorithm"])
             new: list[Any] = [ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)]
             for value, old, aval in zip(drawn, rest, (keys, all_bits), strict=True):
                 row = ctx.reshape(value, aval.update(shape=(1, *aval.shape[1:])))

@@ -55,7 +55,7 @@ def _key_words(keypair: Any) -> list[Any]:
             msg = f"threefry_2x32: got a key {key.aval.str_short()}, expected uint32[2]"
             raise ShapeMismatchError(msg)
         words = [lax.reshape(lax.slice(key, (i,), (i + 1,)), ()) for i in range(2)]
-    if len(words) != 2 or any([w.aval.ndim for w in words]):  # noqa: PLR2004 (key words)
+    if len(words) != 2 or any([w.aval.ndim for w in words]):
         got = ", ".join([w.aval.str_short() for w in words])
         msg = f"threefry_2x32: got the key words {got}, expected two scalars"
         raise ShapeMismatchError(msg)

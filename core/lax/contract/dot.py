@@ -326,7 +326,7 @@ def dot(
     """
     x, y = as_value(lhs), as_value(rhs)
     if dimension_numbers is None:
-        if not (1 <= x.aval.ndim <= 2 and 1 <= y.aval.ndim <= 2):  # noqa: PLR2004 (vector, matrix)
+        if not (1 <= x.aval.ndim <= 2 and 1 <= y.aval.ndim <= 2):
             msg = f"dot: got {x.aval.str_short()} and {y.aval.str_short()}, expected rank 1 or 2"
             raise RankError(msg, hint="pass dimension_numbers, or use tracebridge.numpy.matmul")
         if x.aval.shape[-1] != y.aval.shape[0]:
@@ -364,7 +364,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     """
     x, y = as_value(lhs), as_value(rhs)
     n = x.aval.ndim
-    if n != y.aval.ndim or n < 2:  # noqa: PLR2004 (matrices)
+    if n != y.aval.ndim or n < 2:
         msg = f"batch_matmul: got {x.aval.str_short()} and {y.aval.str_short()}"
         raise RankError(msg, expected="two arrays of the same rank, at least 2")
     batch = tuple(range(n - 2))

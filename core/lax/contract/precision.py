@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.dtypes import as_dtype, bfloat16, float16, float32, float64
@@ -117,9 +115,7 @@ class DotAlgorithmPreset(enum.Enum):
             return DotAlgorithm(lhs, rhs, total, allow_imprecise_accumulation=fast)
         a, b, c, *times = self.name.split("_")
         count = int(times[0][1:]) if times else 1
-        return DotAlgorithm(
-            _FORMATS[a], _FORMATS[b], _FORMATS[c], num_primitive_operations=count
-        )
+        return DotAlgorithm(_FORMATS[a], _FORMATS[b], _FORMATS[c], num_primitive_operations=count)
 
 
 _FORMATS = {"F16": float16, "BF16": bfloat16, "TF32": tf32, "F32": float32, "F64": float64}
@@ -154,10 +150,14 @@ def canonical_precision(precision: Any, name: str) -> Any:
     if isinstance(precision, DotAlgorithmPreset | DotAlgorithm):
         return precision
     given = precision if isinstance(precision, tuple | list) else (precision, precision)
-    if len(given) == 2 and all(isinstance(p, Precision) or p in _NAMES and p for p in given):  # noqa: PLR2004 (one per operand)
+    if len(given) == 2 and all(map(_is_precision, given)):
         first, second = [p if isinstance(p, Precision) else _NAMES[p] for p in given]
         return first, second
     raise OptionValueError(call=name, got=f"precision={precision!r}", expected=_EXPECTED)
+
+
+def _is_precision(x: Any) -> bool:
+    return isinstance(x, Precision) or (isinstance(x, str) and x in _NAMES)
 
 
 def precision_attributes(precision: Any, lhs: Any, rhs: Any, out: Any) -> dict[str, Any]:
@@ -167,9 +167,10 @@ def precision_attributes(precision: Any, lhs: Any, rhs: Any, out: Any) -> dict[s
     attributes: dict[str, Any] = {}
     if isinstance(precision, DotAlgorithmPreset | DotAlgorithm):
         pair = None
-        algorithm = precision
         if isinstance(precision, DotAlgorithmPreset):
             algorithm = precision.algorithm(lhs, rhs, out)
+        else:
+            algorithm = precision
         if algorithm is not None:
             attributes["algorithm"] = _algorithm_attribute(algorithm)
     names = ("DEFAULT", "DEFAULT") if pair is None else (pair[0].name, pair[1].name)
@@ -181,9 +182,10 @@ def precision_attributes(precision: Any, lhs: Any, rhs: Any, out: Any) -> dict[s
 
 def _algorithm_attribute(algorithm: DotAlgorithm) -> Any:
     def format_type(x: Any) -> Any:
-        if x is tf32 or isinstance(x, str) and x.lower() in ("tf32", "tensorfloat32"):
+        if x is tf32 or (isinstance(x, str) and x.lower() in ("tf32", "tensorfloat32")):
             return mlir.ir.FloatTF32Type.get()
-        return element_type(np.dtype(as_dtype(x)))
+        found: Any = as_dtype(x)
+        return element_type(found)
 
     return mlir.stablehlo.DotAlgorithm.get(
         format_type(algorithm.lhs_precision_type),

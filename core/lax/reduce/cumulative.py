@@ -137,11 +137,12 @@ class _CumExtremum(_Cumulative):
             (x, s, n), (y, t, m) = a, b
             best = self.better(x, y)
             wins = lax.eq(best, x), lax.eq(best, y)
-            sums = [
-                lax.add(*[lax.select(w, v, lax.zeros_of(v.aval)) for w, v in zip(wins, vs)])
-                for vs in ((s, t), (n, m))
-            ]
-            return [best, *sums]
+
+            def of_winners(v: Any, w: Any) -> Any:
+                zero = lax.zeros_of(v.aval)
+                return lax.add(lax.select(wins[0], v, zero), lax.select(wins[1], w, zero))
+
+            return [best, of_winners(s, t), of_winners(n, m)]
 
         _, total, count = lax.prefix_scan(join, [x, t, lax.full_of(t.aval, 1)], axis, reverse)
         return lax.div(total, count)
@@ -206,7 +207,8 @@ def _log_of_sum(a: Any, b: Any) -> Any:
     if is_complex(a.aval.dtype):
         top = _finite(lax.max(lax.real(a), lax.real(b)))
         shift = lax.complex(top, lax.zeros_of(top.aval))
-        return lax.add(shift, lax.log(lax.add(lax.exp(lax.sub(a, shift)), lax.exp(lax.sub(b, shift)))))
+        total = lax.add(lax.exp(lax.sub(a, shift)), lax.exp(lax.sub(b, shift)))
+        return lax.add(shift, lax.log(total))
     top = lax.max(a, b)
     gap = lax.abs(lax.sub(a, b))
     # Equal infinities have a gap of NaN; both of -inf, or one of inf, are their own result.

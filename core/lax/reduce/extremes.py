@@ -103,7 +103,7 @@ class _Extremes:
         dtype = aval.dtype
         if self.ctx.platform != "cpu" or not is_static(aval) or is_complex(dtype):
             return self.reduce(x, aval, axes, self.plainly)
-        if is_float(dtype) and itemsize_bits(dtype) < 32:  # noqa: PLR2004 (bits of float32)
+        if is_float(dtype) and itemsize_bits(dtype) < 32:
             return self.with_flags(x, aval, axes)
         # One contiguous axis at the end for those that are reduced there.
         first = aval.ndim
@@ -111,7 +111,7 @@ class _Extremes:
             first -= 1
         length = math.prod(aval.shape[first:])
         combine = self.by_clamp if is_float(dtype) else self.plainly
-        narrow = not is_float(dtype) and itemsize_bits(dtype) < 16  # noqa: PLR2004 (bytes are fast)
+        narrow = not is_float(dtype) and itemsize_bits(dtype) < 16
         if first == aval.ndim or aval.size < _SMALL or narrow:
             return self.reduce(x, aval, axes, combine)
         if length < _SHORT:
@@ -172,9 +172,7 @@ class _Extremes:
         """Elements ``start:stop`` of the last axis."""
         lead = aval.shape[:-1]
         out = aval.update(shape=(*lead, stop - start))
-        return self.ctx.slice(
-            x, out, [*[0] * len(lead), start], [*lead, stop], [1] * aval.ndim
-        )
+        return self.ctx.slice(x, out, [*[0] * len(lead), start], [*lead, stop], [1] * aval.ndim)
 
     def with_flags(self, x: Any, aval: ShapedArray, axes: tuple[int, ...]) -> Any:
         """For narrow floats, whose fast reduction is worth a second one that looks for NaNs."""

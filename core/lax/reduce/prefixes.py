@@ -165,7 +165,8 @@ class _Scan:
             element = ctx.op1("stablehlo.dynamic_slice", [source, *starts], row, sizes)
             total = self.combine(total, element, row)
             result = ctx.op1("stablehlo.dynamic_update_slice", [result, total, *starts], aval)
-            return [ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32), total, result, source]
+            step = ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)
+            return [step, total, result, source]
 
         start = [ctx.splat(0, _I32), ctx.splat(self.identity, row), ctx.splat(0, aval), x]
         return ctx.while_loop(start, [_I32, row, aval, aval], condition, body)[2]

@@ -1,4 +1,4 @@
-"""Reductions: reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or, reduce_xor."""
+"""Reductions: reduce_sum, _prod, _max, _min, _and, _or, _xor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Reduction
-
 
 
 def _is_numeric(dtype: Any) -> bool:

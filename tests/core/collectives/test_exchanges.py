@@ -47,8 +47,9 @@ def test_all_gather_stacks(axis: int) -> None:
     """Every element gets the whole mapped array."""
     x = sample(3, 4)
     whole = np.moveaxis(x, 0, axis)
+    expected = np.broadcast_to(whole, (3, *whole.shape))
 
-    every_way(lambda x: lax.all_gather(x, "i", axis=axis), x, np.broadcast_to(whole, (3, *whole.shape)))
+    every_way(lambda x: lax.all_gather(x, "i", axis=axis), x, expected)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -198,13 +199,13 @@ def test_errors() -> None:
             call()
     with pytest.raises(AxisError, match="all_gather: axis 2 is out of bounds"):
         mapped(lambda x: lax.all_gather(x, "i", axis=2))
-    with pytest.raises(ShapeMismatchError, match="psum_scatter: axis 0 of f32.4. must be equal to"):
+    with pytest.raises(ShapeMismatchError, match=r"psum_scatter: axis 0 of f32\[4\] must be equal"):
         mapped(lambda x: lax.psum_scatter(x, "i"))
     with pytest.raises(ShapeMismatchError, match="must be a multiple of the size 3"):
         mapped(lambda x: lax.psum_scatter(x, "i", tiled=True))
-    with pytest.raises(ShapeMismatchError, match="all_to_all: axis 0 of f32.4. must have the size 3"):
+    with pytest.raises(ShapeMismatchError, match=r"all_to_all: axis 0 of f32\[4\] must have the"):
         mapped(lambda x: lax.all_to_all(x, "i", 0, 0))
-    with pytest.raises(ShapeMismatchError, match="all_to_all: axis 0 .* must be a multiple of"):
+    with pytest.raises(ShapeMismatchError, match=r"all_to_all: axis 0 .* must be a multiple of"):
         mapped(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True))
     with pytest.raises(AxisSpecError, match="must name each destination once"):
         mapped(lambda x: lax.ppermute(x, "i", [(0, 1), (2, 1)]))

@@ -112,9 +112,9 @@ def test_all_rules_agree(name: str, axis: int) -> None:
     check_rules(
         lambda x: ours(x, axis, np.int32), x, reference=lambda x: numpys(x, axis=axis), order=0
     )
-    gradient = tb.grad(
-        lambda x: lax.convert_element_type(ours(x, 0, np.int32), np.float32)
-    )(np.arange(3.0, dtype=np.float32))
+    gradient = tb.grad(lambda x: lax.convert_element_type(ours(x, 0, np.int32), np.float32))(
+        np.arange(3.0, dtype=np.float32)
+    )
     assert [0.0, 0.0, 0.0] == gradient.tolist()
 
 

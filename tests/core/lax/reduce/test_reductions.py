@@ -114,9 +114,7 @@ def test_bitwise(name: str, dtype: str) -> None:
     random = np.random.default_rng(0)
     x = random.integers(0, 100, (3, 5)).astype(dtype)
 
-    check_rules(
-        lambda x: ours(x, (1,)), x, reference=lambda x: ufunc.reduce(x, axis=1), order=0
-    )
+    check_rules(lambda x: ours(x, (1,)), x, reference=lambda x: ufunc.reduce(x, axis=1), order=0)
     empty = np.zeros((2, 0), dtype)
     assert_allclose(ours(empty, (1,)), ufunc.reduce(empty, axis=1), check_dtype=True)
 
@@ -209,9 +207,7 @@ def test_product_has_the_right_derivative_at_zeros(zeros: tuple[int, ...]) -> No
 
     with enable_x64():
         gradient = tb.grad(f)(x)
-        hessian = [
-            tb.jvp(tb.grad(f), (x,), (np.eye(5)[i],))[1].tolist() for i in range(5)
-        ]
+        hessian = [tb.jvp(tb.grad(f), (x,), (np.eye(5)[i],))[1].tolist() for i in range(5)]
 
     assert_allclose(gradient, np.array([others(i) for i in range(5)]))
     expected = [[0.0 if i == j else others(i, j) for j in range(5)] for i in range(5)]
