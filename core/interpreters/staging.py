@@ -17,6 +17,7 @@ from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import NamedSource, current_names
+from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -42,13 +43,36 @@ class StagedTracer(Tracer):
     source: Any
 
     @property
-    def origin(self) -> Any:
-        """The argument that the tracer stands for, or the line that made it."""
+    def origin(self) -> str | None:
+        """The argument that the tracer stands for, or the line that made it and its arguments."""
         source = getattr(self, "source", None)
+        trace: StagingTrace = self._trace  # type: ignore[assignment]  # no other trace makes these
         if isinstance(source, int):
-            debug = self.trace.debug  # type: ignore[attr-defined]  # our traces are StagingTraces
-            return f"argument {debug.argument(source)} of {debug.name}"
-        return source
+            return f"argument {trace.debug.argument(source)} of {trace.debug.name}"
+        line = "" if source is None else describe_line(source)
+        names = [trace.debug.argument(i) for i in _inputs_of(self, trace)]
+        if not names:
+            return line or None
+        shown = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
+        depends = f"depends on argument {shown} of {trace.debug.name}"
+        return f"{line}, {depends}" if line else depends
+
+
+_MAX_NAMES = 5
+
+
+def _inputs_of(tracer: StagedTracer, trace: StagingTrace) -> list[int]:
+    """Numbers of the inputs that a staged value was computed from; for messages."""
+    needed = {id(tracer)}
+    found: set[int] = set()
+    for app, args, outs, _ in reversed(trace.equations):
+        if any([id(o) in needed for o in (outs if app.multiple else (outs,))]):
+            for a in args:
+                if a._trace is trace:
+                    needed.add(id(a))
+                    if isinstance(a.source, int):
+                        found.add(a.source)
+    return sorted(found)
 
 
 _new = StagedTracer.__new__
@@ -70,14 +94,14 @@ class StagingTrace(Trace):
         """A tracer for input ``index`` of the program."""
         tracer = _new(StagedTracer)
         tracer.aval = aval
-        tracer.trace = self
+        tracer._trace = self
         tracer.live = False
         tracer.source = index
         return tracer
 
     def process(self, app: Application, args: Sequence[Value]) -> Any:
         for a in args:
-            if a.trace is not self and a.trace is not None:
+            if a._trace is not self and a._trace is not None:
                 self.check_foreign(a)
         source = None
         if self.locate:
@@ -90,7 +114,7 @@ class StagingTrace(Trace):
             for aval in app.outs:
                 out = _new(StagedTracer)
                 out.aval = aval
-                out.trace = self
+                out._trace = self
                 out.live = False
                 out.source = source
                 outs.append(out)
@@ -99,7 +123,7 @@ class StagingTrace(Trace):
             return list(outs)
         out = _new(StagedTracer)
         out.aval = app.out
-        out.trace = self
+        out._trace = self
         out.live = False
         out.source = source
         self.equations.append((app, args, out, source))
@@ -107,7 +131,7 @@ class StagingTrace(Trace):
 
     def check_foreign(self, tracer: Any) -> None:
         """Tracers of enclosing traces are constants here; those of finished traces are leaks."""
-        if self.done or tracer.trace.done:
+        if self.done or tracer._trace.done:
             raise UnexpectedTracerError(tracer=tracer)
 
     def finalize(self, inputs: Sequence[StagedTracer], outputs: Sequence[Value]) -> Jaxpr:
@@ -124,7 +148,7 @@ class StagingTrace(Trace):
         steps: list[Any] = []
         sources: list[Any] = []
         for app, args, outs, source in reversed(kept):
-            slots = tuple([a.slot if a.trace is self else const_slots[id(a)] for a in args])
+            slots = tuple([a.slot if a._trace is self else const_slots[id(a)] for a in args])
             steps.append((app, slots))
             sources.append(source)
             if app.multiple:
@@ -134,7 +158,7 @@ class StagingTrace(Trace):
             else:
                 outs.slot = next_slot
                 next_slot += 1
-        out_slots = [o.slot if o.trace is self else const_slots[id(o)] for o in outputs]
+        out_slots = [o.slot if o._trace is self else const_slots[id(o)] for o in outputs]
         return Jaxpr(
             [t.aval for t in inputs],
             consts,
@@ -157,7 +181,7 @@ class StagingTrace(Trace):
                 consts.append(value)
 
         for o in outputs:
-            if o.trace is self:
+            if o._trace is self:
                 o.live = True
             else:
                 add_const(o)
@@ -167,7 +191,7 @@ class StagingTrace(Trace):
             if needed or app.effects:
                 kept.append(equation)
                 for a in args:
-                    if a.trace is self:
+                    if a._trace is self:
                         a.live = True
                     elif id(a) not in const_slots:
                         add_const(a)
@@ -192,7 +216,7 @@ def stage(
     try:
         outputs = [as_value(o) for o in fun(*inputs)]
         for o in outputs:
-            if o.trace is not trace and o.trace is not None:
+            if o._trace is not trace and o._trace is not None:
                 trace.check_foreign(o)
         jaxpr = trace.finalize(inputs, outputs)
     finally:
