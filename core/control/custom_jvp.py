@@ -170,11 +170,11 @@ def _apply(
 ) -> tuple[list[Any], PyTreeDef]:
     kind = type(trace)
     if kind is JvpTrace or kind is LinearizeTrace:
-        if not any([v.trace is trace for v in values]):
+        if not any([v._trace is trace for v in values]):
             with below(trace, call.name):
                 return _apply(trace.parent, call, leaves, values)
         return (_jvp if kind is JvpTrace else _linearize)(trace, call, values)
-    if kind is TangentTrace and not any([v.trace is trace for v in values]):
+    if kind is TangentTrace and not any([v._trace is trace for v in values]):
         # A rule calls its own function, or another one, at the primals.
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)
@@ -184,8 +184,8 @@ def _apply(
 
 
 def _jvp(trace: Any, call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    primals = [v.primal if v.trace is trace else v for v in values]
-    tangents = [v.tangent if v.trace is trace else None for v in values]
+    primals = [v.primal if v._trace is trace else v for v in values]
+    tangents = [v.tangent if v._trace is trace else None for v in values]
     with below(trace, call.name):
         outs, out_tangents, tree = call.run_rule(primals, tangents)
     _check_reach(trace, call, [*outs, *[t for t in out_tangents if t is not None]])
@@ -197,9 +197,9 @@ def _linearize(
     trace: LinearizeTrace, call: JvpCall, values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
     below_trace = TangentTrace(trace)
-    primals = [v.primal if v.trace is trace else v for v in values]
+    primals = [v.primal if v._trace is trace else v for v in values]
     tangents = [
-        TangentTracer(v.aval.tangent, below_trace, v.node) if v.trace is trace else None
+        TangentTracer(v.aval.tangent, below_trace, v.node) if v._trace is trace else None
         for v in values
     ]
     try:
@@ -208,18 +208,18 @@ def _linearize(
     finally:
         below_trace.done = True
     _check_reach(trace, call, outs)
-    if any([o.trace is below_trace for o in outs]):
+    if any([o._trace is below_trace for o in outs]):
         msg = f"{call.name}: the result of its jvp rule {call.rule_name} depends on the tangents"
         raise CustomRuleError(msg, hint="compute the result from the primals alone")
     # A tangent that depends on no tangent of an argument can only be zero.
     return [
-        trace.dual(o, t.node) if t is not None and t.trace is below_trace else o
+        trace.dual(o, t.node) if t is not None and t._trace is below_trace else o
         for o, t in zip(outs, out_tangents, strict=True)
     ], tree
 
 
 def _check_reach(trace: Trace, call: JvpCall, values: Sequence[Any]) -> None:
-    if any([v.trace is trace for v in values]):
+    if any([v._trace is trace for v in values]):
         msg = f"{call.name}: its jvp rule {call.rule_name} returns a value that it closes over"
         raise CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
 

@@ -48,7 +48,7 @@ def _apply(
     trace: Any, call: VjpCall, leaves: Sequence[Any], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
     kind = type(trace)
-    mine = any([v.trace is trace for v in values])
+    mine = any([v._trace is trace for v in values])
     if kind is JvpTrace or kind is LinearizeTrace:
         if not mine:
             with below(trace, call.name):
@@ -67,11 +67,11 @@ def _apply(
 def _linearize(
     trace: LinearizeTrace, call: VjpCall, values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
-    primals = [v.primal if v.trace is trace else v for v in values]
-    perturbed = [v.trace is trace for v in values]
+    primals = [v.primal if v._trace is trace else v for v in values]
+    perturbed = [v._trace is trace for v in values]
     with below(trace, call.name):
         outs, residuals, out_tree, res_tree = call.run_fwd(primals, perturbed)
-    if any([v.trace is trace for v in (*outs, *residuals)]):
+    if any([v._trace is trace for v in (*outs, *residuals)]):
         msg = f"{call.name}: its forward rule {call.fwd_name} returns a value that it closes over"
         raise CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
     in_avals = [p.aval for p in primals]
@@ -83,7 +83,7 @@ def _linearize(
 
     app = custom_lin(backward, call.name, residuals, in_avals, perturbed, out_avals)
     n = len(residuals)
-    nodes = [v.node for v in values if v.trace is trace]
+    nodes = [v.node for v in values if v._trace is trace]
     start = trace.size
     mask = ((1 << len(nodes)) - 1) << n
     trace.tape.append((app, mask, [*residuals, *nodes], start))

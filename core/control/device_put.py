@@ -22,8 +22,9 @@ class DevicePut(Primitive):
 
     name = "device_put"
 
-    def abstract_eval(self, x: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         del params
+        (x,) = avals
         return x
 
     def evaluate(self, arrays: Sequence[Any], *, placement: Any, source: Any) -> Any:

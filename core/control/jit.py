@@ -204,9 +204,9 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
             values.append(as_value(leaf))
         except UnsupportedDtypeError as error:
             msg = (
-                f"{name}: {argument_names(args.tree, args.parameters)[i]} is {leaf!r} of type "
-                f"{type(leaf).__name__}; "
-                "arguments are arrays, numbers, and trees of them"
+                f"jit({name}): argument {argument_names(args.tree, args.parameters)[i]} is "
+                f"{leaf!r} of type {type(leaf).__name__}; expected arrays, numbers, and trees of "
+                "them"
             )
             raise UnsupportedDtypeError(
                 msg, hint="mark it static (static_argnums, static_argnames) if it is a constant"

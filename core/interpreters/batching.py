@@ -62,7 +62,7 @@ class BatchTrace(Trace):
         """The tracer of one element."""
         t = _new(BatchTracer)
         t.aval = aval
-        t.trace = self
+        t._trace = self
         t.value = value
         t.dim = dim
         return t
@@ -80,7 +80,7 @@ class BatchTrace(Trace):
         dims: list[int | None] = []
         batched = False
         for a in args:
-            if a.trace is self:
+            if a._trace is self:
                 batched = True
                 values.append(a.value)
                 dims.append(a.dim)
@@ -90,7 +90,7 @@ class BatchTrace(Trace):
         if not batched and not self._names_axis(app):
             return self.parent.process(app, args)
         if self.done:
-            raise UnexpectedTracerError(tracer=next((a for a in args if a.trace is self), None))
+            raise UnexpectedTracerError(tracer=next((a for a in args if a._trace is self), None))
         key = (self.size, tuple(dims), self.axis_name)
         plans = app.batch_plans
         plan = None if plans is None else plans.get(key)
@@ -129,8 +129,8 @@ def batch_flat(
     finally:
         reset_state(token)
         trace.done = True
-    outs = [r.value if r.trace is trace else r for r in results]
-    out_dims = [r.dim if r.trace is trace else None for r in results]
+    outs = [r.value if r._trace is trace else r for r in results]
+    out_dims = [r.dim if r._trace is trace else None for r in results]
     if option("check_tracer_leaks"):
         args = results = None
         check_no_leaks(trace)

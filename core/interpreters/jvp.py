@@ -30,7 +30,7 @@ class JvpTracer(Tracer):
 
     def __init__(self, trace: Trace, primal: Value, tangent: Value) -> None:
         self.aval = primal.aval
-        self.trace = trace
+        self._trace = trace
         self.primal = primal
         self.tangent = tangent
 
@@ -51,12 +51,12 @@ class JvpTrace(Trace):
 
     def process(self, app: Application, args: Sequence[Value]) -> Any:
         if self.done:
-            raise UnexpectedTracerError(tracer=next((a for a in args if a.trace is self), args[0]))
+            raise UnexpectedTracerError(tracer=next((a for a in args if a._trace is self), args[0]))
         mask = 0
         tangents: list[Value] = []
         primals: list[Value] = []
         for i, a in enumerate(args):
-            if a.trace is self:
+            if a._trace is self:
                 mask |= 1 << i
                 primals.append(a.primal)
                 tangents.append(a.tangent)
@@ -92,7 +92,7 @@ def jvp_flat(
     outs: list[Value] = []
     out_tangents: list[Value | None] = []
     for r in results:
-        mine = r.trace is trace
+        mine = r._trace is trace
         outs.append(r.primal if mine else r)
         out_tangents.append(r.tangent if mine else None)
     if option("check_tracer_leaks"):

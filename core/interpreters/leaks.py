@@ -22,7 +22,7 @@ def check_no_leaks(trace: Trace, function: str = "") -> None:
     """
     gc.collect()
     for found in gc.get_referrers(trace):
-        if isinstance(found, Tracer) and found.trace is trace:
+        if isinstance(found, Tracer) and found._trace is trace:
             during = f" of {function}" if function else ""
             raise UnexpectedTracerError(
                 f"a trace{during} has ended, but {describe_tracer(found)} is still referenced: "

@@ -63,7 +63,7 @@ class LinearizeTrace(Trace):
         """The tracer of ``primal`` with tangent ``node``."""
         tracer = _new(DualTracer)
         tracer.aval = primal.aval
-        tracer.trace = self
+        tracer._trace = self
         tracer.primal = primal
         tracer.node = node
         return tracer
@@ -79,7 +79,7 @@ class LinearizeTrace(Trace):
         primals: list[Any] = []
         nodes: list[int] = []
         for i, a in enumerate(args):
-            if a.trace is self:
+            if a._trace is self:
                 mask |= 1 << i
                 primals.append(a.primal)
                 nodes.append(a.node)
@@ -88,7 +88,7 @@ class LinearizeTrace(Trace):
         if not mask:
             return self.parent.process(app, args)
         if self.done:
-            raise UnexpectedTracerError(tracer=next(a for a in args if a.trace is self))
+            raise UnexpectedTracerError(tracer=next(a for a in args if a._trace is self))
         plans = app.linear_plans
         plan = None if plans is None else plans.get(mask)
         if plan is None:
@@ -170,7 +170,7 @@ def linearize_flat(
     outs: list[Value] = []
     nodes: list[int | None] = []
     for r in results:
-        mine = r.trace is trace
+        mine = r._trace is trace
         outs.append(r.primal if mine else r)
         nodes.append(r.node if mine else None)
     in_avals = [p.aval.tangent for p, f in zip(primals, flags, strict=True) if f]
@@ -283,7 +283,7 @@ def _residuals(linear: Linearized, staging: StagingTrace) -> list[StagedTracer]:
         for i, a in enumerate(args):
             if mask >> i & 1:
                 live[a] = True
-            elif a.trace is staging:
+            elif a._trace is staging:
                 found.setdefault(id(a), a)
     kept.reverse()
     linear.tape = kept

@@ -31,7 +31,7 @@ class TangentTracer(Tracer):
 
     def __init__(self, aval: ShapedArray, trace: Trace, node: int) -> None:
         self.aval = aval
-        self.trace = trace
+        self._trace = trace
         self.node = node
 
 
@@ -49,7 +49,7 @@ class TangentTrace(Trace):
         mask = 0
         values: list[Any] = []
         for i, a in enumerate(args):
-            if a.trace is self:
+            if a._trace is self:
                 mask |= 1 << i
                 values.append(a.node)
             else:
@@ -57,7 +57,7 @@ class TangentTrace(Trace):
         if not mask:
             return self.owner.parent.process(app, args)
         if self.done:
-            raise UnexpectedTracerError(tracer=next(a for a in args if a.trace is self))
+            raise UnexpectedTracerError(tracer=next(a for a in args if a._trace is self))
         flags = tuple([bool(mask >> i & 1) for i in range(len(args))])
         if app.multiple and not all(unknown_results(app, flags)):
             return eval_jaxpr(_taken_apart(app, flags), self.process, args)

@@ -194,7 +194,7 @@ class LinearInput:
     """Stands for a linear argument in a transpose rule: only its aval is known."""
 
     __slots__ = ("aval",)
-    trace = None
+    _trace = None
 
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval

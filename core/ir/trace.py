@@ -60,5 +60,5 @@ def use_trace(trace: Trace | None) -> Iterator[None]:
 
 def check_not_leaked(tracer: Any) -> None:
     """Raise if the trace of ``tracer`` has ended."""
-    if tracer.trace is not None and tracer.trace.done:
+    if tracer._trace is not None and tracer._trace.done:
         raise UnexpectedTracerError(tracer=tracer)

@@ -27,13 +27,13 @@ class Tracer(ArrayOperators):
     ``origin`` (a property of subclasses) says where the tracer was made, for error messages.
     """
 
-    __slots__ = ("aval", "trace")
+    __slots__ = ("_trace", "aval")
     aval: ShapedArray
-    trace: Trace
+    _trace: Trace
 
     def __init__(self, aval: ShapedArray, trace: Trace) -> None:
         self.aval = aval
-        self.trace = trace
+        self._trace = trace
 
     @property
     def origin(self) -> Any:

@@ -1,6 +1,6 @@
 """Values that flow through primitives: what a Literal is, and how Python objects become values.
 
-A value is an Array, a Tracer or a Literal. Each has ``aval`` and ``trace`` (``None`` but for
+A value is an Array, a Tracer or a Literal. Each has ``aval`` and ``_trace`` (``None`` but for
 tracers), so that interpreters need no type tests.
 """
 
@@ -31,7 +31,7 @@ class Literal(ArrayOperators):
     # sig and buf are set by the eager trace at first use, so that a literal in a plan that is
     # replayed eagerly looks like an array from then on.
     __slots__ = ("aval", "buf", "sig", "value")
-    trace = None
+    _trace = None
     buf: Any
     sig: Any
 

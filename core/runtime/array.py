@@ -42,7 +42,7 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     """
 
     __slots__ = ("__weakref__", "_donated_to", "_host", "buf", "sig")
-    trace = None
+    _trace = None
     sig: Signature
     buf: Any
 

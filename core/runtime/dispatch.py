@@ -133,8 +133,8 @@ def to_array(value: Any, app: Application | None = None) -> Array:
         value.buf = array.buf
         value.sig = array.sig
         return array
-    if getattr(value, "trace", None) is not None:
-        if not value.trace.done:
+    if getattr(value, "_trace", None) is not None:
+        if not value._trace.done:
             what = "An operation" if app is None else f"The operation {app.primitive.name}"
             raise ConcretizationTypeError(
                 value,

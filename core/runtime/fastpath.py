@@ -82,7 +82,7 @@ def make_cached_call(
                     flat, treedef = flatten(args)
                     run = trees[treedef, *[leaf.sig for leaf in flat]]
                 except (KeyError, AttributeError, TypeError):
-                    run = None
+                    flat, run = (), None
                 # Outside the handler, so that errors of the slow path have no KeyError as context.
                 if run is None:
                     return miss(args, kwargs)
@@ -96,9 +96,9 @@ def make_cached_call(
                     execute, handlers, sig, run = one[args[0].sig]
                 else:
                     run = many[tuple([a.sig for a in args])]
-                    execute = None
+                    execute = handlers = sig = None
             except (KeyError, AttributeError, TypeError):
-                run = None
+                execute = handlers = sig = run = None
             if run is None:
                 return miss(args, kwargs)
             try:
