@@ -16,8 +16,9 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import int32
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.mlir.attrs import dense_i64, i64_array
+from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.types import is_static
 
 _BOOL = np.dtype(np.bool_)
@@ -50,6 +51,12 @@ def prefix_scan(
         flipped = [lax.rev(x, (axis,)) for x in elements]
         return [lax.rev(x, (axis,)) for x in prefix_scan(join, flipped, axis, reverse=False)]
     n = elements[0].aval.shape[axis]
+    if type(n) is not int:
+        msg = (
+            f"the derivative of a running reduction needs the number of elements, got the "
+            f"symbolic size {n} of axis {axis} of {elements[0].aval.str_short()}"
+        )
+        raise InconclusiveDimensionError(msg, hint="give this axis a static size")
     if n < 2:
         return list(elements)
 
@@ -89,7 +96,9 @@ def emit_prefixes(
     if type(n) is int and n < 2:
         return x
     scan = _Scan(ctx, reverse, combine, identity)
-    if ctx.platform != "cpu" or not is_static(aval):
+    if not is_static(aval):
+        return scan.by_rows(x, aval, axis)
+    if ctx.platform != "cpu":
         return scan.by_window(x, aval, axis)
     if aval.size == 0:
         return x
@@ -148,21 +157,20 @@ class _Scan:
     def by_rows(self, x: Any, aval: ShapedArray, axis: int) -> Any:
         """A loop that combines one row of the other axes at a time."""
         ctx = self.ctx
-        n = aval.shape[axis]
         row = aval.update(shape=tuple([1 if i == axis else d for i, d in enumerate(aval.shape)]))
-        sizes = {"slice_sizes": i64_array(row.shape)}
+        n, last = [ctx.dim(size) for size in (aval.shape[axis], aval.shape[axis] - 1)]
 
         def condition(values: Sequence[Any]) -> Any:
-            return ctx.compare(values[0], ctx.splat(n, _I32), _FLAG, "LT")
+            return ctx.compare(values[0], n, _FLAG, "LT")
 
         def body(values: Sequence[Any]) -> list[Any]:
             step, total, result, source = values
             zero = ctx.splat(0, _I32)
             at = step
             if self.reverse:
-                at = ctx.op1("stablehlo.subtract", [ctx.splat(n - 1, _I32), step], _I32)
+                at = ctx.op1("stablehlo.subtract", [last, step], _I32)
             starts = [at if i == axis else zero for i in range(aval.ndim)]
-            element = ctx.op1("stablehlo.dynamic_slice", [source, *starts], row, sizes)
+            element = self._row(source, row, starts)
             total = self.combine(total, element, row)
             result = ctx.op1("stablehlo.dynamic_update_slice", [result, total, *starts], aval)
             step = ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)
@@ -170,6 +178,23 @@ class _Scan:
 
         start = [ctx.splat(0, _I32), ctx.splat(self.identity, row), ctx.splat(0, aval), x]
         return ctx.while_loop(start, [_I32, row, aval, aval], condition, body)[2]
+
+    def _row(self, x: Any, row: ShapedArray, starts: list[Any]) -> Any:
+        """The part of ``x`` of the shape of ``row`` at ``starts``."""
+        ctx = self.ctx
+        if is_static(row):
+            sizes = {"slice_sizes": i64_array(row.shape)}
+            return ctx.op1("stablehlo.dynamic_slice", [x, *starts], row, sizes)
+        one, rank = ShapedArray((1,), int32), ShapedArray((row.ndim,), int32)
+        first = ctx.op1(
+            "stablehlo.concatenate",
+            [ctx.reshape(s, one) for s in starts],
+            rank,
+            {"dimension": i64(0)},
+        )
+        limit = ctx.op1("stablehlo.add", [first, ctx.shape_tensor(row.shape)], rank)
+        strides = ctx.shape_tensor((1,) * row.ndim)
+        return ctx.op1("stablehlo.real_dynamic_slice", [x, first, limit, strides], row)
 
     def by_blocks(self, x: Any, aval: ShapedArray, axis: int) -> Any:
         """Blocks side by side, then the totals of the blocks before are added."""
