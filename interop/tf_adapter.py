@@ -7,7 +7,7 @@ memory is handed over.
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import tensorflow as tf
@@ -51,7 +51,7 @@ class TensorFlowAdapter(TensorAdapter):
             return tf.constant(exportable(array, copy, "TensorFlow").to_numpy())
         source = exportable(array, copy, "TensorFlow")
         if not array.size:
-            return tf.zeros(array.shape, row.tensorflow)
+            return tf.zeros(array.shape, cast("str", row.tensorflow))
         if source.device.platform == "cpu" and not is_aligned(source.unsafe_buffer_pointer()):
             source = copied(source)
         return tf.experimental.dlpack.from_dlpack(door.to_capsule(export_buffer(source)))

@@ -76,7 +76,7 @@ class FlatCall:
             out = self._fun(*given, **self._kwargs)
         else:
             args = list(self._args)
-            if type(positions) is int:
+            if isinstance(positions, int):
                 args[positions] = given
             else:
                 for i, x in zip(positions, given, strict=True):
@@ -110,7 +110,11 @@ def _split_aux(fun: Any, out: Any) -> tuple[Any, Any]:
     if isinstance(out, tuple | list) and len(out) == 2:
         return out[0], out[1]
     kind = type(out).__name__
-    got = f"a {kind} of {len(out)}" if isinstance(out, tuple | list) else f"a value of type {kind}"
+    if isinstance(out, tuple | list):
+        got = f"a {kind} of {len(out)}"
+    else:
+        aval = getattr(out, "aval", None)
+        got = f"a value of type {kind}" if aval is None else f"an array {aval.str_short()}"
     msg = f"{name_of(fun)} returned {got}, but has_aux=True needs a pair (result, aux)"
     raise GradientTypeError(msg, hint="return a pair, or leave has_aux out")
 

@@ -134,14 +134,17 @@ def jit(
 
 def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     """The callable of ``jit``: the closure of the fast path, with attributes."""
-    resolve_call = keys = None
+    resolve_call: Callable[[Jitted, tuple[Any, ...], dict[str, Any]], Arguments] | None = None
+    keys: KeyFunctions | None = None
     static = options.static_argnums, options.static_argnames
     donated = options.donate_argnums, options.donate_argnames
     if any(static) or any(donated):
         splitter = Splitter("jit", fun, *static, donated)
 
-        def resolve_call(_: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        def split(_: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
             return splitter.arguments(args, kwargs)
+
+        resolve_call = split
 
         # Without static arguments the plain fast path serves, which is faster.
         if any(static):

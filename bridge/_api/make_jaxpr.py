@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tracebridge.core.ir.pretty as _pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - printing Jaxprs begins here
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
@@ -14,7 +15,6 @@ from tracebridge.core.config.scopes import reset_state, set_state, state, with_a
 from tracebridge.core.control.jit import Arguments, argument_names
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir import pretty as _pretty  # noqa: F401 - printing Jaxprs begins here
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracebridge._api.argnums import check_callable
-from tracebridge._api.values import name_of_leaf, public, values_of
+from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
 from tracebridge._api.wraps import named_like
+from tracebridge.core.control.jit import argument_names
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.tree.prefix import flatten_axes
@@ -71,7 +74,7 @@ def vmap(
     @named_like(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         flat_args, tree = flatten((args, kwargs))
-        values = values_of(f"vmap({name_of(fun)})", flat_args, tree, "")
+        values = _argument_values(fun, flat_args, tree)
         if same:
             dims: list[int | None] = [0] * len(values)
         else:
@@ -99,10 +102,6 @@ def vmap(
         return structure.unflatten(placed)
 
     return api_boundary(vmap_f)
-
-
-def _is_none(x: Any) -> bool:
-    return x is None
 
 
 def _check_spec(option: str, axes: Any) -> None:
@@ -170,18 +169,37 @@ def _resolve(
     return result, size
 
 
-def argument_name(tree: PyTreeDef, index: int) -> str:
-    """The name of leaf ``index`` of ``(args, kwargs)``: ``args[0]['w']``, ``kwargs['x']``."""
-    path = name_of_leaf(tree, index, "")
-    return ("args" if path.startswith("[0]") else "kwargs") + path[3:]
+def _argument_values(fun: Any, leaves: Sequence[Any], tree: PyTreeDef) -> list[Value]:
+    return [
+        leaf if hasattr(leaf, "aval") else _argument_value(fun, leaf, tree, i)
+        for i, leaf in enumerate(leaves)
+    ]
+
+
+def _argument_value(fun: Any, leaf: Any, tree: PyTreeDef, index: int) -> Value:
+    try:
+        return as_value(leaf)
+    except UnsupportedDtypeError as error:
+        msg = (
+            f"vmap({name_of(fun)}): argument {_argument(fun, tree, index)} is {short_repr(leaf)} "
+            f"of type {type(leaf).__name__}; expected arrays, numbers, and trees of them"
+        )
+        raise UnsupportedDtypeError(
+            msg, hint="bind other arguments first, with functools.partial"
+        ) from error
+
+
+def _argument(fun: Any, tree: PyTreeDef, index: int) -> str:
+    """The name of leaf ``index`` of ``(args, kwargs)``: ``params['w']``."""
+    return argument_names(tree, parameter_names(fun))[index]
 
 
 def _bad_axis(fun: Any, value: Value, dim: int, tree: PyTreeDef, i: int) -> AxisSpecError:
     n = value.aval.ndim
     allowed = f"an axis from {-n} to {n - 1}" if n else "None: a scalar has no axis to map"
     return AxisSpecError(
-        f"vmap({name_of(fun)}): axis {dim} of {argument_name(tree, i)} is to be mapped, but the "
-        f"argument is {value.aval.str_short()}",
+        f"vmap({name_of(fun)}): axis {dim} of argument {_argument(fun, tree, i)} is to be mapped, "
+        f"but it is {value.aval.str_short()}",
         expected=allowed,
         hint="give in_axes=None for arguments that are not mapped",
     )
@@ -199,7 +217,7 @@ def _sizes_differ(
         shape = value.aval.shape
         if dim is not None and -len(shape) <= dim < len(shape):
             lines.append(
-                f"{argument_name(tree, i)} has size {shape[dim]} at axis {dim} of "
+                f"argument {_argument(fun, tree, i)} has size {shape[dim]} at axis {dim} of "
                 f"{value.aval.str_short()}"
             )
     shown = "\n      ".join(lines)

@@ -355,14 +355,6 @@ def full_like(
     return full(sizes, fill_value, kind, device=device)
 
 
-def _arange(start: Any, step: Any, size: Any, dtype: Any) -> Any:
-    count = lax.iota(dtype, size)
-    return lax.add(
-        lax.mul(count, lax.convert_dtype(step, dtype)),
-        lax.convert_dtype(start, dtype),
-    )
-
-
 def arange(
     start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
 ) -> Any:
@@ -390,7 +382,8 @@ def arange(
         msg = "arange: step is zero"
         raise ZeroDivisionError(msg)
     kind = canonicalize_explicit(dtype, "arange") if dtype is not None else _arange_dtype(given)
-    host = np.arange(*[np.asarray(g)[()] for g in given])
+    bounds: list[Any] = [np.asarray(g)[()] for g in given]
+    host = np.arange(*bounds)
     return on_device(put_numpy(host.astype(kind)), device)
 
 

@@ -82,10 +82,10 @@ def repeat(
     x, where = _flatten_unless(value_of(a), axis, "repeat")
     if x.aval.ndim == 0:
         x, where = _flat_planned((x,)), 0
-    if getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int):
-        if total_repeat_length is None:
-            return _repeat_planned((x,), (repeats, where))
-    counts = repeats if hasattr(repeats, "aval") else value_of(np.asarray(repeats))
+    is_size = getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int)
+    if is_size and total_repeat_length is None:
+        return _repeat_planned((x,), (repeats, where))
+    counts: Any = repeats if hasattr(repeats, "aval") else value_of(np.asarray(repeats))
     size = x.aval.shape[where]
     if not is_integer(counts.aval.dtype) and not is_bool(counts.aval.dtype):
         msg = f"repeat: repeats must be integers, got {counts.aval.str_short()}"

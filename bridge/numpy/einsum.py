@@ -261,7 +261,7 @@ def _path(
         tuple([sizes[n] if type(sizes[n]) is int else _TYPICAL_SIZE for n in labels])
         for labels in inputs
     ]
-    how = "optimal" if optimize is True else optimize
+    how: Any = "optimal" if optimize is True else optimize
     path, _ = opt_einsum.contract_path(text, *known, shapes=True, optimize=how)
     return [tuple(step) for step in path]
 
@@ -353,5 +353,6 @@ def einsum_path(
     symbols = {n: opt_einsum.get_symbol(i) for i, n in enumerate(sizes)}
     text = ",".join(["".join([symbols[n] for n in labels]) for labels in inputs])
     text += "->" + "".join([symbols[n] for n in output])
-    how = "optimal" if optimize is True else optimize
-    return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=how)
+    how: Any = "optimal" if optimize is True else optimize
+    path, info = opt_einsum.contract_path(text, *shapes, shapes=True, optimize=how)
+    return [tuple(step) for step in path], info

@@ -56,10 +56,14 @@ def _reshape(x: Any, shape: tuple[Any, ...], order: str) -> Any:
 _reshape_planned = Planned(_reshape, "reshape")
 
 
+def _size(d: Any) -> Any:
+    return d if getattr(d, "is_symbolic_dim", False) else operator.index(d)
+
+
 def _shape_argument(shape: Any) -> tuple[Any, ...]:
     if isinstance(shape, tuple | list):
-        return tuple([d if getattr(d, "is_symbolic_dim", False) else operator.index(d) for d in shape])
-    return (shape if getattr(shape, "is_symbolic_dim", False) else operator.index(shape),)
+        return tuple([_size(d) for d in shape])
+    return (_size(shape),)
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:

@@ -219,15 +219,12 @@ def _quantile(*args: Any) -> Any:
     if is_complex(x.aval.dtype):
         msg = f"{name}: complex numbers have no quantiles, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
-    if weights:
-        x, q, w = promote_inexact(x, q, weights[0])
-    else:
-        x, q = promote_inexact(x, q)
+    x, q, *weights = promote_inexact(x, q, *weights)
     if scale:
         q = lax.div(q, lax.full_of(q.aval.update(shape=()), 100.0))
     axes = normalize_axes(axis, x.aval.ndim, name)
     if weights:
-        return _weighted_quantile(x, q, w, axes, axis, keepdims, skip_nan)
+        return _weighted_quantile(x, q, weights[0], axes, axis, keepdims, skip_nan)
     return quantile_of(x, q, axes, method, keepdims, skip_nan)
 
 

@@ -103,7 +103,8 @@ def _extreme(
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
-        if initial is None and builtins.any([type(x.aval.shape[a]) is int and x.aval.shape[a] == 0 for a in axes]):
+        sizes = [x.aval.shape[a] for a in axes]
+        if initial is None and builtins.any([type(d) is int and d == 0 for d in sizes]):
             msg = f"{name}: zero-size reduction has no identity; got {x.aval.str_short()}"
             raise ValueError(msg)
         if where is not None and initial is None:
@@ -376,8 +377,8 @@ def _fit(small: Any, x: Any) -> Any:
     return lax.broadcast_in_dim(small, x.aval.shape, tuple(range(x.aval.ndim)))
 
 
-_var_planned = Planned(lambda x, *s: _var(x, *s, None), "var", exact=True)
-_var_where = Planned(lambda x, w, *s: _var(x, *s, w), "var", exact=True)
+_var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True)
+_var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True)
 
 
 def _variance(

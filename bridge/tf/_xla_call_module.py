@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -70,7 +70,7 @@ def tf_dtype(dtype: np.dtype[Any]) -> tf.DType:
     Raises:
         UnsupportedExchangeDtypeError: it has none.
     """
-    return tf.as_dtype(row_of(dtype, "tensorflow").tensorflow)
+    return tf.as_dtype(cast("str", row_of(dtype, "tensorflow").tensorflow))
 
 
 def tf_shape(shape: Sequence[Any]) -> tuple[int | None, ...]:

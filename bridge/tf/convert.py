@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 import tensorflow as tf
@@ -161,13 +161,14 @@ class _Converted:
 
     def _tensor(self, leaf: Any, tree: PyTreeDef, i: int) -> Any:
         if isinstance(leaf, bool | int | float | complex):
-            return tf.constant(leaf, row_dtype(as_value(leaf).aval.dtype))
+            number: Any = leaf  # the stubs forget complex
+            return tf.constant(number, row_dtype(as_value(leaf).aval.dtype))
         if isinstance(leaf, Array):
             return tf_adapter.export(leaf)
         if isinstance(leaf, tf.Variable | np.ndarray | np.generic) or hasattr(
             type(leaf), "__tf_tensor__"
         ):
-            return tf.convert_to_tensor(leaf)
+            return tf.convert_to_tensor(cast("Any", leaf))
         name = argument_names(tree, self._parameters)[i]
         raise UnsupportedDtypeError(
             f"{self._name}: {name} is {short_repr(leaf)} of type {type(leaf).__name__}",

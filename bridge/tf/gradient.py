@@ -36,7 +36,7 @@ def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> 
     if not could_record() and tf.executing_eagerly():
         return program.module(tensors)
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
     def run(*xs: Any) -> tuple[list[Any], Callable[..., Any]]:
         outs = program.module(xs)
 

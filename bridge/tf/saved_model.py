@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -122,7 +122,7 @@ def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, ord
             # functions that are saved, with a trace, as attributes.
             self.gradients = pulls
 
-        @tf.function(input_signature=inputs, autograph=False)
+        @tf.function(input_signature=inputs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
         def __call__(self, *args: Any) -> Any:
             tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
             outs = (
@@ -133,8 +133,9 @@ def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, ord
             return traced.out_tree.unflatten(outs)
 
     root: Any = tf.Module(name="model")
-    root.serve = Served()
-    root.serve.__call__.get_concrete_function()
+    serve: Any = Served()
+    root.serve = serve
+    serve.__call__.get_concrete_function()
     if first:
         params = tree.unflatten(variables)[0]
         # TensorFlow saves dicts, lists and tuples; other trees become a dict by path.
@@ -157,7 +158,7 @@ def _pulls(program: Program, order: int) -> list[Any]:
             tf.TensorSpec(tf_shape(a.shape), tf_dtype(a.dtype)) for a in programs[k].jaxpr.in_avals
         ]
 
-        @tf.function(input_signature=specs, autograph=False)
+        @tf.function(input_signature=specs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
         def pull(*tensors: Any) -> list[Any]:
             if k + 1 < len(programs):
                 return run_differentiable(programs[k], tensors, _by_functions(pulls, k + 1))
@@ -195,7 +196,7 @@ def _flat_signature(
         used.add(wanted)
         flat.append(tf.TensorSpec(spec.shape, spec.dtype, name=wanted))
 
-    @tf.function(input_signature=flat, autograph=False)
+    @tf.function(input_signature=flat, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
     def signature(*tensors: Any) -> dict[str, Any]:
         out = serve(*tree.unflatten(tensors))
         leaves, out_tree = flatten(out)
@@ -283,7 +284,7 @@ def _variable_like(leaf: Any) -> Any:
     if isinstance(leaf, Array):
         return tf_adapter.export(leaf)
     if isinstance(leaf, np.ndarray | np.generic | tf.Tensor | bool | int | float | complex):
-        return tf.convert_to_tensor(leaf)
+        return tf.convert_to_tensor(cast("Any", leaf))
     raise UnsupportedDtypeError(
         f"save: params contains {short_repr(leaf)} of type {type(leaf).__name__}",
         expected="arrays, tensors, variables, numbers, and trees of them",

@@ -33,10 +33,10 @@ class _FreeScope:
     def bounds(self, dim: Dim) -> tuple[Bound, Bound]:
         return (-math.inf, math.inf) if isinstance(dim, DimExpr) else (dim, dim)
 
-    def rewritten(self, factor: Factor) -> Dim | None:  # noqa: ARG002  (the protocol's form)
+    def rewritten(self, factor: Factor) -> Dim | None:
         return None
 
-    def exact_quotient(self, factor: Factor) -> None:  # noqa: ARG002  (the protocol's form)
+    def exact_quotient(self, factor: Factor) -> None:
         return None
 
     def variable(self, name: str) -> Dim:
