@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.debug_info import name_of, parameter_names
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -189,6 +189,13 @@ def derivative_argnums(call: str, argnums: Any) -> tuple[int, ...]:
         TypeError: not an int and not a sequence of ints.
     """
     return indices(call, "argnums", argnums)
+
+
+def argument_names_at(fun: Any, positions: Sequence[int]) -> tuple[str, ...]:
+    """What messages call the arguments at ``positions``: their parameters, if these are known."""
+    known = parameter_names(fun)
+    n = len(known)
+    return tuple([f"argument {known[i] if -n <= i < n else f'args[{i}]'}" for i in positions])
 
 
 def check_argument_count(call: str, fun: Any, argnums: Any, highest: int, n_args: int) -> None:

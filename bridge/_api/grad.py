@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge._api.argnums import (
+    argument_names_at,
     check_argument_count,
     check_callable,
     check_reduce_axes,
@@ -45,6 +46,7 @@ class GradOptions:
         "has_aux",
         "highest",
         "holomorphic",
+        "label",
         "nums",
         "root",
         "single",
@@ -63,8 +65,10 @@ class GradOptions:
         self.has_aux = has_aux
         self.holomorphic = holomorphic
         self.allow_int = allow_int
-        # What messages call the tree of the differentiated arguments.
-        self.root = f"args[{self.nums[0]}]" if self.single else "args[argnums]"
+        names = argument_names_at(fun, self.nums)
+        # What messages call the differentiated arguments.
+        self.root = names[0] if self.single else names
+        self.label = f"{call}({name_of(fun)})"
 
 
 def grad(
@@ -162,7 +166,7 @@ def gradient_of(
     nums = options.nums
     chosen = args[nums[0]] if options.single else tuple([args[i] for i in nums])
     leaves, tree = flatten(chosen)
-    values = values_of(options.call, leaves, tree, options.root)
+    values = values_of(options.label, leaves, tree, options.root)
     for i, value in enumerate(values):
         if value.aval.dtype not in floats or options.holomorphic:
             check_input(options, value.aval, tree, i)
@@ -208,7 +212,7 @@ def check_input(options: GradOptions, aval: ShapedArray, tree: PyTreeDef, index:
         hint = "convert it to a float dtype, or pass allow_int=True, or use vjp"
     where = name_of_leaf(tree, index, options.root)
     raise GradientTypeError(
-        f"{options.call}({name_of(options.fun)}): argument {where} is {aval.str_short()}",
+        f"{options.label}: {where} is {aval.str_short()}",
         expected=expected,
         hint=hint,
     )
@@ -220,7 +224,7 @@ def _scalar_result(options: GradOptions, outs: list[Value], call: FlatCall) -> V
     plain = single and outs[0].aval.ndim == 0 and outs[0].aval.dtype in floats
     if plain and not options.holomorphic:
         return outs[0]
-    name = f"{options.call}({name_of(options.fun)})"
+    name = options.label
     if not single:
         raise GradientTypeError(
             f"{name}: the function returned a tree {call.out_tree}, expected one scalar",

@@ -26,7 +26,6 @@ from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
@@ -189,7 +188,7 @@ def _flat_call(
     nums = options.nums
     chosen = args[nums[0]] if options.single else tuple([args[i] for i in nums])
     leaves, tree = flatten(chosen)
-    values = values_of(options.call, leaves, tree, options.root)
+    values = values_of(options.label, leaves, tree, options.root)
     for i, value in enumerate(values):
         if value.aval.dtype not in floats or options.holomorphic:
             check(options, value.aval, tree, i)
@@ -210,8 +209,7 @@ def _check_forward_input(
     elif aval.dtype in complexes:
         hint = "pass holomorphic=True if the function is holomorphic, else use jvp"
     raise GradientTypeError(
-        f"jacfwd({name_of(options.fun)}): argument {name_of_leaf(tree, index, options.root)} is "
-        f"{aval.str_short()}",
+        f"{options.label}: {name_of_leaf(tree, index, options.root)} is {aval.str_short()}",
         expected=expected,
         hint=hint,
     )
@@ -219,7 +217,7 @@ def _check_forward_input(
 
 def _result_name(options: GradOptions, flat: FlatCall, index: int) -> str:
     where = name_of_leaf(flat.out_tree, index, "")
-    return f"{options.call}({name_of(options.fun)}){' at ' + where if where else ''}"
+    return f"{options.label}{' at ' + where if where else ''}"
 
 
 def _basis(avals: Sequence[ShapedArray]) -> tuple[list[Value], int]:

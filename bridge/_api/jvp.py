@@ -127,8 +127,7 @@ def tangent_values(
             where, of = name_of_leaf(tree, i, names[0]), name_of_leaf(tree, i, names[1])
             raise ShapeMismatchError(
                 f"{call}: {where} has shape {shape}, but {of} has shape {wanted.shape}",
-                expected="equal shapes",
-                hint="a tangent has one number for each number of its primal",
+                hint=f"give {names[0]} the shapes of {names[1]}",
             )
         result.append(value)
     return result

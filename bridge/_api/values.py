@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.values import Value
     from tracebridge.core.tree.tree import PyTreeDef
 
+    Root = str | tuple[str, ...]
 
-def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: str) -> list[Value]:
+
+def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: Root) -> list[Value]:
     """The leaves as values; names the first one that is no array.
 
-    ``root`` is what messages call the tree; key paths follow it.
+    ``root`` is what messages call the tree, or each part of a tuple; key paths follow it.
     """
     return [
         leaf if hasattr(leaf, "aval") else value_of(call, leaf, tree, i, root)
@@ -35,7 +37,7 @@ def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: str) -> l
     ]
 
 
-def value_of(call: str, leaf: Any, tree: PyTreeDef, index: int, root: str) -> Value:
+def value_of(call: str, leaf: Any, tree: PyTreeDef, index: int, root: Root) -> Value:
     """Leaf ``index`` of ``tree`` as a value."""
     try:
         return as_value(leaf)
@@ -61,9 +63,12 @@ def spread(given: Sequence[Any], flags: Sequence[bool] | None) -> Sequence[Any]:
     return [next(rest) if flag else None for flag in flags]
 
 
-def name_of_leaf(tree: PyTreeDef, index: int, root: str) -> str:
+def name_of_leaf(tree: PyTreeDef, index: int, root: Root) -> str:
     """The name of a leaf in messages: ``root`` and its key path."""
-    return root + keystr(leaf_paths(tree)[index])
+    path = leaf_paths(tree)[index]
+    if isinstance(root, str):
+        return root + keystr(path)
+    return root[path[0].idx] + keystr(path[1:])
 
 
 def short_repr(x: Any) -> str:

@@ -51,7 +51,7 @@ def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
             shown = text if len(text) <= 80 else f"{text[:77]}..."
             name = argument_names(args.tree, args.parameters)[i]
             raise UnsupportedDtypeError(
-                f"{call}: {name} is {shown} of type {type(leaf).__name__}; "
+                f"{call}: argument {name} is {shown} of type {type(leaf).__name__}; "
                 "expected arrays, numbers, and trees of them",
                 hint="mark it static (static_argnums, static_argnames) if it is a constant",
             ) from error

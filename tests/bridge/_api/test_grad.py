@@ -203,8 +203,8 @@ def test_state_is_restored_after_an_error() -> None:
 @pytest.mark.parametrize(
     ("f", "x", "words"),
     [
-        (lambda x: x, 3, ("args[0] is i32[]", "real or complex dtype", "allow_int=True")),
-        (lambda x: x, True, ("args[0] is bool[]",)),
+        (lambda x: x, 3, ("argument x is i32[]", "real or complex dtype", "allow_int=True")),
+        (lambda x: x, True, ("argument x is bool[]",)),
         (lambda x: x, 1j, ("the result is c64[]", "holomorphic=True")),
         (lambda x: x.astype(int), 1.0, ("the result is i32[]", "vjp")),
         (lambda x: x * np.ones(2), 1.0, ("f32[2]", "expected a scalar", "jacrev")),
@@ -223,7 +223,7 @@ def test_wrong_functions_and_arguments(f: Any, x: Any, words: tuple[str, ...]) -
 
 def test_holomorphic_needs_complex_numbers() -> None:
     """Both arguments and results are checked."""
-    with pytest.raises(GradientTypeError, match=r"args\[0\] is f32\[\](.|\n)*holomorphic"):
+    with pytest.raises(GradientTypeError, match=r"argument x is f32\[\](.|\n)*holomorphic"):
         tb.grad(lambda x: x, holomorphic=True)(1.0)
     with pytest.raises(GradientTypeError, match=r"the result is f32\[\](.|\n)*holomorphic"):
         tb.grad(tnp.real, holomorphic=True)(1j)
@@ -231,9 +231,9 @@ def test_holomorphic_needs_complex_numbers() -> None:
 
 def test_leaf_is_named() -> None:
     """The message has the key path of the leaf that cannot be differentiated."""
-    with pytest.raises(GradientTypeError, match=r"args\[0\]\['n'\]\[1\] is i32\[\]"):
+    with pytest.raises(GradientTypeError, match=r"argument p\['n'\]\[1\] is i32\[\]"):
         tb.grad(lambda p: p["x"])({"x": 1.0, "n": (1.0, 2)})
-    with pytest.raises(UnsupportedDtypeError, match=r"args\[0\]\['n'\] is 'a' of type str"):
+    with pytest.raises(UnsupportedDtypeError, match=r"argument p\['n'\] is 'a' of type str"):
         tb.grad(lambda p: p["x"])({"x": 1.0, "n": "a"})
 
 
@@ -241,7 +241,7 @@ def test_has_aux_needs_a_pair() -> None:
     """The message says what came instead."""
     with pytest.raises(GradientTypeError, match="a tuple of 3, but has_aux=True needs a pair"):
         tb.grad(lambda x: (x, x, x), has_aux=True)(1.0)
-    with pytest.raises(GradientTypeError, match=r"StagedTracer, but|DualTracer, but"):
+    with pytest.raises(GradientTypeError, match=r"returned an array f32\[\], but has_aux"):
         tb.grad(lambda x: x, has_aux=True)(1.0)
 
 

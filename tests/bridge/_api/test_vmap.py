@@ -177,12 +177,10 @@ def test_axis_out_of_range() -> None:
     """Names the argument, its type, and the axes that it has."""
     with pytest.raises(AxisSpecError) as caught:
         tb.vmap(lambda t: t, in_axes=2)({"a": A})
-    assert "axis 2 of args[0]['a'] is to be mapped, but the argument is f32[2,3]" in str(
-        caught.value
-    )
+    assert "axis 2 of argument t['a'] is to be mapped, but it is f32[2,3]" in str(caught.value)
     assert "expected: an axis from -2 to 1" in str(caught.value)
 
-    with pytest.raises(AxisSpecError, match=r"kwargs\['k'\].*f32\[\](.|\n)*a scalar has no axis"):
+    with pytest.raises(AxisSpecError, match=r"argument k is.*f32\[\](.|\n)*a scalar has no axis"):
         tb.vmap(lambda x, k: x)(A, k=1.0)
 
 
@@ -192,11 +190,11 @@ def test_sizes_differ() -> None:
         tb.vmap(lambda x, y, z: x, in_axes=(0, 1, None))(A, A, A)
 
     text = str(caught.value)
-    assert "args[0] has size 2 at axis 0 of f32[2,3]" in text
-    assert "args[1] has size 3 at axis 1 of f32[2,3]" in text
-    assert "args[2]" not in text
+    assert "argument x has size 2 at axis 0 of f32[2,3]" in text
+    assert "argument y has size 3 at axis 1 of f32[2,3]" in text
+    assert "argument z" not in text
 
-    with pytest.raises(AxisSizeError, match=r"axis_size=5\n.*args\[0\] has size 2"):
+    with pytest.raises(AxisSizeError, match=r"axis_size=5\n.*argument x has size 2"):
         tb.vmap(lambda x: x, axis_size=5)(A)
 
 

@@ -205,5 +205,5 @@ def test_functions_with_traced_constants_cannot_be_lowered() -> None:
 
 def test_arguments_must_be_arrays() -> None:
     """The argument is named."""
-    with pytest.raises(UnsupportedDtypeError, match=r"jit\(f\): params\['w'\] is 'a'"):
+    with pytest.raises(UnsupportedDtypeError, match=r"jit\(f\): argument params\['w'\] is 'a'"):
         tb.jit(f).lower({"w": "a"}, X)
