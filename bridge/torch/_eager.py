@@ -188,7 +188,7 @@ class Node:
         """Gradients from all saved tensors and a cotangent of each result."""
         if self.n_extra:
             n = len(self.parts.inputs)
-            leaves = (*leaves[:n], *leaves[n + self.n_extra :])
+            leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
         run = self.backwards.get(self.all_cotangents)
         return (self.backward(self.all_cotangents) if run is None else run)(leaves)
 
@@ -254,12 +254,15 @@ class Call(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         node: Node = ctx.node
         saved = ctx.saved_tensors
-        if ctx.numbers is None and not grad_enabled():
-            leaves = (*saved, *grads)
-            for x in leaves:
-                # A missing cotangent is None, which is not ready either.
+        if ctx.numbers is None and not grad_enabled() and not is_special():
+            leaves = [*saved, *grads]
+            for i, x in enumerate(leaves):
                 if not is_ready(x):
-                    break
+                    # A missing cotangent is None, which cannot be made ready either.
+                    dense = ready(x)
+                    if dense is None:
+                        break
+                    leaves[i] = dense
             else:
                 # The common case: all results have a cotangent, all tensors are plain.
                 return node.gradients(node.everything(leaves))

@@ -1,13 +1,15 @@
 """Running a program on torch tensors: tensors in, tensors out, no Array in between.
 
 On the CPU an argument enters as a NumPy view of the tensor's memory, a result leaves as a capsule:
-about 2.6 and 0.8 us, without copies. The functions are generated, as in core/runtime/execute.py:
+about 2.6 and 0.8 us, without copies. Parameters live long: their buffers are held, 0.3 us (see
+``Held``). The functions are generated, as in core/runtime/execute.py:
 their source depends only on how many arguments and results there are and how each one crosses.
 On other devices both ways are capsules, ordered by streams.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -26,6 +28,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.compile import Program, compile_jaxpr
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
@@ -129,12 +132,21 @@ def _carrier(aval: ShapedArray) -> Any:
     return getattr(torch, CARRIERS[aval.dtype.itemsize].name)
 
 
+# Expressions for a view of argument x, and for its buffer.
 _VIEWS = {
     PLAIN: "from_dlpack(View({x}))",
     BYTES: "from_dlpack(View({x}.detach().view(torch_uint8)))",
     DISGUISED: "from_dlpack(View({x}.detach().view(carriers[{i}]))).view(t{i})",
     NUMBER: "array({x}, t{i})",
 }
+_PUT = "put(a{i}, sharding, [{view}], devices, False, False, {semantics}, True)"
+_ENTER = (
+    f"{_PUT} if type({{x}}) is not Parameter"
+    " else h{i}.buf if (h{i} := held(id({x}))) is not None and h{i}.ref() is {x}"
+    " and h{i}.address == {x}.data_ptr() and h{i}.aval is a{i} and h{i}.sharding is sharding"
+    " else hold({x}, a{i}, sharding,"
+    " put(a{i}, sharding, [{held_view}], devices, False, False, SHARE, True))"
+)
 
 
 def _compile_factory(
@@ -143,35 +155,86 @@ def _compile_factory(
     lines = ["def factory(execute, handlers, constants, avals, sharding, devices, carriers):"]
     lines += [f"    c{i} = constants[{i}]" for i in range(n_consts)]
     buffers = [f"c{i}" for i in range(n_consts)]
+    body: list[str] = []
     for i, way in zip(kept, used, strict=True):
         lines += [f"    a{i} = avals[{i}]", f"    t{i} = a{i}.dtype"]
-        view = _VIEWS[way].format(x=f"xs[{i}]", i=i)
-        semantics = "copy" if way == NUMBER else "share"
-        buffers.append(f"put(a{i}, sharding, [{view}], devices, False, False, {semantics}, True)")
-    lines += ["    def run(xs):"]
+        body += [f"        x{i} = xs[{i}]"]
+        view = _VIEWS[way].format(x=f"x{i}", i=i)
+        if way == NUMBER:
+            buffers.append(_PUT.format(i=i, view=view, semantics="COPY"))
+        else:
+            # A capsule holds its tensor: of the Parameter itself it would keep that alive for ever.
+            held_view = view.replace(f"View(x{i})", f"View(x{i}.detach())")
+            names = {"x": f"x{i}", "i": i, "view": view, "held_view": held_view}
+            buffers.append(_ENTER.format(**names, semantics="SHARE"))
+    lines += ["    def run(xs):", *body]
     call = f"execute([{', '.join(buffers)}]).consume_with_handlers(handlers)"
-    names = [f"o{i}" for i in range(n_out)]
-    lines += [f"        {', '.join(names)}, = {call}" if names else f"        {call}"]
+    outs = [f"o{i}" for i in range(n_out)]
+    lines += [f"        {', '.join(outs)}, = {call}" if outs else f"        {call}"]
     lines += [
         # XLA drops its references to the tensors at its next transfer; that may be never.
         "        collect()",
-        f"        return [{', '.join([f'from_capsule(to_capsule({o}))' for o in names])}]",
+        f"        return [{', '.join([f'from_capsule(to_capsule({o}))' for o in outs])}]",
         "    return run",
     ]
     scope: dict[str, Any] = {
         "put": door.put_view,
+        "hold": hold,
+        "held": _HELD.get,
+        "Parameter": torch.nn.Parameter,
+        "SHARE": HostBufferSemantics.ZERO_COPY,
         "View": CapsuleView,
         "from_dlpack": np.from_dlpack,
         "array": np.array,
         "torch_uint8": torch.uint8,
-        "share": HostBufferSemantics.ZERO_COPY,
-        "copy": HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+        "COPY": HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
         "collect": collect_garbage,
         "to_capsule": door.unversioned_capsule,
         "from_capsule": _from_capsule,
     }
     exec("\n".join(lines), scope)  # noqa: S102 (the source is made of integers and fixed words)
     return scope["factory"]
+
+
+@final
+class Held:
+    """A buffer over the memory of a living Parameter.
+
+    It is used only while the Parameter has the address, shape and dtype that it had. In between its
+    memory may come and go (sharded training resizes storages); it is not read then. What is held
+    keeps the memory alive, until the Parameter dies or is seen with other memory.
+    """
+
+    __slots__ = ("address", "aval", "buf", "ref", "sharding")
+
+    def __init__(self, ref: Any, address: int, aval: ShapedArray, sharding: Any, buf: Any) -> None:
+        self.ref = ref
+        self.address = address
+        self.aval = aval
+        self.sharding = sharding
+        self.buf = buf
+
+
+# id of a Parameter -> its buffer
+_HELD: dict[int, Held] = {}
+
+
+def hold(x: torch.nn.Parameter, aval: ShapedArray, sharding: Any, buf: Any) -> Any:
+    """Remember ``buf`` if it is over the memory of ``x``; gives it back."""
+    key, address = id(x), x.data_ptr()
+    if not address or buf.unsafe_buffer_pointer() != address:
+        return buf  # a copy of misaligned memory, which would not see later values
+
+    def forget(ref: Any) -> None:
+        entry = _HELD.get(key)
+        if entry is not None and entry.ref is ref:
+            del _HELD[key]
+
+    _HELD[key] = Held(weakref.ref(x, forget), address, aval, sharding, buf)
+    return buf
+
+
+on_fork(_HELD.clear)
 
 
 @final
@@ -252,6 +315,8 @@ class _DeviceRun:
 
     def _enter(self, i: int, x: Any, where: SingleDeviceSharding, stream: int) -> Any:
         aval = self.avals[i]
+        # A parameter that has been moved here leaves its old memory.
+        _HELD.pop(id(x), None)
         if self.ways[i] == NUMBER:
             return batched_device_put(
                 aval, where.backend_sharding, [np.array(x, aval.dtype)], [where.device], False

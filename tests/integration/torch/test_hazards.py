@@ -246,3 +246,76 @@ def test_sparse_tensors_are_refused():
 
     with pytest.raises(ExchangeError, match="layout"):
         wrap(lambda x: x)(torch.ones(2, 2).to_sparse())
+
+
+def held(p):
+    """The held buffer of a parameter, if any."""
+    from tracebridge.torch import _execute
+
+    return _execute._HELD.get(id(p))
+
+
+def test_held_parameters_follow_every_change():
+    """Buffers of parameters are kept between calls, and are used only while they fit."""
+    f = wrap(lambda p: p * 1.0)
+    p = torch.nn.Parameter(torch.ones(16))
+    with torch.no_grad():
+        assert f(p).sum() == 16
+        assert held(p).address == p.data_ptr()
+
+        p.add_(1)
+        assert f(p).sum() == 32
+        p.data = torch.full((16,), 3.0)
+        assert f(p).sum() == 48
+        p.data = torch.full((17,), 4.0)[1:]  # misaligned: copied, so not held
+        assert f(p).sum() == 64
+        p.fill_(5.0)
+        assert f(p).sum() == 80
+        p.data = torch.full((4, 4), 6.0)
+        assert f(p).shape == (4, 4)
+        p.data = p.data.double()
+        assert f(p).dtype == torch.float64
+
+
+def test_held_parameters_may_lose_their_memory_between_calls():
+    """Sharded training frees storages and allocates them again, somewhere else."""
+    f = wrap(lambda p: p * 1.0)
+    p = torch.nn.Parameter(torch.ones(1000))
+    storage = p.untyped_storage()
+    with torch.no_grad():
+        for i in range(5):
+            p.fill_(i)
+            assert f(p).sum() == 1000 * i
+            storage.resize_(0)
+            filler = [torch.full((1000,), -1.0) for _ in range(10)]
+            storage.resize_(4000)
+            del filler
+
+
+def test_held_buffers_die_with_their_parameter():
+    """Nothing keeps the memory of a parameter that is gone."""
+    f = wrap(lambda p: p * 1.0)
+    p = torch.nn.Parameter(torch.ones(16))
+    key = id(p)
+    f(p)
+    assert held(p) is not None
+
+    del p
+    gc.collect()
+
+    from tracebridge.torch import _execute
+
+    assert key not in _execute._HELD
+
+
+def test_held_bool_and_narrow_parameters():
+    """Buffers of dtypes in disguise are held too."""
+    f = wrap(lambda m, h: m.astype("float32") + h.astype("float32"))
+    mask = torch.nn.Parameter(torch.tensor([True, False]), requires_grad=False)
+    half = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16), requires_grad=False)
+    assert [2.0, 1.0] == f(mask, half).tolist()
+
+    mask.logical_not_()
+    half.mul_(4)
+
+    assert [4.0, 5.0] == f(mask, half).tolist()
