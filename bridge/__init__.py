@@ -137,7 +137,7 @@ _MODULE_OF = {
     for name in names.split()
 }
 
-__all__ = ["config", "float0", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll] - the table is the list
+__all__ = ["config", "float0", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - the table is the list
 
 
 def __getattr__(name: str) -> Any:

@@ -81,7 +81,7 @@ def check_has_values(tensor: torch.Tensor) -> None:
     """
     keys = torch._C._dispatch_keys(tensor)
     what = ""
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         what = "is being transformed by torch.func"
     elif keys.has(torch._C.DispatchKey.Python) or keys.has(torch._C.DispatchKey.Functionalize):
         what = "is a wrapper without memory of its own (fake, functional, distributed or lazy)"

@@ -49,7 +49,7 @@ def named_scope(name: str) -> NameScope:
     >>> 'activation/tanh' in layer.lower(1.0).as_text(debug_info=True)
     True
     """
-    if not isinstance(name, str):
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         msg = f"named_scope: name is {name!r} of type {type(name).__name__}, expected a string"
         raise TypeError(msg)
     return NameScope(name)

@@ -27,11 +27,11 @@ from tracebridge.core.control.fori import fori_loop as fori_loop
 from tracebridge.core.control.map import map as map
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
+from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
 from tracebridge.core.control.switch import cond as cond
 from tracebridge.core.control.switch import switch as switch
 from tracebridge.core.control.while_loop import while_loop as while_loop
 from tracebridge.core.control.while_loop import while_p as while_p
-from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
 from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -231,7 +231,8 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
     (True, False)
     """
     source = from_ if isinstance(from_, np.generic | np.ndarray) else known.as_dtype(from_)
-    return np.can_cast(source, known.as_dtype(to), casting)
+    target = cast("np.dtype[Any]", known.as_dtype(to))
+    return np.can_cast(cast("np.dtype[Any]", source), target, casting)
 
 
 # sizes of array-likes ----------------------------------------------------------------------------

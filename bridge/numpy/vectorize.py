@@ -6,7 +6,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tracebridge._api.vmap import vmap
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
@@ -125,7 +125,7 @@ def vectorize(
     >>> dot(tnp.ones((4, 3)), tnp.ones(3)).tolist()
     [3.0, 3.0, 3.0, 3.0]
     """
-    if any([not isinstance(e, int | str) for e in excluded]):
+    if any([not isinstance(cast("object", e), int | str) for e in excluded]):
         msg = f"vectorize: excluded has positions and names of arguments, got {excluded!r}"
         raise TypeError(msg)
     if any([isinstance(e, int) and e < 0 for e in excluded]):

@@ -66,7 +66,8 @@ def hanning(M: int) -> Any:
 
 
 def _kaiser(beta: Any, count: int) -> Any:
-    beta = lax.convert_dtype(*promote_inexact(beta), default_float())
+    (beta,) = promote_inexact(beta)
+    beta = lax.convert_dtype(beta, default_float())
     scalar = beta.aval.update(shape=())
     half = (count - 1) / 2
     steps = lax.sub(lax.iota(beta.aval.dtype, count), lax.full_of(scalar, half))

@@ -208,6 +208,13 @@ def _flat_signature(
     return signature
 
 
+def _shape(x: Any) -> tuple[Any, ...] | None:
+    """The shape; None for a specification of any rank."""
+    if isinstance(x, tf.TensorSpec) and cast("int | None", x.shape.rank) is None:
+        return None
+    return tuple(x.shape)
+
+
 def _traced(
     call: str,
     fun: Callable[..., Any],
@@ -219,12 +226,7 @@ def _traced(
     """The program of ``fun``, and names of its inputs."""
     leaves, tree = flatten((args, {}))
     names = argument_names(tree, parameter_names(fun))
-    shapes: list[Any] = [
-        (None if x.shape.rank is None else tuple(x.shape))
-        if isinstance(x, tf.TensorSpec)
-        else tuple(x.shape)
-        for x in leaves
-    ]
+    shapes = [_shape(x) for x in leaves]
     given = args[n_params:]
     inputs = flatten(given)[1]
     if polymorphic_shapes is None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import torch
-from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
@@ -78,25 +78,25 @@ def _vmap(
 
 
 def _legacy_vmap(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
-    """Under the vmap of ``torch.autograd.grad(is_grads_batched=True)``, which is not torch.func's."""
+    """Under the vmap of ``torch.autograd.grad(is_grads_batched=True)``, which is an older one."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     batched = torch._C._dispatch_key_parse("Batched")
     dims = [0 if torch._C._dispatch_keys(x).has(batched) else None for x in xs]
     # The third argument is the size to expand to where there is no batch axis, which is not here.
     inner = [
-        x if d is None else torch._remove_batch_dim(x, level, 1, 0)
+        x if d is None else torch._VF._remove_batch_dim(x, level, 1, 0)
         for x, d in zip(xs, dims, strict=True)
     ]
     outs = CALL(inner, resolve(h).vmap(dims).handle)
-    return [torch._add_batch_dim(o, 0, level) for o in outs]
+    return [torch._VF._add_batch_dim(o, 0, level) for o in outs]
 
 
 def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Forward mode, reverse mode, or neither."""
     functorch = torch._C._are_functorch_transforms_active()
     if forward_ad._current_level >= 0 or functorch:
-        duals = [torch._VF._unpack_dual(x, level=0) for x in xs]
+        duals: list[Any] = [torch._VF._unpack_dual(x, level=0) for x in xs]
         if any([tangent is not None for _, tangent in duals]):
             return _forward_mode(duals, h)
     if torch.is_grad_enabled():
@@ -119,8 +119,7 @@ def _forward_mode(duals: Sequence[Any], h: str) -> list[torch.Tensor]:
     n_out = _results_of_jvp(outs)
     rest = iter(outs[n_out:])
     return [
-        torch._VF._make_dual(o, next(rest), level=0) if _is_inexact(o) else o
-        for o in outs[:n_out]
+        torch._VF._make_dual(o, next(rest), level=0) if _is_inexact(o) else o for o in outs[:n_out]
     ]
 
 
@@ -185,7 +184,7 @@ class Node(torch.autograd.Function):
         return (None, None, *[next(found) if a else None for a in active])
 
 
-_apply_node = super(torch.autograd.Function, Node).apply
+_apply_node = super(torch.autograd.Function, Node).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
 
 _library.impl("call", _kernel, "CPU")
 _library.impl("call", _kernel, "CUDA")
@@ -193,4 +192,3 @@ _library.impl("call", _legacy_vmap, "Batched")
 _library.impl("call", _autograd, "Autograd")
 torch.library.register_fake("tracebridge::call", _fake, lib=_library)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)
-

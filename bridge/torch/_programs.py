@@ -249,7 +249,7 @@ def _without(aval: ShapedArray, dim: int | None) -> ShapedArray:
 
 
 def with_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
-    """``(inputs, cotangents) -> (results, gradients of the active inputs)`` in torch's convention."""
+    """``(inputs, cotangents) -> (results, gradients of active inputs)`` in torch's convention."""
     key = ("torch gradients", active, cotangents)
     found = primal.cache.get(key)
     if found is None:

@@ -28,9 +28,9 @@ RECOMPUTED: frozenset[str] = frozenset(
     {
         # arithmetic of one or two instructions
         "abs", "add", "and", "ceil", "clamp", "conj", "div", "floor", "imag", "integer_pow",
-        "is_finite", "max", "min", "mul", "neg", "not", "or", "real", "round", "rsqrt", "shift_left",
-        "shift_right_arithmetic", "shift_right_logical", "sign", "sqrt", "square", "sub", "xor",
-        "complex",
+        "is_finite", "max", "min", "mul", "neg", "not", "or", "real", "round", "rsqrt",
+        "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sqrt", "square",
+        "sub", "xor", "complex",
         # comparisons and choices
         "eq", "ge", "gt", "le", "lt", "ne", "select_n",
         # dtypes and shapes
@@ -41,8 +41,8 @@ RECOMPUTED: frozenset[str] = frozenset(
 )  # fmt: skip
 
 
-# Below this much work (see ``cost``) a forward pass keeps nothing: passing a residual from one program
-# to the next takes about 4 us, as long as some 4e4 multiplications.
+# Below this much work (see ``cost``) a forward pass keeps nothing: passing a residual from one
+# program to the next takes about 4 us, as long as some 4e4 multiplications.
 SMALL = 40_000
 _EXPENSIVE = 20  # of an elementwise function such as tanh, in multiplications
 
@@ -161,7 +161,7 @@ class Split:
 
 
 def restrict_linear(jaxpr: Jaxpr, n_fixed: int, given: Mask) -> Jaxpr:
-    """``jaxpr``, linear in its inputs after ``n_fixed``, with those not ``given`` left out as zeros.
+    """``jaxpr``, linear in its inputs after ``n_fixed``, with those not ``given`` left out as 0.
 
     A linear function is its own derivative: its jvp for tangents at the given inputs knows that
     the other ones are zero, so that nothing is computed for them. Putting zeros in would give
@@ -225,6 +225,4 @@ def split_for_backward(joint: Jaxpr, primal: Jaxpr, cotangents: Mask) -> Split:
     backward = stage(run, [*saved_avals, *unknown_avals[n_saved:]], primal.debug, locate=False)
     _, used = dce_jaxpr(joint, (False,) * n_out + (True,) * n_grads, keep_in=True)
     redo = tuple([i for i in range(n_in) if used[i]])
-    return Split(
-        forward, backward, tuple(inputs), tuple(results), len(computed), redo, cotangents
-    )
+    return Split(forward, backward, tuple(inputs), tuple(results), len(computed), redo, cotangents)

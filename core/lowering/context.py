@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -116,7 +116,7 @@ class LoweringContext(Builder):
         outer = self.avals_in, self.avals_out
         self.avals_in = app.avals
         self.avals_out = app.outs
-        lower: Any = app.primitive.lower
+        lower = cast("Callable[..., Any]", app.primitive.lower)
         rule = _PLATFORM_RULES.get((app.primitive.name, self.platform), lower)
         out = rule(self, *[self.materialize(v) for v in values], **app.params)
         self.avals_in, self.avals_out = outer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-import tracebridge.core.lowering.platforms  # noqa: F401 (importing it registers the rules)
+import tracebridge.core.lowering.platforms  # pyright: ignore[reportUnusedImport]  # noqa: F401 - importing it registers the rules
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.values import Literal

@@ -113,7 +113,7 @@ def make_cached_call(
             hide_internal_frames(error)
             raise
         result = new(array_class)
-        result.sig = sig
+        result.sig = sig  # pyright: ignore[reportAttributeAccessIssue] - it comes with `execute`
         result.buf = buf
         return result
 

@@ -31,7 +31,7 @@ def test_private_functions_exist(name):
 
 def test_other_private_names():
     """Outside torch._C."""
-    from torch._functorch.autograd_function import enable_single_level_autograd_function
+    from torch._functorch.utils import enable_single_level_autograd_function
     from torch.utils._python_dispatch import _disable_current_modes
 
     assert callable(enable_single_level_autograd_function)
@@ -40,8 +40,8 @@ def test_other_private_names():
     assert callable(forward_ad._set_fwd_grad_enabled)
     assert callable(torch._VF._unpack_dual)
     assert callable(torch._VF._make_dual)
-    assert callable(torch._remove_batch_dim)
-    assert callable(torch._add_batch_dim)
+    assert callable(torch._VF._remove_batch_dim)
+    assert callable(torch._VF._add_batch_dim)
     assert callable(torch._dynamo.assume_constant_result)
     assert torch.Tag.cudagraph_unsafe is not None
 
