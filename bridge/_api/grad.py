@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, ParamSpec, final
 
 from tracebridge._api.argnums import (
     argument_names_at,
@@ -32,6 +32,8 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Literal, Value
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
+
+P = ParamSpec("P")
 
 
 @final
@@ -72,13 +74,13 @@ class GradOptions:
 
 
 def grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Any] = (),
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """A function that computes the gradient of ``fun``.
 
     Args:
@@ -117,13 +119,13 @@ def grad(
 
 
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Any] = (),
-) -> Callable[..., tuple[Any, Any]]:
+) -> Callable[P, tuple[Any, Any]]:
     """A function that computes the value of ``fun`` and its gradient.
 
     Args:

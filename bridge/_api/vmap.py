@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
@@ -21,16 +21,19 @@ from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 def vmap(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     in_axes: int | Sequence[Any] | None = 0,
     out_axes: Any = 0,
     axis_name: Any = None,
     axis_size: int | None = None,
     spmd_axis_name: Any = None,
     sum_match: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """A function that maps ``fun`` over axes of its arguments.
 
     Args:
@@ -70,6 +73,7 @@ def vmap(
             expected="an int, None, or a tuple with one entry per positional argument",
         )
     same = in_axes == 0 and type(in_axes) is int
+    mapped: Callable[..., R] = fun  # it is called with tracers in place of arrays
 
     @named_like(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -84,7 +88,7 @@ def vmap(
 
         def flat(*xs: Any) -> list[Any]:
             a, k = tree.unflatten(xs)
-            out = fun(*a, **k)
+            out = mapped(*a, **k)
             flat_out, structure = flatten(out)
             out_tree.append(structure)
             return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
