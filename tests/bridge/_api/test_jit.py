@@ -128,7 +128,7 @@ def test_zero_arguments_and_results() -> None:
 def test_static_arguments_are_python_values(options: dict[str, Any]) -> None:
     """By position or by name: each derives the other; equal values share one trace."""
     f = Counter(lambda x, n: x * n if n > 1 else x)
-    f.__signature__ = inspect.signature(lambda x, n: None)  # type: ignore[attr-defined]  # names
+    f.__signature__ = inspect.signature(lambda x, n: None)  # type: ignore[attr-defined]  # a signature for names
     g = tb.jit(f, **options)
 
     for _ in range(2):

@@ -108,9 +108,7 @@ def test_stand_ins_are_values() -> None:
 
 def test_leaves_must_be_arrays() -> None:
     """The leaf is named by parameter and key path."""
-    with pytest.raises(
-        UnsupportedDtypeError, match=r"eval_shape\(<lambda>\): argument t\['a'\]"
-    ):
+    with pytest.raises(UnsupportedDtypeError, match=r"eval_shape\(<lambda>\): argument t\['a'\]"):
         tb.eval_shape(lambda x, t: x, 1.0, {"a": "x"})
     with pytest.raises(UnsupportedDtypeError, match=r"make_jaxpr\(<lambda>\): argument k is 'x'"):
         tb.make_jaxpr(lambda x, k: x)(1.0, k="x")
