@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import promote_inexact
 
@@ -294,7 +295,7 @@ sinc = unary_function(
 def _i0(x: Any) -> Any:
     (x,) = promote_inexact(x)
     size = lax.abs(x)
-    return lax.mul(lax.exp(size), lax.bessel_i0e(size))
+    return lax.mul(lax.exp(size), bessel_i0e(size))
 
 
 i0 = unary_function(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -97,23 +98,39 @@ def polysub(a1: Any, a2: Any) -> Any:
 # convolution -------------------------------------------------------------------------------------
 
 
-def _full_convolution(a: Any, v: Any, precision: Any, preferred: Any) -> Any:
-    """All sums ``out[k] = sum(a[i] * v[k - i])``."""
+# Up to so many taps are written out; more are a loop.
+_MAX_UNROLLED_TAPS = 32
+
+
+def _full_convolution(a: Any, v: Any) -> Any:
+    """All sums ``out[k] = sum(a[i] * v[k - i])``: shifted copies of the longer, times the taps."""
     n, m = a.aval.shape[0], v.aval.shape[0]
     if n < m:
         a, v, n, m = v, a, m, n
-    return lax.conv_general_dilated(
-        lax.reshape(a, (1, 1, n)),
-        lax.reshape(lax.rev(v, (0,)), (1, 1, m)),
-        (1,),
-        [(m - 1, m - 1)],
-        precision=precision,
-        preferred_element_type=preferred,
-    )
+    size = n + m - 1
+    zero = lax.zeros_of(a.aval.strong.update(shape=()))
+    padded = lax.pad(a, zero, [(m - 1, m - 1, 0)])
+    if m <= _MAX_UNROLLED_TAPS:
+        total = None
+        for i in range(m):
+            tap = lax.reshape(lax.slice_in_dim(v, i, i + 1), ())
+            part = lax.mul(lax.slice_in_dim(padded, m - 1 - i, m - 1 - i + size), tap)
+            total = part if total is None else lax.add(total, part)
+        return total
+
+    def add_tap(total: Any, tap: tuple[Any, Any]) -> tuple[Any, None]:
+        weight, start = tap
+        return lax.add(total, lax.mul(lax.dynamic_slice(padded, (start,), (size,)), weight)), None
+
+    starts = lax.rev(lax.iota(np.dtype(np.int32), m), (0,))
+    out, _ = scan(add_tap, lax.zeros_of(a.aval.strong.update(shape=(size,))), (v, starts))
+    return out
 
 
-def _convolve(a: Any, v: Any, mode: str, name: str, precision: Any, preferred: Any) -> Any:
+def _convolve(a: Any, v: Any, mode: str, name: str, preferred: Any) -> Any:
     a, v = promote_inexact(a, v)
+    if preferred is not None:
+        a, v = lax.convert_dtype(a, preferred), lax.convert_dtype(v, preferred)
     for x in (a, v):
         if x.aval.ndim != 1 or x.aval.shape[0] == 0:
             msg = f"{name}: needs vectors that are not empty, got {x.aval.str_short()}"
@@ -121,7 +138,7 @@ def _convolve(a: Any, v: Any, mode: str, name: str, precision: Any, preferred: A
     n, m = a.aval.shape[0], v.aval.shape[0]
     if name == "correlate":
         v = lax.rev(lax.conj(v) if is_complex(v.aval.dtype) else v, (0,))
-    out = lax.reshape(_full_convolution(a, v, precision, preferred), (n + m - 1,))
+    out = _full_convolution(a, v)
     if mode == "same":
         start, size = (min(n, m) - 1) // 2, max(n, m)
         if name == "correlate" and n < m and min(n, m) % 2 == 0:
@@ -152,7 +169,7 @@ def convolve(
         v: vector.
         mode: ``"full"`` for all overlaps, ``"same"`` for as many as the longer vector has
             elements, ``"valid"`` for complete overlaps.
-        precision: precision of the products, see ``tracebridge.lax.Precision``.
+        precision: accepted; products are not rounded to fewer bits here.
         preferred_element_type: dtype of the sums and of the result.
 
     >>> import tracebridge.numpy as tnp
@@ -161,7 +178,7 @@ def convolve(
     """
     _check_mode("convolve", mode)
     preferred = static_dtype("convolve", preferred_element_type)
-    return _convolve_planned((a, v), (mode, "convolve", precision, preferred))
+    return _convolve_planned((a, v), (mode, "convolve", preferred))
 
 
 def correlate(
@@ -182,7 +199,7 @@ def correlate(
     """
     _check_mode("correlate", mode)
     preferred = static_dtype("correlate", preferred_element_type)
-    return _convolve_planned((a, v), (mode, "correlate", precision, preferred))
+    return _convolve_planned((a, v), (mode, "correlate", preferred))
 
 
 def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:

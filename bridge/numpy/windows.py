@@ -12,6 +12,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._promote import promote_inexact
 
 
@@ -76,7 +77,7 @@ def _kaiser(beta: Any, count: int) -> Any:
     size = lax.abs(lax.mul(lax.sqrt(lax.max(inside, lax.zeros_of(scalar))), beta))
     # Quotients of exponentially scaled functions do not overflow.
     scale = lax.exp(lax.sub(size, lax.abs(beta)))
-    return lax.mul(lax.div(lax.bessel_i0e(size), lax.bessel_i0e(lax.abs(beta))), scale)
+    return lax.mul(lax.div(bessel_i0e(size), bessel_i0e(lax.abs(beta))), scale)
 
 
 _kaiser_planned = Planned(_kaiser, "kaiser")
