@@ -1,8 +1,8 @@
 """The exponentially scaled modified Bessel function of order zero, as a composition.
 
-Up to 50 the trapezoidal rule on ``I0(x) = mean of exp(x cos t)`` over a period: for periodic functions it
-converges faster than any power, and 64 points leave an error below the rounding of float64. Above 50 the
-asymptotic series in ``1 / (8 x)``.
+Up to 50 the trapezoidal rule on ``I0(x) = mean of exp(x cos t)`` over a period: for periodic
+functions it converges faster than any power, and 64 points leave an error below the rounding of
+float64. Above 50 the asymptotic series in ``1 / (8 x)``.
 
 Source: Trefethen, Weideman (2014), SIAM Review 56(3); Abramowitz, Stegun, 9.7.1.
 """
