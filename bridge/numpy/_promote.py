@@ -45,8 +45,10 @@ def promote_numeric(*xs: Any) -> list[Any]:
 
 def as_dtype(x: Any, dtype: Any, weak: bool = False) -> Any:
     """``x`` converted; ``x`` itself where nothing changes that matters for the result."""
-    if x.aval.dtype == dtype and (x.aval.weak_type or not weak) and (
-        x.aval.weak_type == weak or x.aval.ndim == 0
+    if (
+        x.aval.dtype == dtype
+        and (x.aval.weak_type or not weak)
+        and (x.aval.weak_type == weak or x.aval.ndim == 0)
     ):
         return x
     return lax.convert_dtype(x, dtype, weak)

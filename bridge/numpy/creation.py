@@ -185,9 +185,7 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
         raise ShapeMismatchError(msg)
     common, weak = promote(tuple([(p.aval.dtype, p.aval.weak_type) for p in parts]))
     target = dtype or common
-    rows = [
-        lax.reshape(lax.convert_dtype(p, target, weak), (1, *p.aval.shape)) for p in parts
-    ]
+    rows = [lax.reshape(lax.convert_dtype(p, target, weak), (1, *p.aval.shape)) for p in parts]
     return lax.concatenate(rows, 0) if len(rows) > 1 else rows[0]
 
 
@@ -209,9 +207,9 @@ def _nested_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 def _is_foreign(leaf: Any) -> bool:
     """Whether NumPy should not be asked to convert a leaf."""
-    return isinstance(leaf, Array | Tracer | Literal) or (hasattr(leaf, "__dlpack__") and not (
-        isinstance(leaf, np.ndarray)
-    ))
+    return isinstance(leaf, Array | Tracer | Literal) or (
+        hasattr(leaf, "__dlpack__") and not (isinstance(leaf, np.ndarray))
+    )
 
 
 # by formula --------------------------------------------------------------------------------------

@@ -202,6 +202,7 @@ imag = unary_function(
 
 # functions of two arrays -------------------------------------------------------------------------
 
+
 def _add(x: Any, y: Any) -> Any:
     """The sum; of bools: whether either is true."""
     return lax.bitwise_or(x, y) if is_bool(x.aval.dtype) else lax.add(x, y)

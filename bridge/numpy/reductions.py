@@ -112,8 +112,8 @@ def _extreme(
             raise ValueError(msg)
         x = masked(x, where, fill(x.aval.dtype))
         result = keep_axes(reduce(x, axes), x, axes, keepdims)
-        return result if initial is None else combine(
-            result, lax.convert_dtype(initial, x.aval.dtype)
+        return (
+            result if initial is None else combine(result, lax.convert_dtype(initial, x.aval.dtype))
         )
 
     return run
@@ -210,9 +210,7 @@ _max_planned = _Reduction(
 _min_planned = _Reduction(
     "min", _extreme("min", lambda x, a: lax.reduce_min(x, a), lambda x, y: lax.min(x, y), highest)
 )
-_all_planned = _Reduction(
-    "all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True)
-)
+_all_planned = _Reduction("all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True))
 _any_planned = _Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
 _mean_planned = _Reduction("mean", _mean)
 
@@ -349,9 +347,7 @@ def mean(
     return _mean_planned(a, axis, dtype, out, keepdims, None, where)
 
 
-def _var(
-    x: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any
-) -> Any:
+def _var(x: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "var")
     source = x.aval.dtype
     kind = dtype or (source if is_inexact(source) else to_inexact(source))

@@ -194,6 +194,7 @@ def numeric_jvp(
     flat: Flat, values: Sequence[Any], tangents: Sequence[Any], eps: float | None = None
 ) -> list[Host | None]:
     """Central differences of a flat function along ``tangents``; None for inactive results."""
+
     def at(step: float) -> list[Host]:
         moved = [_moved(v, t, step) for v, t in zip(values, tangents, strict=True)]
         return [to_host(o) for o in flat(*moved)]

@@ -202,9 +202,7 @@ class _View:
         contents: list[Any] = [None] * jaxpr.n_in + list(jaxpr.consts) + _nones(jaxpr)
         slots: list[Any] = [
             c if type(c) is Literal else Var(a, i)
-            for i, (a, c) in enumerate(
-                zip(jaxpr.slot_avals(), contents, strict=True)
-            )
+            for i, (a, c) in enumerate(zip(jaxpr.slot_avals(), contents, strict=True))
         ]
         self.invars: list[Var] = slots[: jaxpr.n_in]
         n_fixed = jaxpr.n_in + len(jaxpr.consts)

@@ -47,9 +47,7 @@ class _ArgExtremum(Primitive):
             msg = f"{self.name} works on real numbers and booleans, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         if type(x.shape[axis]) is int and x.shape[axis] == 0:
-            msg = (
-                f"{self.name}: axis {axis} of {x.str_short()} has no elements, expected some"
-            )
+            msg = f"{self.name}: axis {axis} of {x.str_short()} has no elements, expected some"
             raise ShapeMismatchError(msg)
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])
         return ShapedArray(shape, params["index_dtype"])
