@@ -30,7 +30,7 @@ def results_are_known(w: tb.Array) -> None:
 
 def mistakes_are_found(w: tb.Array) -> None:
     """A wrong call is an error before it runs: each line needs its exemption."""
-    tb.vmap(loss)(w)  # pyright: ignore[reportCallIssue]
-    tb.grad(loss)(w, "text")  # pyright: ignore[reportArgumentType]
-    tb.value_and_grad(loss)(w, w, w)  # pyright: ignore[reportCallIssue]
-    tb.vmap(3)  # pyright: ignore[reportArgumentType]
+    tb.vmap(loss)(w)  # pyright: ignore[reportCallIssue] - x is missing
+    tb.grad(loss)(w, "text")  # pyright: ignore[reportArgumentType] - no array
+    tb.value_and_grad(loss)(w, w, w)  # pyright: ignore[reportCallIssue] - one too many
+    tb.vmap(3)  # pyright: ignore[reportArgumentType] - no function
