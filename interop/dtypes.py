@@ -81,7 +81,7 @@ def row_from(table: dict[str, Row], name: str, framework: str) -> Row:
         msg = f"a {framework} tensor of dtype {name} cannot become an array"
         raise UnsupportedExchangeDtypeError(
             msg,
-            expected="bool, integers of 8 to 64 bits, float16 to float64, bfloat16, float8 or complex",
+            expected="bool, integers of 8 to 64 bits, float8 to float64, bfloat16 or complex",
             hint="convert it to one of these in its own framework first",
         )
     return row

@@ -64,7 +64,8 @@ def _is_ready(framework: str) -> bool:
 def import_tensor(x: Any, *, device: Any = None, copy: bool | None = None) -> Array | None:
     """An Array of a tensor of any framework, None if ``x`` is no tensor.
 
-    Memory is shared where alignment and layout allow (``copy=None``); see docs/explanation/aliasing.md.
+    Memory is shared where alignment and layout allow (``copy=None``): see
+    docs/explanation/aliasing.md.
 
     Raises:
         ExchangeError: the tensor has no values (fake, meta, traced), or an unknown layout.

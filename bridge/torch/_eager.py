@@ -176,9 +176,7 @@ class Node:
             self.forward = compiled.run
         # Numbers cannot be saved as tensors: they stay in the context.
         extra = [i for i in self.parts.redo if i not in self.parts.inputs]
-        self.saved_inputs = [
-            i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]
-        ]
+        self.saved_inputs = [i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]]
         self.n_extra = len(extra)
         self.has_numbers = any(compiled.numbers)
         self.all_cotangents = tuple(compiled.inexact)
@@ -273,7 +271,7 @@ class Call(torch.autograd.Function):
         return node.gradients(_general_backward(node, saved, ctx.numbers, given, mask))
 
 
-apply_call = super(torch.autograd.Function, Call).apply
+apply_call = super(torch.autograd.Function, Call).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
 
 
 def _general_backward(
@@ -396,4 +394,3 @@ _OPERATOR: list[Any] = []
 def apply_operator(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
     """Apply a family through torch's dispatcher."""
     return _OPERATOR[0](xs, family)
-

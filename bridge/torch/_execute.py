@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
@@ -55,13 +55,15 @@ def placement_for(device: torch.device) -> SingleDeviceSharding:
     """
     if device.type == "cpu":
         return placement_of(CPU, 0)
-    index = torch.cuda.current_device() if device.index is None else device.index
+    index: int | None = cast("int | None", device.index)  # the stubs forget None
+    if index is None:
+        index = torch.cuda.current_device()
     # An unknown type of device gets a code that no device has.
     return placement_of(CUDA if device.type == "cuda" else -1, index)
 
 
 def boundary(jaxpr: Jaxpr) -> Jaxpr:
-    """``jaxpr`` that takes bool inputs as bytes: torch has bools other than 0 and 1, XLA has not."""
+    """``jaxpr`` with bool inputs as bytes: torch has bools other than 0 and 1, XLA has not."""
     if not any([a.dtype == bool_ for a in jaxpr.in_avals]):
         return jaxpr
     found = jaxpr.cache.get("torch boundary")

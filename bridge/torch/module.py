@@ -40,9 +40,9 @@ class Module(torch.nn.Module):
     """A function ``fun(params, *args, **kwargs)`` as a module that owns ``params``.
 
     Inexact leaves of ``params`` become parameters, leaves of integers and bools become buffers,
-    named by their path: ``{'dense': {'w': ...}}`` gives ``dense.w``. Everything else is as with any
-    module: ``state_dict``, ``to``, ``deepcopy``, pickling (where ``fun`` can be pickled), optimizers,
-    DistributedDataParallel, ``torch.compile``, ``torch.func.functional_call``.
+    named by their path: ``{'dense': {'w': ...}}`` gives ``dense.w``. Everything else is as with
+    any module: ``state_dict``, ``to``, ``deepcopy``, pickling (where ``fun`` can be pickled),
+    optimizers, DistributedDataParallel, ``torch.compile``, ``torch.func.functional_call``.
 
     Args:
         fun: function of a tree of parameters and further arguments, made of tracebridge

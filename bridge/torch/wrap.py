@@ -22,6 +22,7 @@ from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_treedef, leaves_with_path
 from tracebridge.interop.torch_adapter import torch_adapter
+from tracebridge.interop.trees import import_tree
 from tracebridge.torch import _eager
 from tracebridge.torch._call_family import CallFamily
 from tracebridge.torch._entry import CallTable, make_entry
@@ -107,7 +108,8 @@ class Wrapped:
             try:
                 entry = self.entries[len(args)]
             except KeyError:
-                entry = self.entries[len(args)] = make_entry(len(args), self.calls.known, self.eager)
+                entry = make_entry(len(args), self.calls.known, self.eager)
+                self.entries[len(args)] = entry
             return entry(*args)
         return self.eager(args, kwargs)
 
@@ -194,13 +196,13 @@ class Wrapped:
         kinds: list[str] = []
         result: list[Any] = []
         for i, leaf in enumerate(leaves):
-            kind = _NUMBERS.get(type(leaf), TENSOR)
+            kind, value = _NUMBERS.get(type(leaf), TENSOR), leaf
             if kind == TENSOR and not isinstance(leaf, torch.Tensor):
-                kind, leaf = _convert(leaf)
-                if kind == "":
+                kind, value = _convert(leaf)
+                if not kind:
                     raise self.unusable(leaf, i, key)
             kinds.append(kind)
-            result.append(leaf)
+            result.append(value)
         return result, kinds
 
     def unusable(self, leaf: Any, index: int, key: Any) -> UnsupportedDtypeError:
@@ -254,9 +256,7 @@ class Wrapped:
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """With the option disable_jit: the function itself, on Arrays; without gradients."""
-        from_torch = lambda x: torch_adapter.import_(x) if isinstance(x, torch.Tensor) else x  # noqa: E731
-        leaves, tree = flatten((args, kwargs))
-        given, named = tree.unflatten([from_torch(x) for x in leaves])
+        given, named = import_tree((args, kwargs), torch_adapter)
         outs, out_tree = flatten(self.fun(*given, **named))
         return out_tree.unflatten([torch_adapter.export(x) for x in outs])
 
@@ -269,9 +269,13 @@ def _convert(leaf: Any) -> tuple[str, Any]:
         host = np.asarray(leaf)
         array = put_numpy(host.astype(canonicalize(host.dtype), copy=False))
         return TENSOR, torch_adapter.export(array)
-    for kind, letter in ((bool, BOOL), (int, INT), (float, FLOAT), (complex, COMPLEX)):
-        if isinstance(leaf, kind):
-            return letter, kind(leaf)
+    # Subclasses of Python's numbers, such as members of an IntEnum.
+    if isinstance(leaf, int):
+        return INT, int(leaf)
+    if isinstance(leaf, float):
+        return FLOAT, float(leaf)
+    if isinstance(leaf, complex):
+        return COMPLEX, complex(leaf)
     return "", leaf
 
 

@@ -109,7 +109,15 @@ def test_misaligned_memory_is_copied(offset):
         lambda x: x.astype(x.dtype.newbyteorder(">")),
         lambda x: np.asfortranarray(x),
     ],
-    ids=["transposed", "strided", "rows reversed", "columns reversed", "broadcast", "big", "fortran"],
+    ids=[
+        "transposed",
+        "strided",
+        "rows reversed",
+        "reversed",
+        "broadcast",
+        "big-endian",
+        "fortran",
+    ],
 )
 def test_other_layouts_are_copied(view):
     """Never wrong values, whatever the strides and the byte order."""
@@ -183,7 +191,9 @@ def test_an_array_is_given_back():
     assert address(from_dlpack(array, copy=True)) != address(array)
 
 
-@pytest.mark.parametrize("host", [np.array(["a"]), np.array([object()]), np.array(["2020"], "M8[D]")])
+@pytest.mark.parametrize(
+    "host", [np.array(["a"]), np.array([object()]), np.array(["2020"], "M8[D]")]
+)
 def test_dtypes_that_no_device_has(host):
     """Strings, objects and dates."""
     with pytest.raises(UnsupportedDtypeError):

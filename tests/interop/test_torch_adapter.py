@@ -146,7 +146,7 @@ def test_tensors_without_values_are_refused():
     for x in refused.values():
         with pytest.raises(ExchangeError):
             from_torch(x)
-    with pytest.raises(ExchangeError, match="transformed by torch.func"):
+    with pytest.raises(ExchangeError, match=r"transformed by torch\.func"):
         torch.func.vmap(lambda x: torch.zeros(from_torch(x).shape))(torch.ones(3))
 
 

@@ -183,9 +183,7 @@ def test_batched_gradients():
     seeds = torch.eye(20, dtype=torch.float64).reshape(20, 4, 5)
 
     check(
-        lambda f: torch.autograd.grad(
-            f(*(t := inputs(grad=True))), t, seeds, is_grads_batched=True
-        )
+        lambda f: torch.autograd.grad(f(*(t := inputs(grad=True))), t, seeds, is_grads_batched=True)
     )
     functional = torch.autograd.functional
     check(lambda f: functional.jacobian(f, tuple(inputs()), vectorize=True))
@@ -285,17 +283,13 @@ FUNCTIONAL = {
     ),
     "vmap chunks": lambda f: func.vmap(f, (0, None, None), chunk_size=2)(X, W, B),
     "vmap of grad": lambda f: func.vmap(func.grad(squares(f)), (0, None, None))(X, W, B),
-    "grad of vmap": lambda f: func.grad(
-        lambda *a: (func.vmap(f, (0, None, None))(*a) ** 2).sum()
-    )(X, W, B),
-    "grad of grad": lambda f: func.grad(
-        lambda x: func.grad(squares(f))(x, W, B).pow(2).sum()
-    )(X),
+    "grad of vmap": lambda f: func.grad(lambda *a: (func.vmap(f, (0, None, None))(*a) ** 2).sum())(
+        X, W, B
+    ),
+    "grad of grad": lambda f: func.grad(lambda x: func.grad(squares(f))(x, W, B).pow(2).sum())(X),
     "jacrev of jacrev": lambda f: func.jacrev(func.jacrev(squares(f)))(X, W, B),
     "jacfwd of jacrev": lambda f: func.jacfwd(func.jacrev(squares(f), 1), 0)(X, W, B),
-    "jvp of grad": lambda f: func.jvp(
-        lambda x: func.grad(squares(f))(x, W, B), (X,), (X,)
-    ),
+    "jvp of grad": lambda f: func.jvp(lambda x: func.grad(squares(f))(x, W, B), (X,), (X,)),
     "grad of jvp": lambda f: func.grad(
         lambda x: func.jvp(lambda x: f(x, W, B), (x,), (x,))[1].pow(2).sum()
     )(X),
@@ -375,12 +369,7 @@ def test_compile(name):
 
 def test_compile_dynamic():
     """With dynamic=True every size works; our programs are made anew for each."""
-    check(
-        lambda f: [
-            compiled(lambda *a: f(*a) * 2, dynamic=True)(X[:n], W, B)
-            for n in (4, 3, 2)
-        ]
-    )
+    check(lambda f: [compiled(lambda *a: f(*a) * 2, dynamic=True)(X[:n], W, B) for n in (4, 3, 2)])
     g = compiled(lambda x: OURS(x, W, B) + 1, dynamic=None)
     for n in (2, 3, 4):
         x = X[:n]
@@ -452,9 +441,7 @@ def test_export(strict):
         torch.export.save(program, file)
         file.seek(0)
         loaded = torch.export.load(file)
-        return [
-            p.module()(X, W, B) for p in (program, loaded, program.run_decompositions())
-        ]
+        return [p.module()(X, W, B) for p in (program, loaded, program.run_decompositions())]
 
     check(use)
 
@@ -463,9 +450,7 @@ def test_export(strict):
 def test_make_fx(mode):
     """Tracing with make_fx records one operator, also of a gradient."""
     check(lambda f: make_fx(f, tracing_mode=mode)(X, W, B)(X, W, B))
-    check(
-        lambda f: make_fx(func.grad(squares(f)), tracing_mode=mode)(X, W, B)(X, W, B)
-    )
+    check(lambda f: make_fx(func.grad(squares(f)), tracing_mode=mode)(X, W, B)(X, W, B))
     graph = make_fx(OURS, tracing_mode=mode)(X, W, B).graph
     targets = [n.target for n in graph.nodes if n.op == "call_function"]
     assert targets.count(torch.ops.tracebridge.call.default) == 1

@@ -133,7 +133,9 @@ def test_large_integers_beside_narrow_tensors():
 def test_dtypes_are_kept(dtype):
     """64-bit dtypes stay 64 bits wide through every operation without enable_x64."""
     x = torch.arange(1, 5).to(dtype)
-    f = wrap(lambda x: tnp.reshape(tnp.concatenate([x * 2, x + x, -(-x)]), (3, -1)).T[1:])
+    f = wrap(
+        lambda x: tnp.reshape(tnp.concatenate([x * 2, x + x, tnp.negative(-x)]), (3, -1)).T[1:]
+    )
 
     out = f(x)
 
@@ -282,7 +284,11 @@ def test_no_copies_of_arguments(monkeypatch):
 
 def test_static_arguments():
     """Static arguments are constants of the program, by position or by name."""
-    f = wrap(lambda x, n, flag=True: x * n if flag else x, static_argnums=(1,), static_argnames="flag")
+
+    def fun(x, n, flag=True):
+        return x * n if flag else x
+
+    f = wrap(fun, static_argnums=(1,), static_argnames=("n", "flag"))
     x = torch.ones(2)
 
     assert [3.0, 3.0] == f(x, 3).tolist()
