@@ -21,6 +21,8 @@ from tracebridge.core.lax.contract.precision import Precision as Precision
 from tracebridge.core.lax.contract.precision import PrecisionLike as PrecisionLike
 from tracebridge.core.lax.contract.precision import canonical_precision as canonical_precision
 from tracebridge.core.lax.contract.precision import precision_attributes as precision_attributes
+from tracebridge.core.lax.contract.small import emit_small_dot as emit_small_dot
+from tracebridge.core.lax.contract.small import is_small_dot as is_small_dot
 from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
 from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
 from tracebridge.core.lax.elementwise.accuracy import accuracy_attributes as accuracy_attributes

@@ -65,6 +65,8 @@ class DotGeneral(Primitive):
         """One operation, where StableHLO takes the operands as they are."""
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
+        if lax.is_small_dot(x, y, out, params["dimension_numbers"]):
+            return None
         # Recipes repeat scalars to the shape of the result, which is not what a product does.
         if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
             return None
@@ -73,6 +75,10 @@ class DotGeneral(Primitive):
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         out = ctx.aval_out
         x_aval, y_aval = ctx.avals_in
+        numbers, precision = params["dimension_numbers"], params["precision"]
+        plain = precision is None or isinstance(precision, tuple)
+        if ctx.platform == "cpu" and plain and lax.is_small_dot(*ctx.avals_in, out.dtype, numbers):
+            return lax.emit_small_dot(ctx, *operands, ctx.avals_in, out, numbers)
         if x_aval.dtype == y_aval.dtype and _is_direct(x_aval.dtype, out.dtype):
             attributes = _attributes(x_aval.dtype, y_aval.dtype, out.dtype, params)
             return ctx.op1("stablehlo.dot_general", operands, out, attributes)

@@ -130,6 +130,45 @@ def test_second_derivatives(name: str) -> None:
     )
 
 
+MANY_SMALL = {
+    "rows": ((600, 3), (3, 4), (((1,), (0,)), ((), ()))),
+    "rows_on_the_right": ((4, 3), (600, 3), (((1,), (1,)), ((), ()))),
+    "matrices": ((70, 4, 5), (70, 5, 3), (((2,), (1,)), ((0,), (0,)))),
+    "matrices_in_any_order": ((4, 70, 5), (3, 5, 70), (((2,), (1,)), ((1,), (2,)))),
+    "two_contractions": ((300, 2, 2, 3), (3, 2, 4), (((3, 2), (0, 1)), ((), ()))),
+    "two_batch_axes": ((10, 9, 4, 4), (9, 10, 4, 4), (((3,), (2,)), ((0, 1), (1, 0)))),
+    "vectors": ((300, 6), (300, 6), (((1,), (1,)), ((0,), (0,)))),
+}
+
+
+@pytest.mark.parametrize("name", MANY_SMALL)
+def test_many_small_products(name: str) -> None:
+    """Products that are lowered to elementwise operations on CPU obey the same rules."""
+    x_shape, y_shape, numbers = MANY_SMALL[name]
+    x, y = sample(*x_shape), sample(*y_shape, seed=1)
+    text = tb.jit(lambda x, y: lax.dot_general(x, y, numbers)).lower(x, y).as_text()
+    if name != "vectors":
+        assert "dot_general" not in text
+
+    check_rules(
+        lambda x, y: lax.dot_general(x, y, numbers),
+        x,
+        y,
+        reference=lambda x, y: by_einsum(x, y, numbers),
+        order=1,
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "uint32", "complex64"])
+def test_dtypes_of_many_small_products(dtype: str) -> None:
+    """Every dtype that is lowered that way."""
+    x, y = sample(600, 3, dtype=dtype), sample(3, 4, dtype=dtype, seed=1)
+
+    assert_allclose(lax.dot(x, y), x @ y, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["matrix", "batched", "batch_in_the_middle"])
 @pytest.mark.parametrize(
     "dtype",

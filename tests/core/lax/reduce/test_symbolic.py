@@ -35,7 +35,9 @@ CASES = {
     "gradient_of_prod": tb.grad(lambda x: lax.reduce_sum(lax.reduce_prod(x, (0,)), (0,))),
     "gradient_of_max": tb.grad(lambda x: lax.reduce_sum(lax.reduce_max(x, (1,)), (0,))),
     "gradient_of_cumsum": tb.grad(lambda x: lax.reduce_sum(lax.sin(lax.cumsum(x)), (0, 1))),
-    "gradient_of_dot": tb.grad(lambda x: lax.reduce_sum(lax.dot(x, lax.transpose(x, (1, 0))), (0, 1))),
+    "gradient_of_dot": tb.grad(
+        lambda x: lax.reduce_sum(lax.dot(x, lax.transpose(x, (1, 0))), (0, 1))
+    ),
     "psum": lambda x: tb.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(x),
     "psum_of_constant": lambda x: tb.vmap(
         lambda x: x + lax.psum(lax.full((), 1.0, np.float32), "i"), axis_name="i"
