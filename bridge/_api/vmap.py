@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -78,11 +77,11 @@ def vmap(
     @named_like(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         flat_args, tree = flatten((args, kwargs))
-        values = _argument_values(fun, flat_args, tree)
         if same:
-            dims: list[int | None] = [0] * len(values)
+            dims: list[int | None] = [0] * len(flat_args)
         else:
             dims = _input_dims(fun, in_axes, args, kwargs)
+        values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
         out_tree: list[PyTreeDef] = []
 
@@ -111,13 +110,12 @@ def vmap(
 def _check_spec(option: str, axes: Any) -> None:
     """Raise AxisSpecError unless all leaves are ints or None."""
     for leaf in leaves(axes):
-        try:
-            operator.index(leaf)
-        except TypeError:
+        # A bool is an index for Python, but hardly meant as an axis.
+        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise AxisSpecError(
                 f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
                 expected="ints, None, and tuples, lists or dicts of them",
-            ) from None
+            )
 
 
 def _input_dims(
@@ -173,10 +171,13 @@ def _resolve(
     return result, size
 
 
-def _argument_values(fun: Any, leaves: Sequence[Any], tree: PyTreeDef) -> list[Value]:
+def _argument_values(
+    fun: Any, leaves: Sequence[Any], dims: Sequence[int | None], tree: PyTreeDef
+) -> list[Any]:
+    """Mapped leaves as values; the others as they are: they may be no arrays at all."""
     return [
-        leaf if hasattr(leaf, "aval") else _argument_value(fun, leaf, tree, i)
-        for i, leaf in enumerate(leaves)
+        leaf if d is None or hasattr(leaf, "aval") else _argument_value(fun, leaf, tree, i)
+        for i, (leaf, d) in enumerate(zip(leaves, dims, strict=True))
     ]
 
 
@@ -189,7 +190,7 @@ def _argument_value(fun: Any, leaf: Any, tree: PyTreeDef, index: int) -> Value:
             f"of type {type(leaf).__name__}; expected arrays, numbers, and trees of them"
         )
         raise UnsupportedDtypeError(
-            msg, hint="bind other arguments first, with functools.partial"
+            msg, hint="give in_axes=None for arguments that are not mapped"
         ) from error
 
 

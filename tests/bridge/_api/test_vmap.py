@@ -59,6 +59,15 @@ def test_none_is_not_mapped() -> None:
     np.testing.assert_array_equal(actual, A * A[0])
 
 
+def test_unmapped_arguments_may_be_anything() -> None:
+    """They reach the function as they are."""
+    actual = tb.vmap(lambda x, name, t: x * t["k"] if name == "double" else x, (0, None, None))(
+        A, "double", {"k": 2, "other": object()}
+    )
+
+    np.testing.assert_array_equal(actual, 2 * A)
+
+
 def test_axes_for_parts_of_trees() -> None:
     """An entry of in_axes or out_axes is a prefix of the tree that it is for."""
     tree = {"x": A, "pair": (A.T, np.float32(2))}
@@ -147,7 +156,7 @@ def test_decorated_name_is_kept() -> None:
 # --- errors ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("in_axes", ["0", 1.5, {"x": 0}, (0, "1"), object()])
+@pytest.mark.parametrize("in_axes", ["0", 1.5, True, {"x": 0}, (0, "1"), object()])
 def test_axes_are_ints(in_axes: Any) -> None:
     """Anything else is refused when the mapped function is made."""
     with pytest.raises(AxisSpecError, match=r"^vmap: in_axes"):
