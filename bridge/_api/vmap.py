@@ -219,8 +219,10 @@ def _sizes_differ(
 ) -> AxisSizeError:
     lines = [] if axis_size is None else [f"axis_size={axis_size}"]
     for i, (value, dim) in enumerate(zip(values, dims, strict=True)):
+        if dim is None:
+            continue
         shape = value.aval.shape
-        if dim is not None and -len(shape) <= dim < len(shape):
+        if -len(shape) <= dim < len(shape):
             lines.append(
                 f"argument {_argument(fun, tree, i)} has size {shape[dim]} at axis {dim} of "
                 f"{value.aval.str_short()}"
