@@ -77,8 +77,9 @@ class DotGeneral(Primitive):
         x_aval, y_aval = ctx.avals_in
         numbers, precision = params["dimension_numbers"], params["precision"]
         plain = precision is None or isinstance(precision, tuple)
-        if ctx.platform == "cpu" and plain and lax.is_small_dot(*ctx.avals_in, out.dtype, numbers):
-            return lax.emit_small_dot(ctx, *operands, ctx.avals_in, out, numbers)
+        if ctx.platform == "cpu" and plain and lax.is_small_dot(x_aval, y_aval, out.dtype, numbers):
+            x, y = operands
+            return lax.emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
         if x_aval.dtype == y_aval.dtype and _is_direct(x_aval.dtype, out.dtype):
             attributes = _attributes(x_aval.dtype, y_aval.dtype, out.dtype, params)
             return ctx.op1("stablehlo.dot_general", operands, out, attributes)
