@@ -21,6 +21,7 @@ from torch.autograd import forward_ad
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
 from tracebridge.torch._programs import Family, Mask, pin, resolve, split
+from tracebridge.torch._symbolic import Sizes, has_symbolic
 
 _library = torch.library.Library("tracebridge", "DEF")
 _library.define(
@@ -60,12 +61,25 @@ def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Shapes and dtypes of the results."""
     family = resolve(h)
     pin(family)
-    avals = tuple([_eager.aval_of(x) for x in xs])
     device = _eager.common_device(list(xs), family.name)
     return [
-        torch.empty(a.shape, dtype=TORCH_DTYPES[a.dtype], device=device)
-        for a in family.program(avals).out_avals
+        torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=device)
+        for shape, dtype in _result_shapes(family, xs)
     ]
+
+
+def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any, Any]]:
+    """Shapes and dtypes of the results; shapes may hold SymInts."""
+    for merge in (False, True) if has_symbolic(xs) else ():
+        sizes = Sizes(xs, merge=merge)
+        try:
+            outs = family.program(tuple([sizes.aval(x) for x in xs])).out_avals
+            return [(tuple([sizes.value(d) for d in a.shape]), a.dtype) for a in outs]
+        except Exception:  # noqa: BLE001 (whatever it is: the function needs to know the sizes)
+            continue
+    # Asking torch for the values of sizes makes the graph a graph for these values only.
+    outs = family.program(tuple([_eager.aval_of(x) for x in xs])).out_avals
+    return [(a.shape, a.dtype) for a in outs]
 
 
 def _vmap(
@@ -145,8 +159,10 @@ class Node(torch.autograd.Function):
     def forward(ctx: Any, h: str, active: Mask, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.h, ctx.active = h, active
         ctx.set_materialize_grads(False)
-        ctx.recompute = functorch = torch._C._are_functorch_transforms_active()
-        if functorch:
+        functorch = torch._C._are_functorch_transforms_active()
+        # Which residuals are kept depends on sizes, so a graph for all sizes keeps none.
+        ctx.recompute = functorch or has_symbolic(xs)
+        if ctx.recompute:
             ctx.save_for_backward(*xs)
             # forward runs under no_grad: without these lines the outer levels of torch.func would
             # record nothing, and grad of grad would be zero.

@@ -143,7 +143,7 @@ class Wrapped:
         dense = [x if k != TENSOR else _eager.ready(x) for x, k in zip(leaves, kinds, strict=True)]
         if any([x is None for x in dense]):
             return self.through_operator(family, leaves)
-        if option("disable_jit"):
+        if option("disable_jit") and not _wants_gradients(dense):
             return self.step_by_step(args, kwargs)
         dense = _on_one_device(dense)
         call_key: Any = tuple(
@@ -255,7 +255,10 @@ class Wrapped:
         return out_tree_of(family, ranks).unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """With the option disable_jit: the function itself, on Arrays; without gradients."""
+        """With the option disable_jit: the function itself, on Arrays.
+
+        Calls with gradients are compiled all the same: a backward pass needs the program.
+        """
         given, named = import_tree((args, kwargs), torch_adapter)
         outs, out_tree = flatten(self.fun(*given, **named))
         return out_tree.unflatten([torch_adapter.export(x) for x in outs])
@@ -277,6 +280,12 @@ def _convert(leaf: Any) -> tuple[str, Any]:
     if isinstance(leaf, complex):
         return COMPLEX, complex(leaf)
     return "", leaf
+
+
+def _wants_gradients(leaves: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(
+        [isinstance(x, torch.Tensor) and x.requires_grad for x in leaves]
+    )
 
 
 def _on_one_device(leaves: list[Any]) -> list[Any]:

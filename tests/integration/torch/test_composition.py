@@ -368,12 +368,42 @@ def test_compile(name):
 
 
 def test_compile_dynamic():
-    """With dynamic=True every size works; our programs are made anew for each."""
+    """With dynamic=True one graph serves all sizes; our programs are made anew for each."""
     check(lambda f: [compiled(lambda *a: f(*a) * 2, dynamic=True)(X[:n], W, B) for n in (4, 3, 2)])
-    g = compiled(lambda x: OURS(x, W, B) + 1, dynamic=None)
+    graphs = []
+
+    def backend(graph, example_inputs):
+        graphs.append(graph)
+        return graph
+
+    f = compiled(lambda x: OURS(x, W, B) + 1, backend, dynamic=True)
     for n in (2, 3, 4):
-        x = X[:n]
-        torch.testing.assert_close(g(x), native(x, W, B) + 1)
+        torch.testing.assert_close(f(X[:n]), native(X[:n], W, B) + 1)
+    assert len(graphs) == 1
+
+
+def test_compile_dynamic_gradients():
+    """Backward passes of graphs for all sizes."""
+
+    def use(f):
+        g = compiled(lambda *a: squares(f)(*a), dynamic=True)
+        results = []
+        for n in (4, 3, 2):
+            t = [X[:n].clone().requires_grad_(), W.clone().requires_grad_(), B]
+            results.append(torch.autograd.grad(g(*t), t[:2]))
+        return results
+
+    check(use)
+
+
+def test_compile_dynamic_sizes_that_decide():
+    """A function that needs to know a size gets a graph for that size."""
+    f = wrap(lambda x: x[::2] if x.shape[0] > 3 else x * 2)
+    g = compiled(lambda x: f(x) + 1, dynamic=True)
+
+    for n in (2, 3, 4, 5):
+        x = torch.arange(float(n))
+        assert f(x).add(1).tolist() == g(x).tolist()
 
 
 def test_compile_keeps_residuals():
@@ -444,6 +474,35 @@ def test_export(strict):
         return [p.module()(X, W, B) for p in (program, loaded, program.run_decompositions())]
 
     check(use)
+
+
+DYNAMIC = {
+    "results of the same size": lambda x, y: tnp.tanh(x) + y,
+    "expressions in sizes": lambda x, y: tnp.concatenate([x, y, x[1:]]).reshape(-1),
+    "reductions": lambda x, y: (tnp.sum(x * y, axis=0), tnp.max(x, axis=1)),
+    "a range": lambda x, y: tnp.arange(x.shape[0]) * 2,
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # as above
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_export_dynamic(name):
+    """torch.export with a dynamic batch: the exported program takes every size."""
+    f = wrap(DYNAMIC[name])
+
+    class Model(torch.nn.Module):
+        def forward(self, x, y):
+            return f(x, y)
+
+    batch = torch.export.Dim("batch")
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+    program = torch.export.export(
+        Model(), (x, y), dynamic_shapes={"x": {0: batch}, "y": {0: batch}}
+    )
+
+    for n in (4, 7, 2):
+        x, y = torch.randn(n, 3), torch.randn(n, 3)
+        torch.testing.assert_close(program.module()(x, y), f(x, y))
 
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])

@@ -414,6 +414,9 @@ def test_disable_jit_runs_the_function():
     """With disable_jit the function sees values."""
     with disable_jit(True):
         assert wrap(lambda x: x * 2 if x[0] > 0 else x)(torch.ones(2)).tolist() == [2.0, 2.0]
+        x = torch.ones(2, requires_grad=True)
+        wrap(lambda x: tnp.sum(x * 3))(x).backward()
+    assert [3.0, 3.0] == x.grad.tolist()
 
 
 def test_clear_caches():
