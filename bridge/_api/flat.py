@@ -11,6 +11,7 @@ from tracebridge.core.interpreters.jvp import JvpTracer
 from tracebridge.core.interpreters.linearize import DualTracer
 from tracebridge.core.interpreters.staging import StagedTracer
 from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value, is_array_like
 from tracebridge.core.ir.values import Value
@@ -93,6 +94,8 @@ class FlatCall:
             self.n_out = 1
             return [out, *tracers]
         leaves, self.out_tree = flatten(out)
+        if has_float0(leaves):
+            leaves, self.out_tree = hide_float0(leaves, self.out_tree)
         self.n_out = len(leaves)
         values = [leaf if hasattr(leaf, "aval") else _as_result(self._fun, leaf) for leaf in leaves]
         return values + tracers

@@ -11,7 +11,6 @@ from tracebridge._api.flat import FlatCall
 from tracebridge._api.grad import GradOptions, check_input, check_output
 from tracebridge._api.values import (
     differentiable,
-    float0_zeros,
     name_of_leaf,
     public,
     spread,
@@ -26,6 +25,7 @@ from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.float0 import float0_zeros
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of

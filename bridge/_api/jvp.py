@@ -11,7 +11,6 @@ from tracebridge._api.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.values import (
     differentiable,
     fit_scalar,
-    is_float0,
     name_of_leaf,
     public,
     tangent_or_zeros,
@@ -28,6 +27,7 @@ from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
 from tracebridge.core.interpreters.plans import cotangent_aval
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
 from tracebridge.core.tree.prefix import check_same_structure

@@ -9,6 +9,7 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.float0 import float0_zeros
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
@@ -82,16 +83,6 @@ def public(value: Value) -> Any:
     if type(value) is Literal and is_eager():
         return put_numpy(np.asarray(value), weak_type=value.aval.weak_type)
     return value
-
-
-def float0_zeros(shape: Any) -> np.ndarray[Any, Any]:
-    """The tangent or cotangent of an integer or boolean array: it stores nothing."""
-    return np.zeros(shape, float0)
-
-
-def is_float0(x: Any) -> bool:
-    """Whether ``x`` is an array of dtype float0."""
-    return getattr(x, "dtype", None) == float0
 
 
 def tangent_or_zeros(tangent: Value | None, aval: ShapedArray) -> Any:

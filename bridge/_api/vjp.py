@@ -33,6 +33,7 @@ from tracebridge.core.interpreters.plans import cotangent_aval
 from tracebridge.core.interpreters.transpose import backward, linear_tape
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.float0 import leaves_for
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
@@ -68,6 +69,8 @@ class Pullback:
         """The cotangents of the arguments for a cotangent of the result."""
         call = f"the pullback of {self._name}"
         leaves, tree = flatten(cotangent)
+        if tree != self._out_tree:
+            leaves, tree = leaves_for(leaves, tree, self._out_tree)
         if tree != self._out_tree:
             check_same_structure(call, tree, self._out_tree, "cotangent", "result")
         cts = tangent_values(call, leaves, self._out_avals, tree, ("cotangent", "result"))

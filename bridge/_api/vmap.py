@@ -14,6 +14,7 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
@@ -84,12 +85,18 @@ def vmap(
         values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
         out_tree: list[PyTreeDef] = []
+        # Results of dtype float0 have no value: position among the results -> shape.
+        empty: dict[int, Any] = {}
 
         def flat(*xs: Any) -> list[Any]:
             a, k = tree.unflatten(xs)
             out = mapped(*a, **k)
             flat_out, structure = flatten(out)
             out_tree.append(structure)
+            for i, leaf in enumerate(flat_out):
+                if is_float0(leaf):
+                    empty[i] = leaf.shape
+                    flat_out[i] = 0
             return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
 
         outs, out_dims = batch_flat(flat, values, dims, size, axis_name)
@@ -100,6 +107,8 @@ def vmap(
             wanted = _output_dims(fun, out_axes, structure)
         placed = [
             _place(fun, o, d, w, size, (structure, i))
+            if i not in empty
+            else _float0_batch(empty[i], w, size)
             for i, (o, d, w) in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         return structure.unflatten(placed)
@@ -242,6 +251,14 @@ def _output_dims(fun: Any, out_axes: Any, structure: PyTreeDef) -> list[Any]:
         axes_name="out_axes",
         full_name="the result",
     )
+
+
+def _float0_batch(shape: tuple[Any, ...], wanted: int | None, size: Any) -> Any:
+    """A batch of float0 arrays; they differ in nothing."""
+    batch = list(shape)
+    if wanted is not None:
+        batch.insert(wanted % (len(shape) + 1), size)
+    return float0_zeros(batch)
 
 
 def _place(

@@ -21,6 +21,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, parameter_names, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
+from tracebridge.core.ir.float0 import has_float0, hide_float0, is_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
@@ -147,6 +148,12 @@ class Arguments:
         self.donated = donated
         self.parameters = parameters
 
+    def hide_float0(self) -> None:
+        """Make float0 arrays part of the structure: they are no arguments of a program."""
+        kept = [i for i, leaf in enumerate(self.leaves) if not is_float0(leaf)]
+        self.leaves, self.tree = hide_float0(self.leaves, self.tree)
+        self.donated = tuple([kept.index(i) for i in self.donated if i in kept])
+
 
 def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives."""
@@ -247,6 +254,8 @@ class Jitted:
         if option("disable_jit"):
             return self.fun(*args, **kwargs)
         call = self.resolve(self, args, kwargs)
+        if has_float0(call.leaves):
+            call.hide_float0()
         values = leaf_values(call, self.name)
         current = state()
         if (current is not None and current.trace is not None) or any(

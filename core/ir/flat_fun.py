@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten
 
@@ -27,6 +28,8 @@ class FlatFun:
         """Flat results as values, and the structure of the result."""
         args, kwargs = self.in_tree.unflatten(flat)
         leaves, out_tree = flatten(self.fun(*args, **kwargs))
+        if has_float0(leaves):
+            leaves, out_tree = hide_float0(leaves, out_tree)
         return [self._value(leaf, i, out_tree) for i, leaf in enumerate(leaves)], out_tree
 
     def _value(self, leaf: Any, index: int, out_tree: Any) -> Any:

@@ -1,0 +1,59 @@
+"""float0 arrays in trees: tangents of integers, which no device holds.
+
+In the structure of arguments and results they become nodes without leaves; rebuilding the tree
+gives the float0 array again. So compiled functions can take and give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.tree.registry import register_pytree_node
+from tracebridge.core.tree.tree import flatten
+
+
+@final
+class Float0Node:
+    """Stands for a float0 array of this shape."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def float0_zeros(shape: Any) -> np.ndarray[Any, Any]:
+    """The tangent or cotangent of an integer or boolean array: it stores nothing."""
+    return np.zeros(shape, float0)
+
+
+register_pytree_node(
+    Float0Node, lambda node: ((), node.shape), lambda shape, _: float0_zeros(shape)
+)
+
+
+def is_float0(x: Any) -> bool:
+    """Whether ``x`` is an array of dtype float0."""
+    return getattr(x, "dtype", None) == float0
+
+
+def has_float0(leaves: Sequence[Any]) -> bool:
+    """Whether a leaf is a float0 array."""
+    return any([type(x) is np.ndarray and x.dtype == float0 for x in leaves])
+
+
+def hide_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
+    """Leaves and structure of the same tree with nodes in place of float0 arrays."""
+    return flatten(tree.unflatten([Float0Node(x.shape) if is_float0(x) else x for x in leaves]))
+
+
+def leaves_for(leaves: Sequence[Any], tree: Any, wanted: Any) -> tuple[Sequence[Any], Any]:
+    """``leaves`` and ``tree``, without float0 arrays where ``wanted`` has nodes for them."""
+    template, full = flatten(wanted.unflatten([0] * wanted.num_leaves))
+    if full != tree:
+        return leaves, tree
+    return [x for x, t in zip(leaves, template, strict=True) if not is_float0(t)], wanted
