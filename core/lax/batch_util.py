@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import tracebridge.core.lax as lax
+from tracebridge.core import lax
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.values import Value
