@@ -442,9 +442,25 @@ class CallEntry:
 
     def run(self, *, star: bool) -> Callable[..., Any]:
         """A function of positional arrays, or with ``star`` of one sequence of arrays."""
-        if self.donated:
-            return self.call if star else lambda *args: self.call(args)
-        return self.plain_run(star=star)
+        run = self.plain_run(star=star)
+        return self.donating(run, star=star) if self.donated else run
+
+    def donating(self, run: Callable[..., Any], *, star: bool) -> Callable[..., Any]:
+        """``run`` with the checks and notes of donation, for the fast path."""
+        donated, name = self.donated, self.name
+        # The signatures are those of the key, so that they tell which memory is borrowed.
+        given = tuple([i for i in donated if not self.sigs[i].borrowed])
+        several = len(self.sigs) > 1
+
+        def run_donating(*args: Any) -> Any:
+            arrays = args[0] if star else args
+            if several:
+                check_donation(arrays, donated, name)
+            out = run(*args)
+            mark_donated(arrays, given, name)
+            return out
+
+        return run_donating
 
     def plain_run(self, *, star: bool) -> Callable[..., Any]:
         """``run`` without what donation needs."""
