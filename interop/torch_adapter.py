@@ -18,12 +18,19 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.interop.adapter import TensorAdapter
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dlpack import import_capsule
 from tracebridge.interop.dtypes import CARRIERS, FROM_TORCH, TABLE, row_from, row_of
-from tracebridge.interop.layout import refuse_copy
-from tracebridge.interop.ownership import export_buffer, exportable, placed, take_host
+from tracebridge.interop.layout import is_aligned, refuse_copy
+from tracebridge.interop.ownership import (
+    export_buffer,
+    exportable,
+    is_chosen,
+    placed,
+    take_host,
+)
 
 _to_capsule = torch._C._to_dlpack
 _from_capsule = torch._C._from_dlpack
@@ -48,19 +55,48 @@ class CapsuleView:
     """A tensor as an object of the DLPack protocol, without the checks of torch's own method.
 
     ``numpy.from_dlpack`` of it is a read-only view that pins nothing; see bridge/torch/_execute.py.
+    Every statement here is on the path of each argument of each call.
     """
 
     __slots__ = ("tensor",)
+    tensor: torch.Tensor
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-
-    def __dlpack__(self, **options: Any) -> Any:
-        del options
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
         return _to_capsule(self.tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU, 0
+
+
+# what a tensor is -------------------------------------------------------------------------------
+
+EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
+keys_of = torch._C._dispatch_keys
+modes_active = torch._C._len_torch_dispatch_stack
+
+
+def _plain_keys() -> frozenset[int]:
+    """The dispatch keys of tensors that are nothing but dense memory of the CPU."""
+    with torch.inference_mode():
+        inference = torch.zeros(())
+    return frozenset({keys_of(torch.zeros(())).raw_repr(), keys_of(inference).raw_repr()})
+
+
+# A tensor with a conjugate or negative bit, a zero tensor, sparse, quantized, fake or functorch
+# tensors have other keys: one comparison is the guard against all of them.
+PLAIN_KEYS = _plain_keys()
+
+
+def is_ready(x: torch.Tensor) -> bool:
+    """Whether ``x`` is plain dense memory of the CPU."""
+    return type(x) in EXACT and keys_of(x).raw_repr() in PLAIN_KEYS and x.is_contiguous()
 
 
 def pinned_view(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
@@ -132,6 +168,19 @@ class TorchAdapter(TensorAdapter):
         return issubclass(cls, torch.Tensor)
 
     def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        if (
+            copy is None
+            and device is None
+            and is_ready(x)
+            and x.dtype in DTYPES
+            and x.dtype != torch.bool
+            and is_aligned(x.data_ptr())
+            and not modes_active()
+        ):
+            # The common case, in a third of the time.
+            where = placement_of(CPU, 0)
+            view = pinned_view(x.detach())
+            return put_numpy(view, where, committed=is_chosen(where), borrow=True)
         row = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch")
         check_has_values(x)
         # Under a mode (FakeTensorMode, FunctionalTensorMode) detach and contiguous would give

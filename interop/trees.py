@@ -11,16 +11,17 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.interop.adapter import TensorAdapter
-from tracebridge.interop.registry import adapter_of
 
 
 def import_tree(
     tree: Any, adapter: TensorAdapter, *, device: Any = None, copy: bool | None = None
 ) -> Any:
     """The tree with each tensor of the adapter's framework as an Array; other leaves stay."""
+    if adapter.accepts(type(tree)):
+        return adapter.import_(tree, device=device, copy=copy)
 
     def leaf(x: Any) -> Any:
-        if adapter_of(type(x)) is adapter:
+        if adapter.accepts(type(x)):
             return adapter.import_(x, device=device, copy=copy)
         return x
 
@@ -29,6 +30,8 @@ def import_tree(
 
 def export_tree(tree: Any, adapter: TensorAdapter, *, copy: bool | None = None) -> Any:
     """The tree with each Array as a tensor of the adapter's framework; other leaves stay."""
+    if type(tree) is Array:
+        return adapter.export(tree, copy=copy)
 
     def leaf(x: Any) -> Any:
         if type(x) is Array:

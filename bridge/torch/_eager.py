@@ -21,41 +21,26 @@ from tracebridge.core.runtime.debug import check_finite
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.torch_adapter import (
     DTYPES,
+    EXACT,
+    PLAIN_KEYS,
     TORCH_DTYPES,
     check_has_values,
+    is_ready,
+    keys_of,
+    modes_active,
     torch_adapter,
 )
 from tracebridge.torch._execute import Run, make_run, placement_for
 from tracebridge.torch._programs import Family, Mask, split
 
-EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
 MAX_RUNS = 4096  # of one family
-keys_of = torch._C._dispatch_keys
 transforms_active = torch._C._are_functorch_transforms_active
-modes_active = torch._C._len_torch_dispatch_stack
 grad_enabled = torch.is_grad_enabled
-
-
-def _plain_keys() -> frozenset[int]:
-    """The dispatch keys of tensors that are nothing but dense memory of the CPU."""
-    with torch.inference_mode():
-        inference = torch.zeros(())
-    return frozenset({keys_of(torch.zeros(())).raw_repr(), keys_of(inference).raw_repr()})
-
-
-# A tensor with a conjugate or negative bit, a zero tensor, sparse, quantized, fake or functorch
-# tensors have other keys: one comparison is the guard against all of them.
-PLAIN_KEYS = _plain_keys()
 
 
 def is_special() -> bool:
     """Whether this thread is in a state in which tensors may be more than they seem."""
     return transforms_active() or modes_active() > 0 or forward_ad._current_level >= 0
-
-
-def is_ready(x: torch.Tensor) -> bool:
-    """Whether ``x`` is plain dense memory of the CPU."""
-    return type(x) in EXACT and keys_of(x).raw_repr() in PLAIN_KEYS and x.is_contiguous()
 
 
 def ready(x: torch.Tensor) -> torch.Tensor | None:

@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.scopes import on_global_change, state
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.util.caching import BoundedCache, register_cache
+from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
 from tracebridge.torch import _eager
 
 MAX_ARGUMENTS = 100
@@ -114,11 +115,11 @@ def factory(calls, general):
     return entry
 """
     scope: dict[str, Any] = {
-        "EXACT": _eager.EXACT,
-        "PLAIN_KEYS": _eager.PLAIN_KEYS,
-        "keys_of": _eager.keys_of,
+        "EXACT": EXACT,
+        "PLAIN_KEYS": PLAIN_KEYS,
+        "keys_of": keys_of,
         "transforms_active": _eager.transforms_active,
-        "modes_active": _eager.modes_active,
+        "modes_active": modes_active,
         "forward_ad": forward_ad,
         "grad_enabled": torch.is_grad_enabled,
         "state": state,

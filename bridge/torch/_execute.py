@@ -134,21 +134,50 @@ def _carrier(aval: ShapedArray) -> Any:
     return getattr(torch, CARRIERS[aval.dtype.itemsize].name)
 
 
-# Expressions for a view of argument x, and for its buffer.
-_VIEWS = {
-    PLAIN: "from_dlpack(View({x}))",
-    BYTES: "from_dlpack(View({x}.detach().view(torch_uint8)))",
-    DISGUISED: "from_dlpack(View({x}.detach().view(carriers[{i}]))).view(t{i})",
-    NUMBER: "array({x}, t{i})",
+# Per way: what the view is made of, and what its result needs.
+_VIEWED = {
+    PLAIN: ("{x}", ""),
+    BYTES: ("{x}.detach().view(torch_uint8)", ""),
+    DISGUISED: ("{x}.detach().view(carriers[{i}])", ".view(t{i})"),
 }
-_PUT = "put(a{i}, sharding, [{view}], devices, False, False, {semantics}, True)"
-_ENTER = (
-    f"{_PUT} if type({{x}}) is not Parameter"
-    " else h{i}.buf if (h{i} := held(id({x}))) is not None and h{i}.ref() is {x}"
-    " and h{i}.address == {x}.data_ptr() and h{i}.aval is a{i} and h{i}.sharding is sharding"
-    " else hold({x}, a{i}, sharding,"
-    " put(a{i}, sharding, [{held_view}], devices, False, False, SHARE, True))"
-)
+_TENSOR = """\
+        x{i} = xs[{i}]
+        if type(x{i}) is not Parameter:
+            view.tensor = {viewed}
+            host = from_dlpack(view){after}
+            b{i} = put(a{i}, sharding, [host], devices, False, False, SHARE, True)
+        else:
+            h = held(id(x{i}))
+            if (
+                h is not None and h.ref() is x{i} and h.address == x{i}.data_ptr()
+                and h.aval is a{i} and h.sharding is sharding
+            ):
+                b{i} = h.buf
+            else:
+                view.tensor = {detached}
+                host = from_dlpack(view){after}
+                b{i} = put(a{i}, sharding, [host], devices, False, False, SHARE, True)
+                hold(x{i}, a{i}, sharding, b{i})
+"""
+_NUMBER = """\
+        b{i} = put(a{i}, sharding, [array(xs[{i}], t{i})], devices, False, False, COPY, True)
+"""
+
+
+def _enter(i: int, way: str) -> str:
+    """The statements that make the buffer of argument ``i``."""
+    if way == NUMBER:
+        return _NUMBER.format(i=i)
+    viewed, after = _VIEWED[way]
+    # A capsule holds its tensor: of the Parameter itself it would keep that alive for ever.
+    detached = viewed if way != PLAIN else "{x}.detach()"
+    names = {"x": f"x{i}", "i": i}
+    return _TENSOR.format(
+        i=i,
+        viewed=viewed.format(**names),
+        detached=detached.format(**names),
+        after=after.format(**names),
+    )
 
 
 def _compile_factory(
@@ -156,25 +185,20 @@ def _compile_factory(
 ) -> Any:
     lines = ["def factory(execute, handlers, constants, avals, sharding, devices, carriers):"]
     lines += [f"    c{i} = constants[{i}]" for i in range(n_consts)]
-    buffers = [f"c{i}" for i in range(n_consts)]
-    body: list[str] = []
-    for i, way in zip(kept, used, strict=True):
+    for i in kept:
         lines += [f"    a{i} = avals[{i}]", f"    t{i} = a{i}.dtype"]
-        body += [f"        x{i} = xs[{i}]"]
-        view = _VIEWS[way].format(x=f"x{i}", i=i)
-        if way == NUMBER:
-            buffers.append(_PUT.format(i=i, view=view, semantics="COPY"))
-        else:
-            # A capsule holds its tensor: of the Parameter itself it would keep that alive for ever.
-            held_view = view.replace(f"View(x{i})", f"View(x{i}.detach())")
-            names = {"x": f"x{i}", "i": i, "view": view, "held_view": held_view}
-            buffers.append(_ENTER.format(**names, semantics="SHARE"))
-    lines += ["    def run(xs):", *body]
-    call = f"execute([{', '.join(buffers)}]).consume_with_handlers(handlers)"
+    # The view is of this call alone: threads may run the same function.
+    lines += ["    def run(xs):", "        view = View()"]
+    lines += [_enter(i, way) for i, way in zip(kept, used, strict=True)]
+    buffers = [f"b{i}" for i in kept]
+    arguments = ", ".join([f"c{i}" for i in range(n_consts)] + buffers)
+    call = f"execute([{arguments}]).consume_with_handlers(handlers)"
     outs = [f"o{i}" for i in range(n_out)]
     lines += [f"        {', '.join(outs)}, = {call}" if outs else f"        {call}"]
+    # XLA drops its references to the tensors at its next transfer, which may be never.
+    lines += [f"        del {', '.join(buffers)}"] if buffers else []
+    lines += ["        host = None"] if set(used) - {NUMBER} else []
     lines += [
-        # XLA drops its references to the tensors at its next transfer; that may be never.
         "        collect()",
         f"        return [{', '.join([f'from_capsule(to_capsule({o}))' for o in outs])}]",
         "    return run",
@@ -221,11 +245,11 @@ class Held:
 _HELD: dict[int, Held] = {}
 
 
-def hold(x: torch.nn.Parameter, aval: ShapedArray, sharding: Any, buf: Any) -> Any:
-    """Remember ``buf`` if it is over the memory of ``x``; gives it back."""
+def hold(x: torch.nn.Parameter, aval: ShapedArray, sharding: Any, buf: Any) -> None:
+    """Remember ``buf`` if it is over the memory of ``x``."""
     key, address = id(x), x.data_ptr()
     if not address or buf.unsafe_buffer_pointer() != address:
-        return buf  # a copy of misaligned memory, which would not see later values
+        return  # a copy of misaligned memory, which would not see later values
 
     def forget(ref: Any) -> None:
         entry = _HELD.get(key)
@@ -233,7 +257,6 @@ def hold(x: torch.nn.Parameter, aval: ShapedArray, sharding: Any, buf: Any) -> A
             del _HELD[key]
 
     _HELD[key] = Held(weakref.ref(x, forget), address, aval, sharding, buf)
-    return buf
 
 
 on_fork(_HELD.clear)
@@ -276,12 +299,11 @@ class _LoopedRun:
 
 
 def _view(x: torch.Tensor, aval: ShapedArray) -> np.ndarray[Any, Any]:
-    if x.dtype == torch.bool:
-        return np.from_dlpack(CapsuleView(x.detach().view(torch.uint8)))
-    carrier = _carrier(aval)
-    if carrier is None:
-        return np.from_dlpack(CapsuleView(x))
-    return np.from_dlpack(CapsuleView(x.detach().view(carrier))).view(aval.dtype)
+    view = CapsuleView()
+    carrier = torch.uint8 if x.dtype == torch.bool else _carrier(aval)
+    view.tensor = x if carrier is None else x.detach().view(carrier)
+    host = np.from_dlpack(view)
+    return host if carrier is None or x.dtype == torch.bool else host.view(aval.dtype)
 
 
 @final

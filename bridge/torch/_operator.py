@@ -11,6 +11,7 @@ asserts each of them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -71,12 +72,11 @@ def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
 def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any, Any]]:
     """Shapes and dtypes of the results; shapes may hold SymInts."""
     for merge in (False, True) if has_symbolic(xs) else ():
-        sizes = Sizes(xs, merge=merge)
-        try:
+        # Whatever the error is: the function needs to know more about the sizes.
+        with contextlib.suppress(Exception):
+            sizes = Sizes(xs, merge=merge)
             outs = family.program(tuple([sizes.aval(x) for x in xs])).out_avals
             return [(tuple([sizes.value(d) for d in a.shape]), a.dtype) for a in outs]
-        except Exception:  # noqa: BLE001 (whatever it is: the function needs to know the sizes)
-            continue
     # Asking torch for the values of sizes makes the graph a graph for these values only.
     outs = family.program(tuple([_eager.aval_of(x) for x in xs])).out_avals
     return [(a.shape, a.dtype) for a in outs]
