@@ -72,16 +72,13 @@ def vmap(
             f"vmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}",
             expected="an int, None, or a tuple with one entry per positional argument",
         )
-    same = in_axes == 0 and type(in_axes) is int
     mapped: Callable[..., R] = fun  # it is called with tracers in place of arrays
 
     @named_like(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         flat_args, tree = flatten((args, kwargs))
-        if same:
-            dims: list[int | None] = [0] * len(flat_args)
-        else:
-            dims = _input_dims(fun, in_axes, args, kwargs)
+        same = type(in_axes) is int and in_axes == 0
+        dims = [0] * len(flat_args) if same else _input_dims(fun, in_axes, args, kwargs)
         values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
         out_tree: list[PyTreeDef] = []
@@ -101,14 +98,11 @@ def vmap(
 
         outs, out_dims = batch_flat(flat, values, dims, size, axis_name)
         (structure,) = out_tree
-        if type(out_axes) is int:
-            wanted: list[Any] = [out_axes] * len(outs)
-        else:
-            wanted = _output_dims(fun, out_axes, structure)
+        wanted = _output_dims(fun, out_axes, structure)
         placed = [
-            _place(fun, o, d, w, size, (structure, i))
-            if i not in empty
-            else _float0_batch(empty[i], w, size)
+            _float0_batch(empty[i], w, size)
+            if i in empty
+            else _place(fun, o, d, w, size, (structure, i))
             for i, (o, d, w) in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         return structure.unflatten(placed)
@@ -244,6 +238,9 @@ def _sizes_differ(
 
 
 def _output_dims(fun: Any, out_axes: Any, structure: PyTreeDef) -> list[Any]:
+    """The entry of out_axes for each leaf of the result."""
+    if type(out_axes) is int:
+        return [out_axes] * structure.num_leaves
     return flatten_axes(
         f"vmap({name_of(fun)})",
         structure,
