@@ -244,7 +244,10 @@ from tracebridge.core.lax.reduce.extremes import emit_extremum as emit_extremum
 from tracebridge.core.lax.reduce.extremes import largest as largest
 from tracebridge.core.lax.reduce.extremes import smallest as smallest
 from tracebridge.core.lax.reduce.prefixes import emit_prefixes as emit_prefixes
+from tracebridge.core.lax.reduce.prefixes import emit_recurrence as emit_recurrence
 from tracebridge.core.lax.reduce.prefixes import prefix_scan as prefix_scan
+from tracebridge.core.lax.reduce.recurrence import linear_recurrence_p as linear_recurrence_p
+from tracebridge.core.lax.reduce.recurrence import shifted as shifted
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype as accumulator_dtype
 from tracebridge.core.lax.reduce.reductions import reduce_and as reduce_and
 from tracebridge.core.lax.reduce.reductions import reduce_and_p as reduce_and_p

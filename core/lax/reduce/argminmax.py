@@ -176,6 +176,8 @@ class _Search:
         blocks = aval.update(shape=(outer, count, length, inner))
         x = ctx.reshape(x, blocks)
         best, per_block = self.extremum(x, blocks, 2)
+        # Without the barrier XLA computes the extreme values again in each loop that uses them.
+        best = ctx.op1("stablehlo.optimization_barrier", [best], per_block)
         which = self._small(best, per_block, 1)
         within = self._small(*self._block_at(x, blocks, which), 1)
         index = ShapedArray((outer, inner), int32)

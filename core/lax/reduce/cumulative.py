@@ -68,7 +68,7 @@ class _Cumulative(Primitive):
         return self.bind(x, axis=axis + (axis >= d), reverse=params["reverse"]), d
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        """By a scan of the tangents together with what they need, without division."""
+        """By a linear recurrence of the tangents."""
         (x,), (t,) = primals, tangents
         ans = self.bind(x, **params)
         return ans, self.tangent(x, t, ans, params["axis"], params["reverse"])
@@ -111,11 +111,8 @@ class Cumprod(_Cumulative):
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
     def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
-        def join(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-            (x, s), (y, t) = a, b
-            return [lax.mul(x, y), lax.add(lax.mul(s, y), lax.mul(x, t))]
-
-        return lax.prefix_scan(join, [x, t], axis, reverse)[1]
+        before = lax.shifted(ans, 1, axis, reverse)
+        return lax.linear_recurrence_p.bind(x, lax.mul(before, t), axis=axis, reverse=reverse)
 
 
 class _CumExtremum(_Cumulative):
@@ -126,26 +123,18 @@ class _CumExtremum(_Cumulative):
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
         return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
-    def better(self, a: Any, b: Any) -> Any:
-        """The winner of two values."""
-        raise TypeError(self.name)
-
     def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
         """Elements that tie share the derivative evenly, as in reduce_max."""
+        dtype = t.aval.dtype
+        # Nothing comes before the first element, and NaN equals nothing.
+        stays = lax.convert_dtype(lax.eq(ans, lax.shifted(ans, math.nan, axis, reverse)), dtype)
+        wins = lax.eq(x, ans)
 
-        def join(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-            (x, s, n), (y, t, m) = a, b
-            best = self.better(x, y)
-            wins = lax.eq(best, x), lax.eq(best, y)
+        def of_winners(terms: Any) -> Any:
+            return lax.linear_recurrence_p.bind(stays, terms, axis=axis, reverse=reverse)
 
-            def of_winners(v: Any, w: Any) -> Any:
-                zero = lax.zeros_of(v.aval)
-                return lax.add(lax.select(wins[0], v, zero), lax.select(wins[1], w, zero))
-
-            return [best, of_winners(s, t), of_winners(n, m)]
-
-        _, total, count = lax.prefix_scan(join, [x, t, lax.full_of(t.aval, 1)], axis, reverse)
-        return lax.div(total, count)
+        total = of_winners(lax.select(wins, t, lax.zeros_of(t.aval)))
+        return lax.div(total, of_winners(lax.convert_dtype(wins, dtype)))
 
 
 @final
@@ -158,9 +147,6 @@ class Cummax(_CumExtremum):
     def identity(self, dtype: Any) -> Any:
         return lax.smallest(dtype)
 
-    def better(self, a: Any, b: Any) -> Any:
-        return lax.max(a, b)
-
 
 @final
 class Cummin(_CumExtremum):
@@ -171,9 +157,6 @@ class Cummin(_CumExtremum):
 
     def identity(self, dtype: Any) -> Any:
         return lax.largest(dtype)
-
-    def better(self, a: Any, b: Any) -> Any:
-        return lax.min(a, b)
 
 
 @final
@@ -193,13 +176,9 @@ class Cumlogsumexp(_Cumulative):
         return ctx.lower_fun(_log_of_sum, a, b, avals_in=[aval, aval])[0]
 
     def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
-        def join(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-            (x, s), (y, t) = a, b
-            total = _log_of_sum(x, y)
-            s, t = [lax.mul(d, _share(v, total)) for v, d in ((x, s), (y, t))]
-            return [total, lax.add(s, t)]
-
-        return lax.prefix_scan(join, [x, t], axis, reverse)[1]
+        before = lax.shifted(ans, -math.inf, axis, reverse)
+        share = lax.mul(_share(x, ans), t)
+        return lax.linear_recurrence_p.bind(_share(before, ans), share, axis=axis, reverse=reverse)
 
 
 def _log_of_sum(a: Any, b: Any) -> Any:

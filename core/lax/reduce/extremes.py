@@ -2,7 +2,8 @@
 
 On CPU, XLA hands large reductions of floats by ``maximum`` or ``minimum`` to a library that loses
 NaNs. Here the combination is written as a clamp to infinity, which that library does not know, and
-long rows are reduced in lanes first, which lets the compiler emit vector code for them.
+long rows are reduced in lanes first, which lets the compiler emit vector code for them. Floats of
+16 bits are compared as integers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Any
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import (
+    bfloat16,
+    float16,
+    float32,
+    int16,
     is_bool,
     is_complex,
     is_float,
@@ -29,8 +34,11 @@ _BOOL = np.dtype(np.bool_)
 _FLAG = ShapedArray((), _BOOL)
 
 _LANES = 16  # one or two vector registers
+_FEW_LANES = 8
 _SHORT = 32  # rows below this length have no use for lanes
 _SMALL = 1 << 10  # arrays below this size are reduced in one operation
+# The bits of the largest finite numbers of the 16-bit floats; those of infinity are one more.
+_LARGEST_FINITE = {bfloat16: 0x7F7F, float16: 0x7BFF}
 
 
 def smallest(dtype: Any) -> Any:
@@ -84,7 +92,39 @@ def emit_extremes(
     ctx: Any, x: Any, aval: ShapedArray, axes: Sequence[int], *, maximum: bool
 ) -> Any:
     """Emit the extreme elements of ``x`` over ``axes``."""
-    return _Extremes(ctx, aval.dtype, maximum=maximum).over(x, aval, tuple(axes))
+    dtype = aval.dtype
+    narrow = is_float(dtype) and itemsize_bits(dtype) < 32
+    if ctx.platform != "cpu" or not is_static(aval) or not narrow or aval.size == 0:
+        return _Extremes(ctx, dtype, maximum=maximum).over(x, aval, tuple(axes))
+    if dtype not in _LARGEST_FINITE:
+        wide = aval.update(dtype=float32)
+        best = _Extremes(ctx, wide.dtype, maximum=maximum).over(
+            ctx.convert(x, wide), wide, tuple(axes)
+        )
+        return ctx.convert(best, _without(aval, tuple(axes)))
+    keys, key_aval = _keys(ctx, x, aval, maximum=maximum)
+    best = _Extremes(ctx, key_aval.dtype, maximum=maximum).over(keys, key_aval, tuple(axes))
+    out = _without(aval, tuple(axes))
+    flipped = _flip_negative(ctx, best, out.update(dtype=int16))
+    return ctx.op1("stablehlo.bitcast_convert", [flipped], out)
+
+
+def _keys(ctx: Any, x: Any, aval: ShapedArray, *, maximum: bool) -> tuple[Any, ShapedArray]:
+    """Integers in the order of the 16-bit floats ``x``, with NaNs where they win."""
+    keys = aval.update(dtype=int16)
+    bits = ctx.op1("stablehlo.bitcast_convert", [x], keys)
+    magnitude = ctx.op1("stablehlo.and", [bits, ctx.splat(0x7FFF, keys)], keys)
+    limit = ctx.splat(_LARGEST_FINITE[aval.dtype] + 1, keys)
+    nan = ctx.compare(magnitude, limit, keys.update(dtype=_BOOL), "GT")
+    winner = ctx.splat(0x7FFF if maximum else -0x8000, keys)
+    return ctx.select(nan, winner, _flip_negative(ctx, bits, keys), keys), keys
+
+
+def _flip_negative(ctx: Any, bits: Any, aval: ShapedArray) -> Any:
+    """All bits but the sign flipped where the sign is set; its own inverse."""
+    sign = ctx.op1("stablehlo.shift_right_arithmetic", [bits, ctx.splat(15, aval)], aval)
+    mask = ctx.op1("stablehlo.and", [sign, ctx.splat(0x7FFF, aval)], aval)
+    return ctx.op1("stablehlo.xor", [bits, mask], aval)
 
 
 class _Extremes:
@@ -101,10 +141,14 @@ class _Extremes:
     def over(self, x: Any, aval: ShapedArray, axes: tuple[int, ...]) -> Any:
         """By the way that suits platform, dtype and shape."""
         dtype = aval.dtype
-        if self.ctx.platform != "cpu" or not is_static(aval) or is_complex(dtype):
+        special = is_complex(dtype) or not is_static(aval) or aval.size == 0
+        if self.ctx.platform != "cpu" or special:
             return self.reduce(x, aval, axes, self.plainly)
-        if is_float(dtype) and itemsize_bits(dtype) < 32:
-            return self.with_flags(x, aval, axes)
+        if aval.ndim and aval.shape[-1] == 1 and aval.ndim - 1 not in axes:
+            # A last axis of one element would hide that the elements lie side by side.
+            out = _without(aval, axes)
+            squeezed = aval.update(shape=aval.shape[:-1])
+            return self.ctx.reshape(self.over(self.ctx.reshape(x, squeezed), squeezed, axes), out)
         # One contiguous axis at the end for those that are reduced there.
         first = aval.ndim
         while first > 0 and first - 1 in axes:
@@ -152,11 +196,13 @@ class _Extremes:
         ctx = self.ctx
         last = aval.ndim - 1
         n = aval.shape[last]
-        count, rest = divmod(n, _LANES)
+        is_half = itemsize_bits(aval.dtype) == 16
+        n_lanes = _FEW_LANES if is_half or (n % _LANES and not n % _FEW_LANES) else _LANES
+        count, rest = divmod(n, n_lanes)
         whole = x
         if rest:
             x = self.part(whole, aval, 0, n - rest)
-        lanes = aval.update(shape=(*aval.shape[:last], count, _LANES))
+        lanes = aval.update(shape=(*aval.shape[:last], count, n_lanes))
         x = self.reduce(ctx.reshape(x, lanes), lanes, (last,), combine)
         lanes = _without(lanes, (last,))
         # The barrier keeps XLA from making one reduction of the two.
@@ -174,20 +220,6 @@ class _Extremes:
         out = aval.update(shape=(*lead, stop - start))
         return self.ctx.slice(x, out, [*[0] * len(lead), start], [*lead, stop], [1] * aval.ndim)
 
-    def with_flags(self, x: Any, aval: ShapedArray, axes: tuple[int, ...]) -> Any:
-        """For narrow floats, whose fast reduction is worth a second one that looks for NaNs."""
-        ctx = self.ctx
-        best = self.reduce(x, aval, axes, self.plainly)
-        out = _without(aval, axes)
 
-        def either(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-            return [ctx.op1("stablehlo.or", [a[0], b[0]], _FLAG)]
-
-        nans = ctx.compare(x, x, aval.update(dtype=_BOOL), "NE")
-        flags = out.update(dtype=_BOOL)
-        (found,) = ctx.reduce([nans], [ctx.splat(False, _FLAG)], [flags], axes, either)
-        return ctx.select(found, ctx.splat(math.nan, out), best, out)
-
-
-def _without(aval: ShapedArray, axes: tuple[int, ...]) -> ShapedArray:
+def _without(aval: ShapedArray, axes: Sequence[int]) -> ShapedArray:
     return aval.update(shape=tuple([d for i, d in enumerate(aval.shape) if i not in axes]))

@@ -16,7 +16,6 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import int32
-from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.types import is_static
@@ -51,12 +50,6 @@ def prefix_scan(
         flipped = [lax.rev(x, (axis,)) for x in elements]
         return [lax.rev(x, (axis,)) for x in prefix_scan(join, flipped, axis, reverse=False)]
     n = elements[0].aval.shape[axis]
-    if type(n) is not int:
-        msg = (
-            f"the derivative of a running reduction needs the number of elements, got the "
-            f"symbolic size {n} of axis {axis} of {elements[0].aval.str_short()}"
-        )
-        raise InconclusiveDimensionError(msg, hint="give this axis a static size")
     if n < 2:
         return list(elements)
 
@@ -97,7 +90,7 @@ def emit_prefixes(
         return x
     scan = _Scan(ctx, reverse, combine, identity)
     if not is_static(aval):
-        return scan.by_rows(x, aval, axis)
+        return scan.by_rows([x], aval, axis)
     if ctx.platform != "cpu":
         return scan.by_window(x, aval, axis)
     if aval.size == 0:
@@ -105,13 +98,36 @@ def emit_prefixes(
     width = aval.size // n
     if n >= _LONG and width <= _WIDE:
         return scan.by_blocks(x, aval, axis)
-    contiguous = math.prod(aval.shape[axis + 1 :])
-    if contiguous < _NARROW <= width and aval.size >= _LARGE:
-        front = _front(aval, axis)
-        moved = scan.by_rows(*_transposed(ctx, x, aval, front), 0)
-        back = [front.index(i) for i in range(aval.ndim)]
-        return ctx.transpose(moved, aval, back)
-    return scan.by_rows(x, aval, axis)
+    return scan.by_moved_rows([x], aval, axis)
+
+
+def emit_recurrence(
+    ctx: Any, a: Any, b: Any, aval: ShapedArray, axis: int, *, reverse: bool
+) -> Any:
+    """``y[i] = a[i] * y[i - 1] + b[i]`` along ``axis``."""
+    if is_static(aval) and aval.size == 0:
+        return b
+    if ctx.platform != "cpu" and is_static(aval):
+        return ctx.lower_fun(_recurrence, a, b, avals_in=[aval, aval], axis=axis, reverse=reverse)[
+            0
+        ]
+
+    def step(y: Any, factor: Any, term: Any, row: ShapedArray) -> Any:
+        scaled = ctx.op1("stablehlo.multiply", [factor, y], row)
+        return ctx.op1("stablehlo.add", [scaled, term], row)
+
+    scan = _Scan(ctx, reverse, step, 0)
+    return scan.by_moved_rows([a, b], aval, axis)
+
+
+def _recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    """The same by joining affine functions, which needs no order."""
+
+    def join(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+        (a, b), (c, d) = first, second
+        return [lax.mul(a, c), lax.add(lax.mul(b, c), d)]
+
+    return prefix_scan(join, [a, b], axis, reverse)[1]
 
 
 def _front(aval: ShapedArray, axis: int) -> list[int]:
@@ -125,11 +141,14 @@ def _transposed(ctx: Any, x: Any, aval: ShapedArray, order: list[int]) -> tuple[
 
 
 class _Scan:
-    """One scan while it is being emitted."""
+    """One scan while it is being emitted.
+
+    ``combine(total, *elements, aval)`` emits the next total; ``identity`` is the first one.
+    """
 
     __slots__ = ("combine", "ctx", "identity", "reverse")
 
-    def __init__(self, ctx: Any, reverse: bool, combine: Combine, identity: Any) -> None:
+    def __init__(self, ctx: Any, reverse: bool, combine: Callable[..., Any], identity: Any) -> None:
         self.ctx = ctx
         self.reverse = reverse
         self.combine = combine
@@ -154,7 +173,20 @@ class _Scan:
             ctx.finish([self.combine(a, b, scalar)])
         return operation.results[0]
 
-    def by_rows(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+    def by_moved_rows(self, sources: Sequence[Any], aval: ShapedArray, axis: int) -> Any:
+        """``by_rows``, with the axis moved to the front where steps would be scattered."""
+        if not is_static(aval):
+            return self.by_rows(sources, aval, axis)
+        contiguous = math.prod(aval.shape[axis + 1 :])
+        width = aval.size // aval.shape[axis] if aval.size else 0
+        if not contiguous < _NARROW <= width or aval.size < _LARGE:
+            return self.by_rows(sources, aval, axis)
+        front = _front(aval, axis)
+        moved = [_transposed(self.ctx, x, aval, front) for x in sources]
+        result = self.by_rows([x for x, _ in moved], moved[0][1], 0)
+        return self.ctx.transpose(result, aval, [front.index(i) for i in range(aval.ndim)])
+
+    def by_rows(self, sources: Sequence[Any], aval: ShapedArray, axis: int) -> Any:
         """A loop that combines one row of the other axes at a time."""
         ctx = self.ctx
         row = aval.update(shape=tuple([1 if i == axis else d for i, d in enumerate(aval.shape)]))
@@ -164,20 +196,21 @@ class _Scan:
             return ctx.compare(values[0], n, _FLAG, "LT")
 
         def body(values: Sequence[Any]) -> list[Any]:
-            step, total, result, source = values
+            step, total, result, *sources = values
             zero = ctx.splat(0, _I32)
             at = step
             if self.reverse:
                 at = ctx.op1("stablehlo.subtract", [last, step], _I32)
             starts = [at if i == axis else zero for i in range(aval.ndim)]
-            element = self._row(source, row, starts)
-            total = self.combine(total, element, row)
+            elements = [self._row(x, row, starts) for x in sources]
+            total = self.combine(total, *elements, row)
             result = ctx.op1("stablehlo.dynamic_update_slice", [result, total, *starts], aval)
             step = ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)
-            return [step, total, result, source]
+            return [step, total, result, *sources]
 
-        start = [ctx.splat(0, _I32), ctx.splat(self.identity, row), ctx.splat(0, aval), x]
-        return ctx.while_loop(start, [_I32, row, aval, aval], condition, body)[2]
+        start = [ctx.splat(0, _I32), ctx.splat(self.identity, row), ctx.splat(0, aval), *sources]
+        avals = [_I32, row, aval, *[aval] * len(sources)]
+        return ctx.while_loop(start, avals, condition, body)[2]
 
     def _row(self, x: Any, row: ShapedArray, starts: list[Any]) -> Any:
         """The part of ``x`` of the shape of ``row`` at ``starts``."""
@@ -208,7 +241,7 @@ class _Scan:
         order = _front(blocks, axis + 1)
         ctx = self.ctx
         x, steps = _transposed(ctx, ctx.reshape(filled, blocks), blocks, order)
-        x = self.by_rows(x, steps, 0)
+        x = self.by_rows([x], steps, 0)
         # The last step of each block holds its total; shifted by one block and scanned, these
         # are what comes before each block.
         at = 0 if self.reverse else length - 1
@@ -221,7 +254,7 @@ class _Scan:
             [1] * steps.ndim,
         )
         shifted = self._resized(ctx.reshape(last, totals), totals, axis, before=1, after=-1)
-        before = self.by_rows(shifted, totals, axis)
+        before = self.by_rows([shifted], totals, axis)
         before = ctx.broadcast_in_dim(before, steps, range(1, steps.ndim))
         x = self.combine(before, x, steps)
         x = ctx.transpose(x, blocks, [order.index(i) for i in range(blocks.ndim)])
