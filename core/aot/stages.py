@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of, signature_of
+from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.jit import (
     Arguments,
-    CallEntry,
     Jitted,
     TracedCall,
     argument_names,

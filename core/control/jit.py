@@ -13,8 +13,8 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
+from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.explain import explain_miss
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -27,11 +27,9 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.compile import Program, compile_jaxpr
-from tracebridge.core.runtime.debug import check_finite, wants_checks
-from tracebridge.core.runtime.dispatch import raise_for, to_array
-from tracebridge.core.runtime.donation import check_donation, mark_donated, owned
-from tracebridge.core.runtime.execute import SINGLE, TREE, make_run
+from tracebridge.core.runtime.compile import compile_jaxpr
+from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.donation import owned
 from tracebridge.core.runtime.fastpath import (
     MAX_ENTRIES,
     PLAIN_KEYS,
@@ -40,9 +38,8 @@ from tracebridge.core.runtime.fastpath import (
     make_cached_call,
     make_keyed_call,
 )
-from tracebridge.core.runtime.placement import all_at, choose_placement
+from tracebridge.core.runtime.placement import choose_placement
 from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
-from tracebridge.core.runtime.transfer import move
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_paths, leaf_treedef
 from tracebridge.core.util.caching import BoundedCache, WeakIdCache
@@ -405,113 +402,6 @@ def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., 
 
 def _is_tree(x: Any) -> bool:
     return flatten(x)[1] != leaf_treedef
-
-
-@final
-class CallEntry:
-    """One executable of a jitted function, with how to call it."""
-
-    __slots__ = (
-        "committed",
-        "donated",
-        "moved",
-        "name",
-        "out_tree",
-        "program",
-        "run_list",
-        "sigs",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        program: Program,
-        out_tree: Any,
-        committed: bool,
-        donated: tuple[int, ...],
-        sigs: Sequence[Any],
-    ) -> None:
-        self.name = name
-        self.program = program
-        self.out_tree = out_tree
-        self.committed = committed
-        self.donated = donated
-        self.sigs = sigs
-        self.moved = not all_at(sigs, program.placement)
-        self.run_list = self.plain_run(star=True)
-
-    def run(self, *, star: bool) -> Callable[..., Any]:
-        """A function of positional arrays, or with ``star`` of one sequence of arrays."""
-        run = self.plain_run(star=star)
-        return self.donating(run, star=star) if self.donated else run
-
-    def donating(self, run: Callable[..., Any], *, star: bool) -> Callable[..., Any]:
-        """``run`` with the checks and notes of donation, for the fast path."""
-        donated, name = self.donated, self.name
-        # The signatures are those of the key, so that they tell which memory is borrowed.
-        given = tuple([i for i in donated if not self.sigs[i].borrowed])
-        several = len(self.sigs) > 1
-
-        def run_donating(*args: Any) -> Any:
-            arrays = args[0] if star else args
-            if several:
-                check_donation(arrays, donated, name)
-            out = run(*args)
-            mark_donated(arrays, given, name)
-            return out
-
-        return run_donating
-
-    def plain_run(self, *, star: bool) -> Callable[..., Any]:
-        """``run`` without what donation needs."""
-        single = self.out_tree == leaf_treedef
-        run = make_run(
-            self.program,
-            len(self.sigs),
-            SINGLE if single else TREE,
-            committed=self.committed,
-            unflatten=None if single else self.out_tree.unflatten,
-            star=star,
-        )
-        if not self.moved:
-            return run
-        placement = self.program.placement
-
-        def run_moved(*args: Any) -> Any:
-            given = args[0] if star else args
-            here = [move(a, placement, committed=a.sig.committed) for a in given]
-            return run(here) if star else run(*here)
-
-        return run_moved
-
-    def one_to_one(self, run: Any) -> tuple[Any, ...]:
-        """The entry of the fast path for one argument."""
-        program = self.program
-        plain = (
-            self.out_tree == leaf_treedef
-            and program.kept == (0,)
-            and not (program.constants or self.moved or self.donated)
-        )
-        if not plain:
-            return None, None, None, run
-        (sig,) = program.signatures(self.committed)
-        handlers = program.handlers(self.committed)
-        return program.executable.execute_sharded, handlers, sig, run
-
-    def call(self, arrays: Sequence[Array]) -> Any:
-        """Run, with checks that donation and debugging options need."""
-        if self.donated:
-            check_donation(arrays, self.donated, self.name)
-        try:
-            out = self.run_list(arrays)
-        except XlaRuntimeError as error:
-            raise_for(arrays, self.name, error)
-            raise
-        if self.donated:
-            mark_donated(arrays, owned(arrays, self.donated), self.name)
-        if wants_checks():
-            check_finite(flatten(out)[0], self.name)
-        return out
 
 
 def plain_arguments(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
