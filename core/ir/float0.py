@@ -31,9 +31,17 @@ def float0_zeros(shape: Any) -> np.ndarray[Any, Any]:
     return np.zeros(shape, float0)
 
 
-register_pytree_node(
-    Float0Node, lambda node: ((), node.shape), lambda shape, _: float0_zeros(shape)
-)
+def _take_apart(node: Float0Node) -> tuple[tuple[()], tuple[int, ...]]:
+    return (), node.shape
+
+
+def _put_together(shape: Any, children: Any) -> Any:
+    # An array again, not a node: the node exists only inside flattened trees.
+    del children
+    return float0_zeros(shape)
+
+
+register_pytree_node(Float0Node, _take_apart, _put_together)
 
 
 def is_float0(x: Any) -> bool:
