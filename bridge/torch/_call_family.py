@@ -37,7 +37,7 @@ class CallFamily(Family):
         # Whether the leaves are the positional arguments themselves.
         self.is_flat = in_tree == flatten((tuple(kinds), {}))[1]
         self.name_ = owner.__name__
-        # (dtype, rank) of each input -> structure of the results, for graphs of torch.
+        # (dtype, rank) of each input and number of results -> structure of the results.
         self.out_trees: dict[Any, Any] = {}
         register_root(self)
 
@@ -68,7 +68,8 @@ class CallFamily(Family):
                 # The program is kept and called when the other trace is long over.
                 raise UnexpectedTracerError(tracer=const, function=self.name_)
         jaxpr.cache["torch results"] = trees[0]
-        self.out_trees[tuple([(str(a.dtype), a.ndim) for a in avals])] = trees[0]
+        ranks = tuple([(str(a.dtype), a.ndim) for a in avals])
+        self.out_trees[ranks, len(jaxpr.outs)] = trees[0]
         return jaxpr
 
     def argument_names(self) -> tuple[str, ...]:

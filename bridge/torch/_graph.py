@@ -52,7 +52,7 @@ def graph_call(root: str, static: Any, args: tuple[Any, ...], kwargs: dict[str, 
     xs = number_tensors(leaves, kinds)
     outs = _operator.CALL(xs, handle)
     ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
-    return rebuild(result_structure(handle, ranks), iter(outs))
+    return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
 
 
 def _kind(x: Any) -> str:
@@ -74,15 +74,15 @@ def graph_handle(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ..
 
 
 @torch._dynamo.assume_constant_result
-def result_structure(handle: str, ranks: tuple[Any, ...]) -> Any:
+def result_structure(handle: str, ranks: tuple[Any, ...], n: int) -> Any:
     """The structure of the results, which the fake rule has found out just before."""
-    out_tree = out_tree_of(_operator.resolve(handle), ranks)
+    out_tree = out_tree_of(_operator.resolve(handle), ranks, n)
     return describe(out_tree.unflatten([0.0] * out_tree.num_leaves), [])
 
 
-def out_tree_of(family: Any, ranks: Sequence[tuple[str, int]]) -> Any:
-    """The structure of the results for inputs of these dtypes and ranks."""
-    return family.out_trees[tuple([(d.removeprefix("torch."), n) for d, n in ranks])]
+def out_tree_of(family: Any, ranks: Sequence[tuple[str, int]], n: int) -> Any:
+    """The structure of ``n`` results for inputs of these dtypes and ranks."""
+    return family.out_trees[tuple([(d.removeprefix("torch."), r) for d, r in ranks]), n]
 
 
 def family_of(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> Family:

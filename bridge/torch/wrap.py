@@ -159,7 +159,7 @@ class Wrapped:
             compiled = _eager.compile_for(family, dense, avals, numbers, call_key)
         outs = _eager.apply_compiled(compiled, dense)
         out_tree = compiled.jaxpr.cache["torch results"]
-        if not kwargs and not self.static[0] and state() is None and family.is_flat:
+        if not kwargs and not self.static[0] and family.is_flat and _may_remember():
             self.remember(dense, compiled, out_tree)
         return out_tree.unflatten(outs)
 
@@ -252,7 +252,7 @@ class Wrapped:
         xs = number_tensors(leaves, family.kinds)
         outs = _eager.call(family, xs)
         ranks = [(str(x.dtype), x.ndim) for x in xs]
-        return out_tree_of(family, ranks).unflatten(outs)
+        return out_tree_of(family, ranks, len(outs)).unflatten(outs)
 
     def step_by_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """With the option disable_jit: the function itself, on Arrays.
@@ -280,6 +280,10 @@ def _convert(leaf: Any) -> tuple[str, Any]:
     if isinstance(leaf, complex):
         return COMPLEX, complex(leaf)
     return "", leaf
+
+
+def _may_remember() -> bool:
+    return state() is None and fast_path_allowed()
 
 
 def _wants_gradients(leaves: Sequence[Any]) -> bool:

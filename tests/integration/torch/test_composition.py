@@ -435,6 +435,16 @@ def test_compile_trees_numbers_and_statics():
     assert [11.0] * 3 == g(x, 5.0).tolist()
 
 
+def test_number_of_results_that_depends_on_a_size():
+    """Inputs of one rank, but results of several structures."""
+    f = wrap(lambda x: [x[i] for i in range(x.shape[0])])
+
+    for n in (2, 3, 2):
+        x = torch.arange(float(n))[:, None].expand(n, 2)
+        assert n == len(func.vmap(f, 1)(x))
+        assert n == len(compiled(lambda x: f(x))(x))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # inductor's own warnings are not ours
 def test_compile_inductor():
