@@ -232,8 +232,8 @@ def _dim(d: Any) -> Any:
     return size
 
 
-def _full(value: Any, shape: Any, dtype: Any) -> Any:
-    value = lax.convert_dtype(value, dtype, False)
+def _full(value: Any, shape: Any, dtype: Any, weak: bool = False) -> Any:
+    value = lax.convert_dtype(value, dtype, weak)
     return value if not shape else lax.broadcast_in_dim(value, shape, ())
 
 
@@ -302,12 +302,15 @@ def _broadcast_fill(value: Any, shape: Any, dtype: Any) -> Any:
 _broadcast_full = Planned(_broadcast_fill, "full")
 
 
-def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any]:
+def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
+    """Shape, dtype and weak type of an array like ``a``."""
     value = a if hasattr(a, "shape") and hasattr(a, "dtype") else as_value(a)
+    aval = getattr(value, "aval", None)
+    weak = dtype is None and aval is not None and aval.weak_type
     kind = value.dtype if dtype is None else canonicalize_explicit(dtype, name)
-    if dtype is None and isinstance(value, np.ndarray):
+    if dtype is None and isinstance(value, np.ndarray | np.generic):
         kind = canonicalize(value.dtype)
-    return tuple(value.shape) if shape is None else canonical_shape(shape), np.dtype(kind)
+    return tuple(value.shape) if shape is None else canonical_shape(shape), kind, weak
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -349,7 +352,7 @@ def full_like(
     >>> tnp.full_like(tnp.array([1, 2]), 7).tolist()
     [7, 7]
     """
-    sizes, kind = _like("full_like", a, dtype, shape)
+    sizes, kind, _ = _like("full_like", a, dtype, shape)
     return full(sizes, fill_value, kind, device=device)
 
 

@@ -18,6 +18,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     promote_inexact,
 )
+from tracebridge.numpy.reductions import sum_dtype
 
 _FILL = {"cumsum": 0, "cumprod": 1}
 
@@ -129,7 +130,7 @@ def _cumulative_standard(
         msg = f"{name}: got {x.aval.str_short()} without axis, which only vectors may leave out"
         raise RankError(msg)
     where = 0 if axis is None else operator.index(axis)
-    kind = static_dtype(name, dtype)
+    kind = sum_dtype(x.aval.dtype) if dtype is None else static_dtype(name, dtype)
     if include_initial:
         return _with_initial_planned((x,), (op, where, kind))
     return _cumulative_planned((x,), (name, op, where, kind, False))
@@ -255,7 +256,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 def _trapezoid(y: Any, *rest: Any) -> Any:
     *steps, axis, has_x = rest
-    y, step = promote_inexact(y, steps[0])
+    (y,) = promote_inexact(y)
+    y, step = promote_inexact(lax.convert_dtype(y, y.aval.dtype), steps[0])
     axis = normalize_axis(axis, y.aval.ndim, "trapezoid")
     size = y.aval.shape[axis]
     if has_x:
@@ -383,6 +385,8 @@ def _unwrap(p: Any, *rest: Any) -> Any:
     *numbers, axis, period, has_discont = rest
     discont = numbers[0] if has_discont else None
     axis = normalize_axis(axis, p.aval.ndim, "unwrap")
+    if p.aval.size == 0:
+        return lax.convert_dtype(promote_inexact(p)[0], to_inexact(p.aval.dtype))
     dtype = p.aval.dtype
     if not is_inexact(dtype) and float(period) != int(period):
         dtype = to_inexact(dtype)

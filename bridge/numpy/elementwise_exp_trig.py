@@ -5,10 +5,9 @@ All take one array; integers and bools become floats.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.numpy._bessel import bessel_i0e
@@ -222,7 +221,7 @@ arctanh = unary_function(
 )
 atanh = arctanh
 log2 = unary_function(
-    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / np.log(2.0))),
+    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / math.log(2.0))),
     "log2",
     """Logarithm to base 2, elementwise; integers become floats.
 
@@ -232,7 +231,7 @@ log2 = unary_function(
     """,
 )
 log10 = unary_function(
-    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / np.log(10.0))),
+    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / math.log(10.0))),
     "log10",
     """Logarithm to base 10, elementwise; integers become floats.
 
@@ -242,7 +241,7 @@ log10 = unary_function(
     """,
 )
 deg2rad = unary_function(
-    _inexact(lambda x: lax.mul(x, np.pi / 180.0)),
+    _inexact(lambda x: lax.mul(x, math.pi / 180.0)),
     "deg2rad",
     """Degrees to radians, elementwise.
 
@@ -253,7 +252,7 @@ deg2rad = unary_function(
 )
 radians = deg2rad
 rad2deg = unary_function(
-    _inexact(lambda x: lax.mul(x, 180.0 / np.pi)),
+    _inexact(lambda x: lax.mul(x, 180.0 / math.pi)),
     "rad2deg",
     """Radians to degrees, elementwise.
 
@@ -268,7 +267,7 @@ degrees = rad2deg
 def _sinc(x: Any) -> Any:
     (x,) = promote_inexact(x)
     zero = lax.eq(x, lax.zeros_of(x.aval.update(shape=())))
-    t = lax.mul(x, np.pi)
+    t = lax.mul(x, math.pi)
     # The quotient of zeros is replaced twice: in the result and in what is divided by, so that
     # derivatives are right too. At zero the first terms of the series have all derivatives that
     # are ever asked for.

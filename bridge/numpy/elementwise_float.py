@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_complex,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+)
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.planned import Planned
@@ -137,6 +144,8 @@ def _scale(x: Any, n: Any) -> Any:
 
 
 def _ldexp(x: Any, n: Any) -> Any:
+    if is_bool(n.aval.dtype):
+        n = lax.convert_dtype(n, np.dtype(np.int32))
     if not is_integer(n.aval.dtype):
         msg = f"ldexp: the exponent must be an integer, got {n.aval.str_short()}"
         raise UnsupportedDtypeError(msg)

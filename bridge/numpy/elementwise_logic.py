@@ -26,8 +26,9 @@ from tracebridge.numpy._promote import (
     broadcast_shape,
     promote_dtypes,
     promote_inexact,
+    promote_numeric,
 )
-from tracebridge.numpy.elementwise_math import promoted_operands
+from tracebridge.numpy.elementwise_math import lexicographic, promoted_operands
 
 _BOOL = np.dtype(np.bool_)
 
@@ -48,17 +49,11 @@ def _integers(name: str, *xs: Any) -> list[Any]:
     return values
 
 
-def _lexicographic(strict: str) -> Any:
-    """Complex numbers are ordered by real part, then by imaginary part, as NumPy orders them."""
+def _ordered(strict: str) -> Any:
+    """A comparison by NumPy's order of complex numbers."""
 
     def run(x: Any, y: Any) -> Any:
-        x, y = broadcast_operands(strict, *promote_dtypes(x, y))
-        compare = getattr(lax, strict)
-        if not is_complex(x.aval.dtype):
-            return compare(x, y)
-        parts = lax.eq(lax.real(x), lax.real(y))
-        first = getattr(lax, strict[0] + "t")(lax.real(x), lax.real(y))
-        return lax.bitwise_or(first, lax.bitwise_and(parts, compare(lax.imag(x), lax.imag(y))))
+        return lexicographic(strict, *broadcast_operands(strict, *promote_dtypes(x, y)))
 
     return run
 
@@ -84,7 +79,7 @@ not_equal = binary_function(
     """,
 )
 less = binary_function(
-    _lexicographic("lt"),
+    _ordered("lt"),
     "less",
     """``x < y``, elementwise.
 
@@ -94,7 +89,7 @@ less = binary_function(
     """,
 )
 less_equal = binary_function(
-    _lexicographic("le"),
+    _ordered("le"),
     "less_equal",
     """``x <= y``, elementwise.
 
@@ -104,7 +99,7 @@ less_equal = binary_function(
     """,
 )
 greater = binary_function(
-    _lexicographic("gt"),
+    _ordered("gt"),
     "greater",
     """``x > y``, elementwise.
 
@@ -114,7 +109,7 @@ greater = binary_function(
     """,
 )
 greater_equal = binary_function(
-    _lexicographic("ge"),
+    _ordered("ge"),
     "greater_equal",
     """``x >= y``, elementwise.
 
@@ -166,7 +161,7 @@ bitwise_not = unary_function(
 )
 invert = bitwise_invert = bitwise_not
 left_shift = binary_function(
-    lambda x, y: lax.shift_left(*_integers("left_shift", x, y)),
+    lambda x, y: lax.shift_left(*promote_numeric(*_integers("left_shift", x, y))),
     "left_shift",
     """``x << y``, elementwise.
 
@@ -179,7 +174,7 @@ bitwise_left_shift = left_shift
 
 
 def _right_shift(x: Any, y: Any) -> Any:
-    x, y = _integers("right_shift", x, y)
+    x, y = promote_numeric(*_integers("right_shift", x, y))
     shift = lax.shift_right_logical if is_unsigned(x.aval.dtype) else lax.shift_right_arithmetic
     return shift(x, y)
 

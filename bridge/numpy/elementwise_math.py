@@ -6,12 +6,12 @@ code of its implementation runs once per kind of argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 import tracebridge.core.lax as lax
+from tracebridge.core.control.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import (
     is_bool,
     is_complex,
@@ -23,6 +23,7 @@ from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,
+    broadcast_to,
     promote_dtypes,
     promote_inexact,
     promote_numeric,
@@ -59,6 +60,14 @@ def numeric_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callabl
 # functions of one array --------------------------------------------------------------------------
 
 
+def _fabs(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    if is_complex(x.aval.dtype):
+        msg = f"fabs works on real numbers, got {x.aval.str_short()}"
+        raise UnsupportedDtypeError(msg, hint="use absolute")
+    return lax.abs(x)
+
+
 def _negative(x: Any) -> Any:
     return lax.neg(x)
 
@@ -70,7 +79,7 @@ def _absolute(x: Any) -> Any:
 
 
 def _square(x: Any) -> Any:
-    return lax.integer_pow(x, 2) if not is_bool(x.aval.dtype) else x
+    return lax.integer_pow(promote_numeric(x)[0], 2)
 
 
 def _sign(x: Any) -> Any:
@@ -114,7 +123,7 @@ absolute = unary_function(
 )
 abs = absolute
 fabs = unary_function(
-    lambda x: lax.abs(*promote_inexact(x)),
+    lambda x: _fabs(x),
     "fabs",
     """Absolute value as a float, elementwise.
 
@@ -279,9 +288,19 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return lax.round(quotient), remainder
 
 
+def _rem(x: Any, y: Any) -> Any:
+    """The remainder with the sign of ``x``; 0 for integers that are divided by 0."""
+    rest = lax.rem(x, y)
+    if not is_integer(x.aval.dtype):
+        return rest
+    by_zero = lax.eq(y, lax.zeros_of(y.aval.update(shape=())))
+    # A divisor of rank 0 may stand beside an array; select_n takes its predicate of rank 0 too.
+    return lax.select_n(by_zero, rest, lax.zeros_of(rest.aval))
+
+
 def _remainder(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("remainder", *promote_numeric(x, y))
-    remainder = lax.rem(x, y)
+    remainder = _rem(x, y)
     if is_unsigned(x.aval.dtype):
         return remainder
     zero = lax.zeros_of(y.aval.update(shape=()))
@@ -317,7 +336,7 @@ remainder = binary_function(
 )
 mod = remainder
 fmod = binary_function(
-    numeric_operands("fmod", lambda x, y: lax.rem(x, y)),
+    numeric_operands("fmod", lambda x, y: _rem(x, y)),
     "fmod",
     """The remainder with the sign of ``x``, elementwise.
 
@@ -349,17 +368,29 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _int_power(x: Any, y: Any) -> Any:
-    """Integer power by squaring over the bits of the exponent; negative exponents give 0 or +-1."""
-    one = lax.full_of(x.aval.update(shape=()), 1)
-    result: Any = one
-    base, exponent = x, y
-    bits = x.aval.dtype.itemsize * 8
-    for _ in range(min(bits, 6)):
+    """Integer power by squaring, for as many bits as the largest exponent has."""
+    shape = x.aval.shape if x.aval.ndim else y.aval.shape
+    x, y = (broadcast_to(v, shape) for v in (x, y))
+    one, zero = lax.full_of(x.aval, 1), lax.zeros_of(x.aval.update(shape=()))
+
+    def unfinished(carry: Sequence[Any]) -> Any:
+        left = lax.gt(carry[2], zero)
+        return lax.reduce_or(left, tuple(range(left.aval.ndim)))
+
+    def step(carry: Sequence[Any]) -> tuple[Any, Any, Any]:
+        result, base, exponent = carry
         odd = lax.eq(lax.bitwise_and(exponent, one), one)
-        result = lax.select_n(odd, _full_like(result, odd), lax.mul(result, base))
-        base = lax.mul(base, base)
-        exponent = lax.shift_right_logical(exponent, one)
-    return result
+        result = lax.select_n(odd, result, lax.mul(result, base))
+        return result, lax.mul(base, base), lax.shift_right_logical(exponent, one)
+
+    if is_unsigned(x.aval.dtype):
+        return while_loop(unfinished, step, (one, x, y))[0]
+    result = while_loop(unfinished, step, (one, x, lax.max(y, zero)))[0]
+    # The inverse of an integer is one only for 1 and -1; here all others give 0.
+    odd = lax.eq(lax.bitwise_and(y, one), one)
+    inverse = lax.select_n(odd, lax.mul(x, x), x)
+    inverse = lax.select_n(lax.eq(lax.abs(x), one), lax.zeros_of(x.aval), inverse)
+    return lax.select_n(lax.lt(y, zero), result, inverse)
 
 
 def _full_like(x: Any, like: Any) -> Any:
@@ -439,8 +470,12 @@ def _hypot(x: Any, y: Any) -> Any:
     x, y = lax.abs(x), lax.abs(y)
     big, small = lax.max(x, y), lax.min(x, y)
     zero = lax.eq(big, 0.0)
-    ratio = lax.div(small, lax.select_n(zero, big, _full_like(lax.full_of(big.aval, 1), big)))
-    return lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
+    ratio = lax.div(small, lax.select_n(zero, big, lax.full_of(big.aval, 1)))
+    result = lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
+    # Infinite if one side is, also beside NaN.
+    infinity = lax.full_of(big.aval.update(shape=()), math.inf)
+    infinite = lax.bitwise_or(lax.eq(x, infinity), lax.eq(y, infinity))
+    return lax.select_n(infinite, result, lax.full_of(result.aval, math.inf))
 
 
 hypot = binary_function(
@@ -455,8 +490,18 @@ hypot = binary_function(
 )
 
 
+def _complex_logaddexp(x: Any, y: Any, exp: Callable[[Any], Any], scale: float) -> Any:
+    """The sum in the logarithm, relative to the term of larger real part."""
+    x, y = (_full_like(v, lax.ne(x, y)) for v in (x, y))
+    first = lax.ge(lax.real(x), lax.real(y))
+    big, small = lax.select_n(first, y, x), lax.select_n(first, x, y)
+    return lax.add(big, lax.mul(lax.log1p(exp(lax.sub(small, big))), scale))
+
+
 def _logaddexp(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("logaddexp", *promote_inexact(x, y))
+    if is_complex(x.aval.dtype):
+        return _complex_logaddexp(x, y, lambda v: lax.exp(v), 1.0)
     big = lax.max(x, y)
     delta = lax.sub(x, y)
     # NaN where both are the same infinity: the sum is that infinity.
@@ -479,11 +524,13 @@ logaddexp = binary_function(
 
 def _logaddexp2(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
+    if is_complex(x.aval.dtype):
+        return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))
     big = lax.max(x, y)
     delta = lax.sub(x, y)
     same = lax.ne(delta, delta)
     tail = lax.log1p(lax.exp2(lax.neg(lax.abs(delta))))
-    total = lax.add(big, lax.mul(tail, 1.0 / np.log(2.0)))
+    total = lax.add(big, lax.mul(tail, 1.0 / math.log(2.0)))
     return lax.select_n(same, total, lax.add(x, y))
 
 
@@ -499,14 +546,24 @@ logaddexp2 = binary_function(
 )
 
 
+def lexicographic(strict: str, x: Any, y: Any) -> Any:
+    """A comparison; complex numbers are compared by real part, then by imaginary part."""
+    compare = getattr(lax, strict)
+    if not is_complex(x.aval.dtype):
+        return compare(x, y)
+    parts = lax.eq(lax.real(x), lax.real(y))
+    first = getattr(lax, strict[0] + "t")(lax.real(x), lax.real(y))
+    return lax.bitwise_or(first, lax.bitwise_and(parts, compare(lax.imag(x), lax.imag(y))))
+
+
 def _fmax(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("fmax", *promote_dtypes(x, y))
-    return _select(lax.bitwise_or(lax.gt(x, y), lax.ne(y, y)), x, y)
+    return _select(lax.bitwise_or(lexicographic("gt", x, y), lax.ne(y, y)), x, y)
 
 
 def _fmin(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("fmin", *promote_dtypes(x, y))
-    return _select(lax.bitwise_or(lax.lt(x, y), lax.ne(y, y)), x, y)
+    return _select(lax.bitwise_or(lexicographic("lt", x, y), lax.ne(y, y)), x, y)
 
 
 def _select(which: Any, on_true: Any, on_false: Any) -> Any:
@@ -541,7 +598,7 @@ def _heaviside(x: Any, y: Any) -> Any:
     zero = lax.zeros_of(x.aval.update(shape=()))
     if y.aval.ndim:
         x = _full_like(x, y)
-    step = lax.convert_dtype(lax.gt(x, zero), x.aval.dtype)
+    step = lax.convert_dtype(lax.gt(x, zero), x.aval.dtype, x.aval.weak_type)
     step = _select(lax.eq(x, zero), y, step)
     return _select(lax.ne(x, x), x, step)
 
@@ -600,7 +657,7 @@ def _angle(z: Any, deg: bool) -> Any:
         result = lax.atan2(lax.imag(z), lax.real(z))
     else:
         result = lax.atan2(lax.zeros_of(z.aval), z)
-    return lax.mul(result, 180.0 / np.pi) if deg else result
+    return lax.mul(result, 180.0 / math.pi) if deg else result
 
 
 _angle_planned = Planned(_angle, "angle")

@@ -76,7 +76,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         raise RankError(msg)
     if length is None:
         host = concrete(value, "Its largest element decides the size of the result", "pass length=")
-        size = max(operator.index(minlength), int(host.max(initial=-1)) + 1)
+        largest = int(host.max()) if host.size else -1
+        size = max(operator.index(minlength), largest + 1)
     else:
         size = max(operator.index(length), operator.index(minlength))
     xs = (value,) if weights is None else (value, weights)
@@ -102,7 +103,10 @@ def _uniform_edges(low: Any, high: Any, bins: int) -> Any:
     steps = lax.iota(low.aval.dtype, bins + 1)
     fraction = lax.div(steps, lax.full_of(steps.aval.update(shape=()), bins))
     rest = lax.sub(lax.full_of(fraction.aval, 1), fraction)
-    return lax.add(lax.mul(low, rest), lax.mul(high, fraction))
+    edges = lax.add(lax.mul(low, rest), lax.mul(high, fraction))
+    # The last one exactly: the largest element must not fall out by rounding.
+    is_last = lax.eq(lax.iota(_INT32, bins + 1), bins)
+    return lax.select_n(is_last, edges, lax.broadcast_in_dim(high, edges.aval.shape, ()))
 
 
 def _edges(*args: Any) -> Any:

@@ -65,7 +65,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
 
 def _aligned(name: str, a: Any, b: Any) -> list[Any]:
     """Two polynomials with equally many coefficients."""
-    a, b = (_vector(name, v) for v in promote_inexact(a, b))
+    a, b = (_vector(name, v) for v in promote_numeric(a, b))
     n = max(a.aval.shape[0], b.aval.shape[0])
     zero = lax.zeros_of(a.aval.update(shape=()))
     return [lax.pad(v, zero, [(n - v.aval.shape[0], 0, 0)]) for v in (a, b)]
@@ -76,21 +76,21 @@ _polysub_planned = Planned(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "po
 
 
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials; integers become floats.
+    """The sum of two polynomials.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.polyadd(tnp.array([1, 2]), tnp.array([3, 0, 0])).tolist()
-    [3.0, 1.0, 2.0]
+    [3, 1, 2]
     """
     return _polyadd_planned((a1, a2))
 
 
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials; integers become floats.
+    """The difference of two polynomials.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.polysub(tnp.array([1, 2]), tnp.array([3, 0, 0])).tolist()
-    [-3.0, 1.0, 2.0]
+    [-3, 1, 2]
     """
     return _polysub_planned((a1, a2))
 
@@ -339,13 +339,15 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 def _poly(zeros: Any) -> Any:
     (zeros,) = promote_inexact(zeros)
+    if zeros.aval.shape[0] == 0:
+        return lax.full_of(zeros.aval.update(shape=()), 1)
     one = lax.full_of(zeros.aval.update(shape=(1,)), 1)
     scalar = lax.zeros_of(zeros.aval.update(shape=()))
     total = one
     for i in range(zeros.aval.shape[0]):
         zero = lax.index_in_dim(zeros, i, 0, keepdims=False)
         longer = lax.pad(total, scalar, [(0, 1, 0)])
-        total = lax.sub(longer, lax.mul(lax.pad(total, scalar, [(1, 0, 0)]), zero))
+        total = lax.sub(longer, lax.pad(lax.mul(total, zero), scalar, [(1, 0, 0)]))
     return total
 
 

@@ -157,6 +157,8 @@ def _kept(
 def _pick(rows: Any, places: Any, first: int) -> Any:
     """``rows[..., places[q, ...]]``: one place in each row for each quantile."""
     kept = rows.aval.ndim - 1
+    if rows.aval.size == 0:
+        return lax.zeros_of(rows.aval.update(shape=places.aval.shape))
     places = lax.convert_dtype(places, np.dtype(np.int32))
     order = (*range(first, first + kept), *range(first))
     places = lax.transpose(places, order)

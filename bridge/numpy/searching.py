@@ -9,7 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
-from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
@@ -300,6 +300,10 @@ def take_rows(x: Any, positions: Any) -> Any:
 
 def _before(x: Any, y: Any) -> Any:
     """Whether ``x`` is sorted before ``y``: NaN is last, as in NumPy."""
+    if is_complex(x.aval.dtype):
+        (a, b), (c, d) = ((lax.real(v), lax.imag(v)) for v in (x, y))
+        first = lax.bitwise_not(lax.bitwise_or(_before(a, c), _before(c, a)))
+        return lax.bitwise_or(_before(a, c), lax.bitwise_and(first, _before(b, d)))
     less = lax.lt(x, y)
     if not is_inexact(x.aval.dtype):
         return less

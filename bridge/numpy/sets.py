@@ -142,13 +142,15 @@ _pair_planned = Planned(lambda a, b: _flat_pair(a, b), "promote")
 
 def _difference(*args: Any) -> Any:
     a, b, *fill, size, assume_unique = args
+    dtype = a.aval.dtype
     a, b = _flat_pair(a, b)
     if not assume_unique:
         a = lax.sort(a, 0)
     keep = lax.bitwise_not(_is_member(a, b))
     if not assume_unique:
         keep = lax.bitwise_and(keep, _first_of_runs(a))
-    return _chosen(a, keep, size, fill[0] if fill else None, "zero")[0]
+    found = _chosen(a, keep, size, fill[0] if fill else None, "zero")[0]
+    return lax.convert_dtype(found, dtype)
 
 
 _difference_planned = Planned(_difference, "setdiff1d")
@@ -178,7 +180,8 @@ def setdiff1d(
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
         host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
-        return put_numpy(np.setdiff1d(*host, assume_unique=assume_unique))
+        found = np.setdiff1d(*host, assume_unique=assume_unique)
+        return put_numpy(found.astype(a.aval.dtype))
     if a.aval.size == 0:
         msg = f"setdiff1d: size={size} of an empty array"
         raise ValueError(msg)
