@@ -24,7 +24,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_unsigned,
 )
 from tracebridge.core.dtypes.finfo import iinfo
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.planned import Planned, unary_with_statics
 from tracebridge.numpy._promote import (
     broadcast_operands,
     check_no_out,
@@ -163,7 +163,7 @@ def count_where(x: Any, where: Any, axes: tuple[int, ...], keepdims: bool, dtype
 class _Reduction:
     """A planned reduction; optional array arguments are part of the key by their presence."""
 
-    __slots__ = ("_name", "_plans")
+    __slots__ = ("_name", "_plain", "_plans")
 
     def __init__(self, name: str, fun: Callable[..., Any]) -> None:
         self._name = name
@@ -182,6 +182,7 @@ class _Reduction:
 
         forms = (plain, with_initial, with_where, with_both)
         self._plans = tuple([Planned(f, name) for f in forms])
+        self._plain = unary_with_statics(self._plans[0])
 
     def __call__(
         self, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
@@ -192,9 +193,9 @@ class _Reduction:
             axis = hashable_axis(axis)
         if dtype is not None:
             dtype = _static_dtype(self._name, dtype)
-        statics = (axis, dtype, bool(keepdims))
+        statics = (axis, dtype, keepdims if type(keepdims) is bool else bool(keepdims))
         if initial is None and where is None:
-            return self._plans[0]((a,), statics)
+            return self._plain(a, statics)
         if where is None:
             return self._plans[1]((a, initial), statics)
         if initial is None:

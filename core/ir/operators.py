@@ -151,13 +151,10 @@ class ArrayOperators:
     def __getattr__(self, name: str) -> Any:
         # Only reached for names that are no slot, property or method of the class, and for slots
         # that are not filled yet: private ones, and the two that the eager trace looks for.
-        if name[0] != "_" and name not in {"sig", "buf"}:
-            method = NAMESPACE.methods.get(name)
-            if method is not None:
-                return method.__get__(self)
-            get = NAMESPACE.properties.get(name)
-            if get is not None:
-                return get(self)
+        if name[0] != "_" and name not in {"sig", "buf"} and name not in ArrayOperators.__dict__:
+            _adopt_methods()
+            if name in ArrayOperators.__dict__:
+                return getattr(self, name)
         msg = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(msg)
 
@@ -205,3 +202,13 @@ class ArrayOperators:
             msg = "len() of an array without axes"
             raise TypeError(msg)
         return shape[0]
+
+
+def _adopt_methods() -> None:
+    """Make methods of the functions of the NumPy layer, which the first use of one has loaded."""
+    for name, method in NAMESPACE.methods.items():
+        if name not in ArrayOperators.__dict__:
+            setattr(ArrayOperators, name, method)
+    for name, get in NAMESPACE.properties.items():
+        if name not in ArrayOperators.__dict__:
+            setattr(ArrayOperators, name, property(get))

@@ -363,6 +363,28 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
     return call
 
 
+def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """``f(x, statics)`` of a planned function of one array, likewise."""
+    runs = planned.runs
+
+    def call(x: Any, statics: tuple[Any, ...]) -> Any:
+        if state() is None:
+            try:
+                run = runs[x.sig, statics]
+            except (KeyError, AttributeError, TypeError):
+                run = None
+            if run is None:
+                return planned.eager((x,), statics)
+            try:
+                return run(x)
+            except XlaRuntimeError as error:
+                raise_for((x,), planned.name, error)
+                raise
+        return planned((x,), statics)
+
+    return call
+
+
 def binary(planned: Planned) -> Callable[[Any, Any], Any]:
     """``f(x, y)`` of a planned function of two arrays or scalars, likewise."""
     runs = planned.runs
