@@ -1,6 +1,6 @@
 """MLIR: the Python bindings, the dialects, one kind of context, portable artifacts.
 
-The bindings cost 20 to 60 ms to import, so the names `ir`, `stablehlo`, `func`, `chlo`, `sdy`,
+The bindings cost 10 to 40 ms to import, so the names `ir`, `stablehlo`, `func`, `chlo`, `sdy`,
 `mhlo` and `jax_mlir_ext` are loaded at first access (PEP 562) and are plain module attributes
 afterwards. Write `from tracebridge.core._jaxlib import mlir` and `mlir.ir`;
 `from ... import ir` loads them at once.
@@ -47,13 +47,15 @@ __all__ = [
     "stablehlo_to_hlo",
 ]
 
+# Of the dialects only the C++ part: it registers them and has their attributes. The Python part
+# beside it is thousands of lines of generated operation classes.
 _LAZY = {
     "ir": "jaxlib.mlir.ir",
-    "stablehlo": "jaxlib.mlir.dialects.stablehlo",
+    "stablehlo": "jaxlib.mlir._mlir_libs._stablehlo",
     "func": "jaxlib.mlir.dialects.func",
-    "chlo": "jaxlib.mlir.dialects.chlo",
-    "sdy": "jaxlib.mlir.dialects.sdy",
-    "mhlo": "jaxlib.mlir.dialects.mhlo",
+    "chlo": "jaxlib.mlir._mlir_libs._chlo",
+    "sdy": "jaxlib.mlir._mlir_libs._sdy",
+    "mhlo": "jaxlib.mlir._mlir_libs._mlirHlo",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
     "passmanager": "jaxlib.mlir.passmanager",
 }
