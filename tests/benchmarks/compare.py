@@ -34,13 +34,21 @@ GROUPS: dict[str, tuple[float | None, float | None]] = {
 Table = dict[str, dict[str, float]]
 
 
-def worker(python: str, package: str, group: str) -> Table:
-    """One process over one group."""
+def environment_of(package: str) -> dict[str, str]:
+    """The environment of one process."""
     environment = dict(os.environ)
+    environment.pop("PYTHONPATH", None)
     if package == "tracebridge":
         environment["PYTHONPATH"] = str(ROOT / "build" / "tree")
-    else:
-        environment.pop("PYTHONPATH", None)
+        # An installed package has its bytecode; the sources get theirs in the first process.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "bytecode")
+    return environment
+
+
+def worker(python: str, package: str, group: str) -> Table:
+    """One process over one group."""
+    environment = environment_of(package)
     out = subprocess.run(
         [python, str(HERE / "worker.py"), package, group],
         check=True, capture_output=True, text=True, env=environment, cwd=HERE,
@@ -61,9 +69,7 @@ IMPORTS = {
 
 def import_time(python: str, package: str, group: str) -> float:
     """Microseconds of an import in a fresh process."""
-    environment = dict(os.environ)
-    if package == "tracebridge":
-        environment["PYTHONPATH"] = str(ROOT / "build" / "tree")
+    environment = environment_of(package)
     code = (
         "import time; s = time.perf_counter()\n"
         f"{IMPORTS[group].format(package=package)}\n"
