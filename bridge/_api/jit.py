@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
+from tracebridge._api.abstracted_axes import AbstractedAxes
 from tracebridge._api.argnums import check_callable, check_disjoint, resolve
+from tracebridge._api.placements import UNSPECIFIED, resolve_placement, sharding_trees
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.stages import trace_stage
 from tracebridge.core.config.scopes import Scope
 from tracebridge.core.control.jit import Arguments, JitOptions, Jitted, make_jit
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.runtime_errors import DevicePlacementError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.runtime.backends import get_backend
 from tracebridge.core.runtime.fastpath import KeyFunctions, clear_fast_paths
-from tracebridge.core.sharding.single_device import SingleDeviceSharding
-from tracebridge.core.tree.tree import leaves
 from tracebridge.core.util.caching import clear_all
-
-
-class _Unspecified:
-    """Type of the default of arguments for which None is a value."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<unspecified>"
-
-
-UNSPECIFIED: Final = _Unspecified()
 
 
 def jit(
@@ -59,8 +44,10 @@ def jit(
     Args:
         fun: pure function of arrays, numbers and trees of them.
         in_shardings: device of the arguments: a device, a single-device sharding, or a tree of
-            them; None leaves the choice to the arguments.
-        out_shardings: device of the results, likewise; the same as that of the arguments.
+            them that is a prefix of the tuple of positional arguments; None leaves the choice to
+            the arguments. The call then takes no keyword arguments.
+        out_shardings: device of the results, likewise, a prefix of the result; the same as that
+            of the arguments.
         static_argnums: positions of arguments that are compile-time constants: any hashable
             objects. Each new value compiles again.
         static_argnames: names of such arguments. If only one of the two is given the other is
@@ -72,7 +59,10 @@ def jit(
         device: device to run on. By default committed arguments decide, else the default device.
         backend: platform to run on: "cpu", "gpu", "tpu". Not together with ``device``.
         inline: under another trace, insert the equations of ``fun`` instead of a call.
-        abstracted_axes: not supported; use ``tracebridge.export`` for symbolic shapes.
+        abstracted_axes: axes whose sizes are names while ``fun`` is traced, so that it is traced
+            once for all sizes (at least 1) and compiled for each: a dict from axes to names, a
+            tuple with a name or None per axis, or a tree prefix of the positional arguments with
+            these as leaves. Axes of one name have one size.
         compiler_options: XLA flags by name, for this function.
 
     Returns:
@@ -82,6 +72,7 @@ def jit(
     Raises:
         ArgumentSpecError: the function has no such argument, or one is static and donated.
         DevicePlacementError: the shardings, ``device`` and ``backend`` name several devices.
+        TreeMismatchError: at a call: shardings or ``abstracted_axes`` do not fit the arguments.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -113,11 +104,6 @@ def jit(
             compiler_options=compiler_options,
         )
     check_callable("jit", fun)
-    if abstracted_axes is not None:
-        msg = f"jit: abstracted_axes={abstracted_axes!r}, expected None"
-        raise ArgumentSpecError(
-            msg, hint="export the function with symbolic shapes: tracebridge.export.export"
-        )
     static = resolve("jit", fun, "static", static_argnums, static_argnames)
     donated = resolve("jit", fun, "donate", donate_argnums, donate_argnames)
     check_disjoint("jit", static, donated)
@@ -126,8 +112,12 @@ def jit(
         *donated,
         keep_unused=bool(keep_unused),
         inline=bool(inline),
-        placement=_placement(in_shardings, out_shardings, device, backend),
+        placement=resolve_placement(in_shardings, out_shardings, device, backend),
         compiler_options=tuple(sorted((compiler_options or {}).items())),
+        shardings=sharding_trees(in_shardings, out_shardings),
+        abstracted_axes=(
+            None if abstracted_axes is None else AbstractedAxes("jit", abstracted_axes)
+        ),
     )
     return compiled_function(fun, options)
 
@@ -168,53 +158,6 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     function.eval_shape = api_boundary(eval_shape)
     function.clear_cache = jitted.clear
     return call
-
-
-def _placement(in_shardings: Any, out_shardings: Any, device: Any, backend: str | None) -> Any:
-    """A function that gives the placement that the options ask for, or None."""
-    if device is not None and backend is not None:
-        msg = f"jit: both device={device} and backend={backend!r} are given"
-        raise DevicePlacementError(msg, hint="give one of them")
-    wanted = [device]
-    for option, tree in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if tree is not UNSPECIFIED:
-            wanted += [single_device(option, leaf) for leaf in leaves(tree)]
-    places = {d for d in wanted if d is not None}
-    if len(places) > 1 or (places and backend is not None):
-        names = ", ".join(sorted(map(str, places)))
-        got = names if backend is None else f"{names} and backend={backend!r}"
-        msg = f"jit: the options name several places to run at: {got}"
-        raise DevicePlacementError(msg, hint="name one device, or use shard_map over a mesh")
-    if places:
-        (found,) = places
-        sharding = SingleDeviceSharding(found)
-        return lambda: sharding
-    if backend is not None:
-        # Looked up at the first call: the platform need not be started before.
-        return lambda: get_backend(backend).placement
-    return None
-
-
-def single_device(option: str, sharding: Any) -> Any:
-    """The device of a sharding over one device; the device itself if it is one."""
-    if sharding is UNSPECIFIED:
-        return None
-    if isinstance(sharding, SingleDeviceSharding):
-        return sharding.device
-    devices = getattr(sharding, "device_set", None)
-    if devices is not None:
-        if len(devices) == 1:
-            return next(iter(devices))
-        msg = f"{option}: {sharding!r} has {len(devices)} devices"
-        raise DevicePlacementError(
-            msg,
-            expected="a device, or a sharding over one device",
-            hint="use shard_map for programs over several devices",
-        )
-    if hasattr(sharding, "platform") and hasattr(sharding, "client"):
-        return sharding
-    msg = f"{option}: got {sharding!r} of type {type(sharding).__name__}"
-    raise DevicePlacementError(msg, expected="a device, a sharding over one device, or None")
 
 
 def disable_jit(disable: bool = True) -> Scope:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tracebridge.core.ir.pretty as _pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - printing Jaxprs begins here
+from tracebridge._api.abstracted_axes import AbstractedAxes
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
@@ -27,6 +28,7 @@ def make_jaxpr(
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Any, int]] | None = None,
     return_shape: bool = False,
+    abstracted_axes: Any = None,
 ) -> Callable[..., Any]:
     """A function that traces ``fun`` and gives its Jaxpr.
 
@@ -35,6 +37,7 @@ def make_jaxpr(
         static_argnums: positions of arguments that are compile-time constants.
         axis_env: pairs of axis name and size that ``fun`` may use in collectives.
         return_shape: also give the tree of ``ShapeDtypeStruct`` of the result.
+        abstracted_axes: axes whose sizes are names, as in ``jit``; the Jaxpr has the names.
 
     Returns:
         A function that takes the arguments of ``fun``, or ``ShapeDtypeStruct`` in their place,
@@ -43,16 +46,20 @@ def make_jaxpr(
     >>> import tracebridge as tb
     >>> tb.make_jaxpr(lambda x: tb.lax.sin(x))(1.0)
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
+    >>> tb.make_jaxpr(tb.lax.sin, abstracted_axes=("n",))(tb.lax.iota("float32", 3))
+    { lambda ; a:f32[n]. let b:f32[n] = sin a in (b,) }
     """
     check_callable("make_jaxpr", fun)
     nums, names = resolve("make_jaxpr", fun, "static", static_argnums, None)
     splitter = Splitter("make_jaxpr", fun, nums, names)
+    axes = None if abstracted_axes is None else AbstractedAxes("make_jaxpr", abstracted_axes)
 
     @named_like(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
         token = set_state(_with_axes(axis_env))
         try:
-            jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, splitter.arguments(args, kwargs))
+            call = splitter.arguments(args, kwargs)
+            jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, call, axes=axes)
         finally:
             reset_state(token)
         closed = ClosedJaxpr(jaxpr)
@@ -71,11 +78,18 @@ def _with_axes(axis_env: Sequence[tuple[Any, int]] | None) -> Any:
 
 
 def trace_to_jaxpr(
-    call: str, fun: Any, args: Arguments, *, locate: bool | None = None
+    call: str,
+    fun: Any,
+    args: Arguments,
+    *,
+    locate: bool | None = None,
+    axes: AbstractedAxes | None = None,
 ) -> tuple[Jaxpr, PyTreeDef]:
     """The Jaxpr of a call of ``fun`` at arguments or stand-ins, and the result's structure."""
     name = name_of(fun)
     avals = avals_of(f"{call}({name})", args)
+    if axes is not None:
+        avals, _ = axes(name, args, avals)
     flat_fun = FlatFun(args.fun, args.tree, name)
     trees: list[PyTreeDef] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracebridge._api.jit import single_device
+from tracebridge._api.placements import single_device
 from tracebridge._api.values import value_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
 from tracebridge.core.control.device_put import device_put_p

@@ -14,7 +14,6 @@ from tracebridge.core.control.jit import (
     Jitted,
     TracedCall,
     argument_names,
-    trace_call,
 )
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
@@ -417,4 +416,4 @@ def trace_stage(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """``jit(f).trace(*args, **kwargs)``; stand-ins such as ShapeDtypeStruct are arguments too."""
     call = jitted.resolve(jitted, args, kwargs)
     avals = avals_of(f"jit({jitted.name})", call)
-    return Traced(jitted, call, avals, trace_call(jitted.fun, call, avals, jitted.fun))
+    return Traced(jitted, call, avals, jitted.trace(call, avals))

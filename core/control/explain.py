@@ -6,16 +6,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tracebridge.core.config.options import TRACING_OPTIONS
+from tracebridge.core.ir.debug_info import where_is
 from tracebridge.core.tree.prefix import equality_errors_of_structures
+from tracebridge.core.util.caching import BoundedCache
 
 # A key is (tree, static key, signatures, donated leaves, options, placement, default device).
 Key = tuple[Any, ...]
 
 
-def explain_miss(name: str, key: Key, seen: Sequence[Any], arguments: Sequence[str]) -> str:
+# Code of the functions whose first call was explained.
+_CODES: BoundedCache[bool] = BoundedCache("code of explained functions", 1024)
+
+
+def explain_miss(
+    fun: Any, name: str, key: Key, seen: Sequence[Any], arguments: Sequence[str]
+) -> str:
     """One message: the first call, or how the call differs from the most similar earlier one."""
     if not seen:
-        return f"jit({name}): compiled, because this is its first call"
+        code = getattr(fun, "__code__", None)
+        if code is None or code not in _CODES:
+            _CODES.set(code, True)
+            return f"jit({name}): compiled, because this is its first call"
+        return (
+            f"jit({name}): compiled again, because it is a new function object, made by the same "
+            f"lines as an earlier one ({where_is(fun)}); make it once, outside of loops"
+        )
     # Of equally similar calls the latest one tells most.
     closest = min(reversed(seen), key=lambda other: len(list(differences(key, other, arguments))))
     found = list(differences(key, closest, arguments))

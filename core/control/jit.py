@@ -18,6 +18,7 @@ from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.explain import explain_miss
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, parameter_names, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
@@ -67,12 +68,14 @@ class JitOptions:
     """Resolved arguments of ``jit``. Positions and names are sorted tuples."""
 
     __slots__ = (
+        "abstracted_axes",
         "compiler_options",
         "donate_argnames",
         "donate_argnums",
         "inline",
         "keep_unused",
         "placement",
+        "shardings",
         "static_argnames",
         "static_argnums",
     )
@@ -87,6 +90,8 @@ class JitOptions:
         inline: bool = False,
         placement: Any = None,
         compiler_options: tuple[tuple[str, Any], ...] = (),
+        shardings: Any = None,
+        abstracted_axes: Any = None,
     ) -> None:
         self.static_argnums = static_argnums
         self.static_argnames = static_argnames
@@ -98,6 +103,11 @@ class JitOptions:
         self.placement = placement
         # XLA flags by name.
         self.compiler_options = compiler_options
+        # Checks of arguments and results against option ``in_shardings`` and ``out_shardings``:
+        # has ``check_inputs(name, call, signatures)`` and ``check_outputs(name, tree)``, or None.
+        self.shardings = shardings
+        # Function (name, call, avals) to the avals with named sizes and the sizes, or None.
+        self.abstracted_axes = abstracted_axes
 
 
 @final
@@ -115,6 +125,10 @@ class TracedCall:
     def has_tracers(self) -> bool:
         """Whether the function closed over values of an enclosing trace."""
         return any([isinstance(h, Tracer) for h in self.hoisted])
+
+    def at_sizes(self, sizes: dict[str, int]) -> TracedCall:
+        """The same with sizes for the dimension variables."""
+        return TracedCall(specialize_jaxpr(self.whole, sizes), self.out_tree)
 
 
 _TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
@@ -266,6 +280,21 @@ class Jitted:
             self.remember(args, kwargs, call, arrays, entry)
         return out
 
+    def trace(
+        self, call: Arguments, avals: tuple[Any, ...], sigs: Sequence[Any] = ()
+    ) -> TracedCall:
+        """The function traced for these arguments, with the checks that options ask for."""
+        options = self.options
+        if options.shardings is not None:
+            options.shardings.check_inputs(self.name, call, sigs)
+        sizes = None
+        if options.abstracted_axes is not None:
+            avals, sizes = options.abstracted_axes(self.name, call, avals)
+        traced = trace_call(self.fun, call, avals, self.fun)
+        if options.shardings is not None:
+            options.shardings.check_outputs(self.name, traced.out_tree)
+        return traced.at_sizes(sizes) if sizes else traced
+
     def find_converted(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any]] | None:
@@ -291,7 +320,7 @@ class Jitted:
 
     def bind(self, call: Arguments, values: list[Any]) -> Any:
         """Under a trace: one equation (or its equations, with ``inline``)."""
-        traced = trace_call(self.fun, call, tuple([v.aval for v in values]), self.fun)
+        traced = self.trace(call, tuple([v.aval for v in values]))
         operands = [*traced.hoisted, *values]
         if self.options.inline:
             outs = eval_jaxpr(traced.jaxpr, current_trace().process, operands)
@@ -312,8 +341,10 @@ class Jitted:
         if found is None:
             if option("explain_cache_misses"):
                 names = argument_names(call.tree, call.parameters)
-                logger.warning("%s", explain_miss(self.name, key, self.runs.keys(), names))
-            traced = trace_call(self.fun, call, tuple([s.aval for s in sigs]), self.fun)
+                logger.warning(
+                    "%s", explain_miss(self.fun, self.name, key, self.runs.keys(), names)
+                )
+            traced = self.trace(call, tuple([s.aval for s in sigs]), sigs)
             placement, committed = choose_placement(sigs, self.name, placed)
             program = compile_jaxpr(
                 traced.whole,

@@ -14,6 +14,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.core.util.caching import all_caches
 from tracebridge.errors import (
     ArgumentSpecError,
     DeletedArrayError,
@@ -324,12 +325,6 @@ def test_conflicting_places() -> None:
         tb.jit(lambda x: x, in_shardings="cpu")
 
 
-def test_abstracted_axes_name_the_way_out() -> None:
-    """Symbolic shapes belong to export."""
-    with pytest.raises(ArgumentSpecError, match=r"tracebridge\.export"):
-        tb.jit(lambda x: x, abstracted_axes=("n",))
-
-
 # --- decoration and attributes ---------------------------------------------------------------
 
 
@@ -411,6 +406,38 @@ def test_functions_are_not_kept_alive() -> None:
     gc.collect()
 
     assert alive() is None
+
+
+def test_ten_thousand_fresh_functions_leave_nothing() -> None:
+    """Traces, programs and fast paths of functions that are gone take no memory."""
+
+    def call_fresh(n: int) -> list[weakref.ref[Any]]:
+        gone: list[weakref.ref[Any]] = []
+        for _ in range(n):
+            f = tb.jit(lambda x: x + 1)
+            assert 2.0 == float(f(1.0))
+            gone.append(weakref.ref(f.__wrapped__))
+        return gone
+
+    call_fresh(100)
+    gc.collect()
+    before = len(gc.get_objects())
+    alive = sum([r() is not None for r in call_fresh(10_000)])
+    gc.collect()
+    after = len(gc.get_objects())
+
+    assert alive <= 1
+    assert after - before < 500
+
+
+def test_one_function_keeps_a_bounded_number_of_programs() -> None:
+    """Calls at ever new static values forget the oldest ones."""
+    f = tb.jit(lambda x, n: x, static_argnums=1)
+    for n in range(9000):
+        f(1.0, n)
+
+    sizes = [len(c) for c in all_caches()]
+    assert max(sizes) <= 4096
 
 
 def test_disable_jit() -> None:
@@ -498,6 +525,18 @@ def test_cache_misses_are_explained(
 
     assert f"jit(<lambda>): {'compiled' if len(calls) == 1 else 'compiled again, '}" in caplog.text
     assert words in caplog.text
+
+
+def test_fresh_functions_are_explained(caplog: pytest.LogCaptureFixture) -> None:
+    """The commonest reason of all: a new function object in each round of a loop."""
+    with tb.explain_cache_misses(), caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            tb.jit(lambda x: x + 3)(1.0)
+
+    first, second = caplog.messages
+    assert "its first call" in first
+    assert "a new function object, made by the same lines" in second
+    assert "test_jit.py" in second
 
 
 def test_static_cache_misses_are_explained(caplog: pytest.LogCaptureFixture) -> None:
