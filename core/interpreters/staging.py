@@ -82,10 +82,12 @@ _new = StagedTracer.__new__
 class StagingTrace(Trace):
     """Records applications as equations."""
 
-    __slots__ = ("debug", "equations", "locate")
+    __slots__ = ("captures", "debug", "equations", "locate")
 
     def __init__(self, debug: DebugInfo = NO_DEBUG_INFO, *, locate: bool | None = None) -> None:
         super().__init__()
+        # The mutable references that the program uses, where it may use any.
+        self.captures: Any = None
         self.debug = debug
         self.equations: list[tuple[Any, ...]] = []
         self.locate = option("source_locations") if locate is None else locate
@@ -204,17 +206,22 @@ def stage(
     debug: DebugInfo = NO_DEBUG_INFO,
     *,
     locate: bool | None = None,
+    captures: Any = None,
 ) -> Jaxpr:
     """The Jaxpr of ``fun``, which maps flat values to a flat sequence of values.
 
     Values of enclosing traces that ``fun`` closes over become constants of the Jaxpr; see
-    ``close_jaxpr`` to make them inputs.
+    ``close_jaxpr`` to make them inputs. ``captures``: a ``control.ref.Captures``, if ``fun`` may
+    use mutable references of the outside; they become further inputs and results.
     """
     trace = StagingTrace(debug, locate=locate)
-    inputs = [trace.input(aval, i) for i, aval in enumerate(in_avals)]
+    trace.captures = captures
+    inputs: Sequence[Any] = [trace.input(aval, i) for i, aval in enumerate(in_avals)]
     token = set_state(with_trace(state(), trace))
     try:
-        outputs = [as_value(o) for o in fun(*inputs)]
+        outputs: Sequence[Any] = [as_value(o) for o in fun(*inputs)]
+        if captures is not None:
+            inputs, outputs = captures.close(inputs, outputs)
         for o in outputs:
             if o._trace is not trace and o._trace is not None:
                 trace.check_foreign(o)
@@ -226,7 +233,8 @@ def stage(
     if option("enable_checks"):
         check_jaxpr(jaxpr)
     if option("check_tracer_leaks"):
-        inputs = outputs = o = None
+        inputs = outputs = ()
+        o = None
         check_no_leaks(trace, debug.name)
     return jaxpr
 

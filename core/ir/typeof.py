@@ -96,6 +96,9 @@ def typeof(x: Any) -> ShapedArray:
     ShapedArray(float32[], weak_type=True)
     """
     aval = getattr(x, "aval", None)
+    if aval is None:
+        # Mutable references are no operands, but have a type.
+        aval = getattr(x, "__tracebridge_typeof__", None)
     return as_value(x).aval if aval is None else aval
 
 

@@ -1,0 +1,28 @@
+"""Mutable array references: boxes of arrays that programs read and write in place."""
+
+from __future__ import annotations
+
+from tracebridge.core.control.ref import AbstractRef, Ref
+from tracebridge.core.control.ref_functions import (
+    addupdate,
+    empty_ref,
+    free_ref,
+    freeze,
+    get,
+    new_ref,
+    set,
+    swap,
+)
+
+__all__ = [
+    "AbstractRef",
+    "Ref",
+    "addupdate",
+    "empty_ref",
+    "free_ref",
+    "freeze",
+    "get",
+    "new_ref",
+    "set",
+    "swap",
+]
