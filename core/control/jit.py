@@ -17,6 +17,8 @@ from tracebridge.core.config.scopes import fast_path_allowed, option, state, tra
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.explain import explain_miss
+from tracebridge.core.control.ref import Captures, has_refs, outer_refs
+from tracebridge.core.control.ref_calls import RefCall, RefUses, ref_arguments
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -112,13 +114,17 @@ class JitOptions:
 
 @final
 class TracedCall:
-    """A function traced at avals: Jaxpr, structure of the results, closed-over values."""
+    """A function traced at avals: Jaxpr, structure of the results, closed-over values.
 
-    __slots__ = ("hoisted", "jaxpr", "out_tree", "whole")
+    ``refs``: what it does with mutable references, None if it uses none.
+    """
 
-    def __init__(self, whole: Jaxpr, out_tree: Any) -> None:
+    __slots__ = ("hoisted", "jaxpr", "out_tree", "refs", "whole")
+
+    def __init__(self, whole: Jaxpr, out_tree: Any, refs: RefUses | None = None) -> None:
         self.whole = whole
         self.out_tree = out_tree
+        self.refs = refs
         # The form in which it becomes an equation: array constants are operands.
         self.jaxpr, self.hoisted = close_jaxpr(whole)
 
@@ -128,7 +134,7 @@ class TracedCall:
 
     def at_sizes(self, sizes: dict[str, int]) -> TracedCall:
         """The same with sizes for the dimension variables."""
-        return TracedCall(specialize_jaxpr(self.whole, sizes), self.out_tree)
+        return TracedCall(specialize_jaxpr(self.whole, sizes), self.out_tree, self.refs)
 
 
 _TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
@@ -138,10 +144,11 @@ _TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
 class Arguments:
     """Flat arguments of one call: leaves, structure, statics, donated leaves.
 
-    ``parameters``: names of the dynamic positional arguments, as far as they are known.
+    ``parameters``: names of the dynamic positional arguments, as far as they are known. ``refs``:
+    which leaves are mutable references.
     """
 
-    __slots__ = ("donated", "fun", "leaves", "parameters", "static_key", "tree")
+    __slots__ = ("donated", "fun", "leaves", "parameters", "refs", "static_key", "tree")
 
     def __init__(
         self,
@@ -158,6 +165,7 @@ class Arguments:
         self.static_key = static_key
         self.donated = donated
         self.parameters = parameters
+        self.refs: tuple[int, ...] = ()
 
     def hide_float0(self) -> None:
         """Make float0 arrays part of the structure: they are no arguments of a program."""
@@ -170,7 +178,7 @@ def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any)
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives."""
     current = state()
     axes = () if current is None else current.axis_env
-    key = (avals, args.tree, args.static_key, tracing_key(), axes)
+    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
     found = _TRACED.get(cache_on, key)
     if found is not None:
         return found
@@ -181,14 +189,19 @@ def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any)
     debug = DebugInfo(name, where_is(fun), names)
     flat_fun = FlatFun(args.fun, args.tree, name)
     trees: list[Any] = []
+    captures = Captures()
+    uses = RefUses(captures, args.refs) if args.refs else None
 
     def flat(*xs: Any) -> list[Any]:
-        outs, out_tree = flat_fun.call(*xs)
+        outs, out_tree = flat_fun.call(*(xs if uses is None else uses.enter(xs)))
         trees.append(out_tree)
-        return outs
+        return outs if uses is None else uses.leave(outs)
 
-    traced = TracedCall(stage(flat, avals, debug), trees[0])
-    if not traced.has_tracers():
+    whole = stage(flat, avals, debug, captures=captures)
+    if uses is None and captures.refs:
+        uses = RefUses(captures, ())
+    traced = TracedCall(whole, trees[0], uses)
+    if not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     if option("log_compiles"):
         logger.warning("traced %s in %.1f ms", name, 1e3 * (time.perf_counter() - start))
@@ -236,7 +249,8 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
 class Jitted:
     """What one ``jit(fun)`` remembers; the callable is made by ``make_jit``."""
 
-    __slots__ = ("cache", "fun", "keys", "name", "options", "parameters", "resolve", "runs")
+    __slots__ = ("cache", "captures", "fun", "keys", "name", "options", "parameters", "resolve",
+                 "runs")  # fmt: skip
 
     def __init__(
         self,
@@ -252,6 +266,8 @@ class Jitted:
         self.parameters = parameter_names(fun)
         self.resolve = resolve
         self.cache = CallCache()
+        # Whether the function was seen to close over mutable references.
+        self.captures = False
         self.runs: BoundedCache[Any] = BoundedCache(f"calls of {self.name}", MAX_ENTRIES)
 
     def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -267,6 +283,8 @@ class Jitted:
         call = self.resolve(self, args, kwargs)
         if has_float0(call.leaves):
             call.hide_float0()
+        if has_refs(call.leaves):
+            return self.call_with_refs(call)
         values = leaf_values(call, self.name)
         current = state()
         if (current is not None and current.trace is not None) or any(
@@ -275,6 +293,8 @@ class Jitted:
             return self.bind(call, values)
         arrays = [to_array(v) for v in values]
         entry = self.entry(call, arrays)
+        if entry is None:
+            return self.call_with_refs(call)
         out = entry.call(arrays)
         if current is None and fast_path_allowed():
             self.remember(args, kwargs, call, arrays, entry)
@@ -321,22 +341,53 @@ class Jitted:
     def bind(self, call: Arguments, values: list[Any]) -> Any:
         """Under a trace: one equation (or its equations, with ``inline``)."""
         traced = self.trace(call, tuple([v.aval for v in values]))
+        if traced.refs is not None:
+            return self.call_with_refs(call)
+        return traced.out_tree.unflatten(self.equation(call, traced, values))
+
+    def equation(self, call: Arguments, traced: TracedCall, values: list[Any]) -> list[Any]:
+        """Flat results of one equation (of its equations, with ``inline``)."""
         operands = [*traced.hoisted, *values]
         if self.options.inline:
-            outs = eval_jaxpr(traced.jaxpr, current_trace().process, operands)
-        else:
-            outs = jit_p.bind(
-                *operands, jaxpr=traced.jaxpr, name=self.name, donated=call.donated, inline=False
-            )
-        return traced.out_tree.unflatten(outs)
+            return eval_jaxpr(traced.jaxpr, current_trace().process, operands)
+        return jit_p.bind(
+            *operands, jaxpr=traced.jaxpr, name=self.name, donated=call.donated, inline=False
+        )
 
-    def entry(self, call: Arguments, arrays: list[Array]) -> CallEntry:
-        """The executable for these arguments."""
+    def call_with_refs(self, call: Arguments) -> Any:
+        """The call where references are used: their contents go in, the last ones come out."""
+        label = f"jit({self.name})"
+        passed = ref_arguments(call, label, argument_names(call.tree, call.parameters))
+        values = leaf_values(call, self.name)
+        traced = self.trace(call, tuple([v.aval for v in values]))
+        used = RefCall(label, traced.refs, passed)
+        values.extend(used.contents())
+        current = state()
+        traces = current is not None and current.trace is not None
+        if traces or any([isinstance(v, Tracer) for v in values]):
+            outs = self.equation(call, traced, values)
+        else:
+            arrays = [to_array(v) for v in values]
+            outs = self.make_entry(call, arrays, traced).call(arrays)
+        return traced.out_tree.unflatten(used.write_back(outs))
+
+    def entry(self, call: Arguments, arrays: list[Array]) -> CallEntry | None:
+        """The executable for these arguments; None if the function closes over references."""
+        if self.captures:
+            return None
+        found = self.make_entry(call, arrays, None)
+        self.captures = found is None
+        return found
+
+    def make_entry(
+        self, call: Arguments, arrays: list[Array], given: TracedCall | None
+    ) -> CallEntry | None:
+        """The executable; of ``given``, which uses references, with flat results."""
         sigs = tuple([a.sig for a in arrays])
         donated = owned(arrays, call.donated)
         placed = None if self.options.placement is None else self.options.placement()
         key = (call.tree, call.static_key, sigs, donated, tracing_key(), placed)
-        key = (*key, option("default_device"))
+        key = (*key, option("default_device"), given is not None, call.refs)
         found = self.runs.get(key)
         if found is None:
             if option("explain_cache_misses"):
@@ -344,7 +395,9 @@ class Jitted:
                 logger.warning(
                     "%s", explain_miss(self.fun, self.name, key, self.runs.keys(), names)
                 )
-            traced = self.trace(call, tuple([s.aval for s in sigs]), sigs)
+            traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs)
+            if given is None and traced.refs is not None:
+                return None
             placement, committed = choose_placement(sigs, self.name, placed)
             program = compile_jaxpr(
                 traced.whole,
@@ -354,7 +407,8 @@ class Jitted:
                 donated=donated,
                 compiler_options=self.options.compiler_options,
             )
-            found = CallEntry(self.name, program, traced.out_tree, committed, call.donated, sigs)
+            out_tree = traced.out_tree if given is None else list_of(len(traced.whole.outs))
+            found = CallEntry(self.name, program, out_tree, committed, call.donated, sigs)
             self.runs.set(key, found)
         return found
 
@@ -419,6 +473,11 @@ class Jitted:
         self.cache.clear()
         self.runs.clear()
         _TRACED.discard(self.fun)
+
+
+def list_of(n: int) -> Any:
+    """The structure of a list of ``n`` arrays."""
+    return flatten([0] * n)[1]
 
 
 def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., Any]:
