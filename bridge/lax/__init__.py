@@ -23,8 +23,12 @@ from tracebridge.core.collectives.psum import psum as psum
 from tracebridge.core.collectives.psum import psum_p as psum_p
 from tracebridge.core.control.associative_scan import associative_scan as associative_scan
 from tracebridge.core.control.cond import cond_p as cond_p
+from tracebridge.core.control.custom_linear_solve import custom_linear_solve as custom_linear_solve
+from tracebridge.core.control.custom_linear_solve import linear_solve_p as linear_solve_p
+from tracebridge.core.control.custom_root import custom_root as custom_root
 from tracebridge.core.control.fori import fori_loop as fori_loop
 from tracebridge.core.control.map import map as map
+from tracebridge.core.control.platform_dependent import platform_dependent as platform_dependent
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
 from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply

@@ -1,9 +1,9 @@
-"""cond and switch: one of several functions runs, chosen by a value."""
+"""Primitives of which one of several branches runs; cond, where a value chooses it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.branches import (
@@ -31,11 +31,13 @@ from tracebridge.core.lax.batch_util import move_batch_axis
 Flags = tuple[bool, ...]
 
 
-@final
-class Cond(HigherOrderPrimitive):
-    """``branches[index](*operands)``; ``index`` is an int32 between 0 and the last branch."""
+class Choice(HigherOrderPrimitive):
+    """One of ``branches`` runs on the operands. Subclasses say how it is chosen.
 
-    name = "cond"
+    ``n_lead`` arguments before the operands take part in the choice and have no tangents.
+    """
+
+    n_lead: ClassVar[int]
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
@@ -44,22 +46,13 @@ class Cond(HigherOrderPrimitive):
             for outs in zip(*[b.out_avals for b in params["branches"]], strict=True)
         ]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        index, *args = operands
-        branches = params["branches"]
-        case = ctx.op("stablehlo.case", [index], ctx.avals_out, regions=len(branches))
-        for region, branch in zip(case.regions, branches, strict=True):
-            with ctx.block(region, ()):
-                ctx.finish(ctx.inline_jaxpr(branch, args))
-        return list(case.results)
-
     # differentiation -----------------------------------------------------------------------------
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        nonzero = tuple([t is not None for t in tangents[1:]])
+        nonzero = tuple([t is not None for t in tangents[self.n_lead :]])
         branches, nonzero_out = jvp_branches(params["branches"], nonzero)
         given = [t for t in tangents if t is not None]
-        results = self.bind(*primals, *given, branches=branches)
+        results = self.bind(*primals, *given, **{**params, "branches": branches})
         n = len(nonzero_out)
         rest = iter(results[n:])
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
@@ -67,25 +60,25 @@ class Cond(HigherOrderPrimitive):
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """The primal branches with residuals, and linear branches chosen by the same index."""
         branches: tuple[Jaxpr, ...] = params["branches"]
-        nonzero = tuple([t is not None for t in tangents[1:]])
+        n_lead = self.n_lead
+        nonzero = tuple([t is not None for t in tangents[n_lead:]])
         key = ("cond_linearize", branches, nonzero)
         cache = largest_jaxpr(branches).cache
         found = cache.get(key)
         if found is None:
             found = cache[key] = _linearized(branches, nonzero)
         split, nonzero_out = found
-        index, *operands = primals
-        results = self.bind(index, *operands, branches=split.first)
+        lead, operands = primals[:n_lead], primals[n_lead:]
+        results = self.bind(*primals, **{**params, "branches": split.first})
         n = len(nonzero_out)
         residuals = [*results[n:], *[operands[i] for i in split.forwarded]]
         given = [t for t in tangents if t is not None]
-        rest = iter(
-            self.bind(index, *residuals, *given, branches=split.second) if any(nonzero_out) else ()
-        )
+        linear = {**params, "branches": split.second}
+        rest = iter(self.bind(*lead, *residuals, *given, **linear) if any(nonzero_out) else ())
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
-        index, *operands = args
+        lead, operands = args[: self.n_lead], args[self.n_lead :]
         linear = tuple([is_linear_input(a) for a in operands])
         given = tuple([c is not None for c in ct])
         branches, present = transpose_branches(params["branches"], linear, given)
@@ -93,33 +86,25 @@ class Cond(HigherOrderPrimitive):
             return [None] * len(args)
         values = [a for a in operands if not is_linear_input(a)]
         cts = [c for c in ct if c is not None]
-        results = iter(self.bind(index, *values, *cts, branches=branches))
+        back = {**params, "branches": branches}
+        results = iter(self.bind(*lead, *values, *cts, **back))
         found = iter([next(results) if here else None for here in present])
-        return [None, *[next(found) if is_linear else None for is_linear in linear]]
+        return [*[None] * len(lead), *[next(found) if is_linear else None for is_linear in linear]]
 
     # batching ------------------------------------------------------------------------------------
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
+        """All elements take the same branch."""
         branches: tuple[Jaxpr, ...] = params["branches"]
-        moved = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims[1:]])
-        wanted: Any = dims[0] is not None
-        if not wanted:
-            found = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims)[1] for b in branches]
-            wanted = tuple([any([d is not None for d in ds]) for ds in zip(*found, strict=True)])
+        moved, in_dims = _in_front(args, dims)
+        in_dims = in_dims[self.n_lead :]
+        found = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims)[1] for b in branches]
+        wanted = tuple([any([d is not None for d in ds]) for ds in zip(*found, strict=True)])
         batched = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims, wanted)[0] for b in branches]
-        index, *operands = moved
-        if dims[0] is None:
-            results = self.bind(index, *operands, branches=tuple(batched))
-            return results, [0 if w else None for w in wanted]
-        # Each element chooses for itself: all branches run.
-        process = current_trace().process
-        rows = [eval_jaxpr(b, process, operands) for b in batched]
-        return [_pick(index, row) for row in zip(*rows, strict=True)], [0] * len(rows[0])
+        results = self.bind(*moved, **{**params, "branches": tuple(batched)})
+        return results, [0 if w else None for w in wanted]
 
     # parts ---------------------------------------------------------------------------------------
 
@@ -129,16 +114,18 @@ class Cond(HigherOrderPrimitive):
         used = [any(flags) for flags in zip(*[used_inputs(b) for b in smaller], strict=True)]
         order = [i for i, u in enumerate(used) if u]
         branches = tuple([rewire(b, order) for b in smaller])
-        kept = [True, *used]
+        kept = [*[True] * self.n_lead, *used]
         avals = tuple([a for a, k in zip(app.avals, kept, strict=True) if k])
-        return self.application(avals, {"branches": branches}), kept, list(used_outs)
+        smaller_app = self.application(avals, {**app.params, "branches": branches})
+        return smaller_app, kept, list(used_outs)
 
     def unknown_outs(self, unknown: Flags, **params: Any) -> Sequence[bool]:
-        """Which results depend on unknown operands; all, if the index is unknown."""
+        """Which results depend on unknown operands; all, if the choice is unknown."""
         branches = params["branches"]
-        if unknown[0]:
+        n_lead = self.n_lead
+        if any(unknown[:n_lead]):
             return (True,) * len(branches[0].outs)
-        found = [unknown_outs(b, tuple(unknown[1:])) for b in branches]
+        found = [unknown_outs(b, tuple(unknown[n_lead:])) for b in branches]
         return tuple([any(flags) for flags in zip(*found, strict=True)])
 
     def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
@@ -149,19 +136,62 @@ class Cond(HigherOrderPrimitive):
         cache = largest_jaxpr(branches).cache
         split = cache.get(key)
         if split is None:
-            parts = [partial_eval_jaxpr(b, tuple(unknown[1:]), flags) for b in branches]
+            inner = tuple(unknown[self.n_lead :])
+            parts = [partial_eval_jaxpr(b, inner, flags) for b in branches]
             n_known = flags.count(False)
             known = [(p.known, p.known.outs[n_known:], n_known) for p in parts]
             split = join_residuals(known, [p.unknown for p in parts], [() for _ in parts])
             cache[key] = split
-        index, *operands = args
-        given = [a for a, u in zip(operands, unknown[1:], strict=True) if not u]
-        results = self.bind(index, *given, branches=split.first)
+        lead, operands = args[: self.n_lead], args[self.n_lead :]
+        pairs = list(zip(operands, unknown[self.n_lead :], strict=True))
+        given = [a for a, u in pairs if not u]
+        results = self.bind(*lead, *given, **{**params, "branches": split.first})
         n = flags.count(False)
-        rest = [a for a, u in zip(operands, unknown[1:], strict=True) if u]
-        others = iter(self.bind(index, *results[n:], *rest, branches=split.second))
+        rest = [*results[n:], *[a for a, u in pairs if u]]
+        others = iter(self.bind(*lead, *rest, **{**params, "branches": split.second}))
         known_out = iter(results[:n])
         return [next(others) if u else next(known_out) for u in flags]
+
+
+def _in_front(
+    args: Sequence[Any], dims: Sequence[int | None]
+) -> tuple[list[Any], tuple[int | None, ...]]:
+    """Arguments with their batch axes in front."""
+    moved = [a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
+    return moved, tuple([None if d is None else 0 for d in dims])
+
+
+@final
+class Cond(Choice):
+    """``branches[index](*operands)``; ``index`` is an int32 between 0 and the last branch."""
+
+    name = "cond"
+    n_lead = 1
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        index, *args = operands
+        branches = params["branches"]
+        case = ctx.op("stablehlo.case", [index], ctx.avals_out, regions=len(branches))
+        for region, branch in zip(case.regions, branches, strict=True):
+            with ctx.block(region, ()):
+                ctx.finish(ctx.inline_jaxpr(branch, args))
+        return list(case.results)
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        if dims[0] is None:
+            return super().batch(ctx, args, dims, **params)
+        # Each element chooses for itself: all branches run.
+        moved, in_dims = _in_front(args, dims)
+        index, *operands = moved
+        batched = [
+            batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims[1:], True)[0]
+            for b in params["branches"]
+        ]
+        process = current_trace().process
+        rows = [eval_jaxpr(b, process, operands) for b in batched]
+        return [_pick(index, row) for row in zip(*rows, strict=True)], [0] * len(rows[0])
 
 
 cond_p = Cond()

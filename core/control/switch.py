@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
@@ -168,13 +168,25 @@ def _predicate(pred: Any) -> Any:
 # branches ----------------------------------------------------------------------------------------
 
 
-def _call(
+@final
+class Branches:
+    """Traced functions that take the same operands and give results of the same types."""
+
+    __slots__ = ("jaxprs", "operands", "out_tree")
+
+    def __init__(self, jaxprs: tuple[Jaxpr, ...], operands: list[Any], out_tree: Any) -> None:
+        self.jaxprs = jaxprs
+        self.operands = operands
+        self.out_tree = out_tree
+
+
+def traced_branches(
     call: str,
-    index: Any,
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
     operands: Sequence[Any],
-) -> Any:
+) -> Branches:
+    """Trace ``functions`` of the same operands; what they close over becomes operands too."""
     values, in_tree = flatten_values(call, "operands", tuple(operands))
     avals = tuple([v.aval for v in values])
 
@@ -185,8 +197,18 @@ def _call(
     labels = [f"{n} {name_of(f)}" for n, f in zip(names, functions, strict=True)]
     jaxprs = _same_results(call, bodies, labels)
     consts, jaxprs = _same_constants(jaxprs, bodies)
-    outs = cond_p.bind(index, *consts, *values, branches=tuple(jaxprs))
-    return bodies[0].out.unflatten(outs)
+    return Branches(tuple(jaxprs), [*consts, *values], bodies[0].out)
+
+
+def _call(
+    call: str,
+    index: Any,
+    functions: Sequence[Callable[..., Any]],
+    names: Sequence[str],
+    operands: Sequence[Any],
+) -> Any:
+    found = traced_branches(call, functions, names, operands)
+    return found.out_tree.unflatten(cond_p.bind(index, *found.operands, branches=found.jaxprs))
 
 
 def _same_constants(

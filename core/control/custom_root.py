@@ -1,0 +1,215 @@
+"""custom_root: a root of a function, differentiated by the implicit function theorem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.bodies import Body, flatten_values, trace_body
+from tracebridge.core.control.custom_jvp import JvpCall, call_custom_jvp
+from tracebridge.core.control.inline_rules import describe, has_tangent
+from tracebridge.core.control.symbolic_zeros import concrete_zeros
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
+from tracebridge.core.interpreters.linearize import linearize_jaxpr
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.jaxpr import eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+
+def custom_root(
+    f: Callable[[Any], Any],
+    initial_guess: Any,
+    solve: Callable[[Callable[[Any], Any], Any], Any],
+    tangent_solve: Callable[[Callable[[Any], Any], Any], Any],
+    has_aux: bool = False,
+) -> Any:
+    """Find ``x`` with ``f(x) = 0`` by a given solver, with derivatives of what ``f`` closes over.
+
+    With ``f(x, p) = 0`` the tangent of ``x`` solves the linear system ``df/dx dx = -df/dp dp``.
+    The solver and the guess are not differentiated.
+
+    Args:
+        f: function of a tree like ``initial_guess``, with a result of the same type.
+        initial_guess: where the solver starts, a tree of arrays.
+        solve: ``(f, initial_guess) -> x``. With ``has_aux`` it returns ``(x, aux)``.
+        tangent_solve: ``(g, y) -> x`` with ``g(x) = y``, where ``g`` is linear. It has to be
+            linear in ``y``, and for reverse mode transposable: use operations, or
+            ``custom_linear_solve``.
+        has_aux: ``solve`` also returns auxiliary results, which have no derivative.
+
+    Returns:
+        The root; with ``has_aux`` the pair ``(root, aux)``.
+
+    Raises:
+        ArgumentSpecError: an argument is no function, or, with ``has_aux``, ``solve`` returns no
+            pair.
+        TreeMismatchError: ``f`` or a solver returns something of another type than the guess.
+
+    >>> import tracebridge as tb
+    >>> def newton(f, x):
+    ...     return tb.lax.fori_loop(0, 20, lambda i, x: x - f(x) / tb.grad(f)(x), x)
+    >>> def root(a):
+    ...     return tb.lax.custom_root(lambda x: x * x - a, 1.0, newton, lambda g, y: y / g(1.0))
+    >>> print(root(4.0), tb.grad(root)(4.0))
+    2.0 0.25
+    """
+    for role, fun in (("f", f), ("solve", solve), ("tangent_solve", tangent_solve)):
+        if not callable(fun):
+            msg = f"custom_root: {role} is {fun!r} of type {type(fun).__name__}"
+            raise ArgumentSpecError(msg, expected="a function")
+    values, tree = flatten_values("custom_root", "initial_guess", initial_guess)
+    for value in values:
+        if not has_tangent(value.aval):
+            msg = f"custom_root: initial_guess has a leaf {value.aval.str_short()}"
+            raise ArgumentSpecError(msg, expected="float or complex arrays")
+    problem = _Problem(tree, [v.aval.strong for v in values], tangent_solve, has_aux)
+    residual = problem.part("f", f, aux=False)
+    problem.n_residual = len(residual.hoisted)
+    problem.solve = problem.part(
+        "solve", lambda x: solve(problem.caller(residual, residual.hoisted), x), has_aux
+    )
+    problem.residual = residual
+    leaves = [*residual.hoisted, *_stopped(problem.solve.hoisted), *_stopped(values)]
+    call = JvpCall(
+        problem.run,
+        problem.rule,
+        flatten(tuple([0] * len(leaves)))[1],
+        f"custom_root({name_of(f)})",
+        "custom_root",
+        False,
+        problem,
+        None,
+    )
+    outs = call_custom_jvp(call, leaves)
+    found = tree.unflatten(outs[: len(values)])
+    return (found, problem.solve.out.unflatten(outs[len(values) :])) if has_aux else found
+
+
+def _stopped(values: Sequence[Any]) -> list[Any]:
+    """Values without derivatives."""
+    return [lax.stop_gradient(v) if has_tangent(v.aval) else v for v in values]
+
+
+@final
+class _Problem:
+    """One call: types, the traced function and solver, the derivative rule.
+
+    Flat arguments are the values that the function closed over, those that the solver closed
+    over, and the guess.
+    """
+
+    def __init__(
+        self,
+        tree: PyTreeDef,
+        avals: list[ShapedArray],
+        tangent_solve: Callable[..., Any],
+        has_aux: bool,
+    ) -> None:
+        self.tree = tree
+        self.avals = tuple(avals)
+        self.in_tree = flatten((tree.unflatten(range(len(avals))),))[1]
+        self.tangent_solve = tangent_solve
+        self.has_aux = has_aux
+        self.n_residual = 0
+        self.residual: Body
+        self.solve: Body
+
+    def part(self, role: str, fun: Callable[..., Any], aux: bool) -> Body:
+        """Trace a function of a tree like the guess."""
+
+        def take_apart(result: Any) -> tuple[list[Any], Any]:
+            further: list[Any] = []
+            aux_tree: Any = None
+            if aux:
+                if not isinstance(result, tuple | list) or len(result) != 2:
+                    msg = f"custom_root: {role} returned a {type(result).__name__}"
+                    raise ArgumentSpecError(msg, expected="a pair (x, aux), as has_aux is set")
+                result, rest = result
+                further, aux_tree = flatten_values("custom_root", "aux", rest)
+            outs = self.checked(f"{role} returned", result)
+            return [*outs, *further], aux_tree
+
+        key = ("custom_root", role)
+        return trace_body(f"custom_root {role}", fun, self.in_tree, self.avals, take_apart, key)
+
+    def checked(self, what: str, tree: Any) -> list[Any]:
+        """The leaves of a tree, which must be like the guess."""
+        leaves, got = flatten_values("custom_root", what, tree)
+        avals = [v.aval for v in leaves]
+        same = got == self.tree and all(
+            [
+                a.shape == b.shape and a.dtype == b.dtype
+                for a, b in zip(avals, self.avals, strict=True)
+            ]
+        )
+        if not same:
+            msg = f"custom_root: {what} something of another type than initial_guess"
+            raise TreeMismatchError(
+                msg, got=describe(got, avals), expected=describe(self.tree, self.avals)
+            )
+        return leaves
+
+    def caller(self, body: Body, consts: Sequence[Any]) -> Callable[[Any], Any]:
+        """A traced part as a function of a tree."""
+
+        def call(x: Any) -> Any:
+            leaves = self.checked("f was called with", x)
+            process = current_trace().process
+            return self.tree.unflatten(eval_jaxpr(body.jaxpr, process, [*consts, *leaves]))
+
+        return call
+
+    def run(self, *args: Any) -> list[Any]:
+        """Solve: root and auxiliary results."""
+        rest = [as_value(a) for a in args[self.n_residual :]]
+        return eval_jaxpr(self.solve.jaxpr, current_trace().process, rest)
+
+    def rule(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Root, and the solution of the linearised equation."""
+        n, n_x = self.n_residual, len(self.avals)
+        call = JvpCall(
+            self.run,
+            self.rule,
+            flatten(tuple(primals))[1],
+            "custom_root",
+            "custom_root",
+            False,
+            self,
+            None,
+        )
+        outs = call_custom_jvp(call, primals)
+        root, further = outs[:n_x], outs[n_x:]
+        point = [as_value(v) for v in (*primals[:n], *root)]
+        moved = [has_tangent(v.aval) for v in point]
+        given = [as_value(t) for t, m in zip(tangents[:n], moved[:n], strict=True) if m]
+        jaxpr, process = self.residual.jaxpr, current_trace().process
+        # Along the parameters, at a fixed root.
+        by_params = linearize_jaxpr(jaxpr, (*moved[:n], *[False] * n_x), True)
+        right = _pushed(by_params, point, given, process, n_x)
+        by_root = linearize_jaxpr(jaxpr, (*[False] * n, *moved[n:]), True)
+        kept = _residuals(by_root, point, process, n_x)
+
+        def linear(x: Any) -> Any:
+            leaves = self.checked("the linear function was called with", x)
+            results = eval_jaxpr(by_root.linear, current_trace().process, [*kept, *leaves])
+            return self.tree.unflatten(results)
+
+        solved = self.tangent_solve(linear, self.tree.unflatten([lax.neg(r) for r in right]))
+        found = self.checked("tangent_solve returned", solved)
+        return outs, [*found, *[concrete_zeros(as_value(v).aval.tangent) for v in further]]
+
+
+def _residuals(split: Any, point: Sequence[Any], process: Any, n_out: int) -> list[Any]:
+    results = eval_jaxpr(split.primal, process, point)
+    return [*[point[i] for i in split.forwarded], *results[n_out:]]
+
+
+def _pushed(
+    split: Any, point: Sequence[Any], given: Sequence[Any], process: Any, n_out: int
+) -> list[Any]:
+    kept = _residuals(split, point, process, n_out)
+    return eval_jaxpr(split.linear, process, [*kept, *given])
