@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.numpy.bits import packbits as packbits
 from tracebridge.numpy.bits import unpackbits as unpackbits
 from tracebridge.numpy.creation import arange as arange
@@ -412,3 +413,5 @@ from tracebridge.numpy.windows import blackman as blackman
 from tracebridge.numpy.windows import hamming as hamming
 from tracebridge.numpy.windows import hanning as hanning
 from tracebridge.numpy.windows import kaiser as kaiser
+
+_publish(globals(), __name__)

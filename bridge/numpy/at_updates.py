@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
@@ -199,18 +200,22 @@ class IndexUpdateRef:
         >>> tnp.arange(3).at[tnp.array([5])].get(mode="fill", fill_value=-1).tolist()
         [-1]
         """
-        static, arrays = split_index(self._index)
-        if not arrays:
-            return _static_planned((self._x,), (static,))
-        return take_index(
-            self._x,
-            static,
-            arrays,
-            mode=scatter_mode(mode),
-            fill_value=fill_value,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-        )
+        try:
+            static, arrays = split_index(self._index)
+            if not arrays:
+                return _static_planned((self._x,), (static,))
+            return take_index(
+                self._x,
+                static,
+                arrays,
+                mode=scatter_mode(mode),
+                fill_value=fill_value,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+            )
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def _update(
         self, name: str, values: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any
@@ -253,7 +258,11 @@ class IndexUpdateRef:
         >>> tnp.arange(3).at[1].set(7).tolist()
         [0, 7, 2]
         """
-        return self._update("set", values, indices_are_sorted, unique_indices, mode)
+        try:
+            return self._update("set", values, indices_are_sorted, unique_indices, mode)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def add(
         self,
@@ -269,7 +278,11 @@ class IndexUpdateRef:
         >>> tnp.zeros(2).at[tnp.array([0, 0])].add(1.0).tolist()
         [2.0, 0.0]
         """
-        return self._update("add", values, indices_are_sorted, unique_indices, mode)
+        try:
+            return self._update("add", values, indices_are_sorted, unique_indices, mode)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def subtract(
         self,
@@ -285,7 +298,11 @@ class IndexUpdateRef:
         >>> tnp.zeros(2).at[0].subtract(1.0).tolist()
         [-1.0, 0.0]
         """
-        return self._update("subtract", values, indices_are_sorted, unique_indices, mode)
+        try:
+            return self._update("subtract", values, indices_are_sorted, unique_indices, mode)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def multiply(
         self,
@@ -301,7 +318,11 @@ class IndexUpdateRef:
         >>> tnp.ones(2).at[0].multiply(3.0).tolist()
         [3.0, 1.0]
         """
-        return self._update("multiply", values, indices_are_sorted, unique_indices, mode)
+        try:
+            return self._update("multiply", values, indices_are_sorted, unique_indices, mode)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     mul = multiply
 
@@ -319,14 +340,18 @@ class IndexUpdateRef:
         >>> tnp.ones(2).at[0].divide(2.0).tolist()
         [0.5, 1.0]
         """
-        ones = lax.full_like(self._x, 1)
-        divisors = IndexUpdateRef(ones, self._index).multiply(
-            values,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            mode=mode,
-        )
-        return self._x / divisors
+        try:
+            ones = lax.full_like(self._x, 1)
+            divisors = IndexUpdateRef(ones, self._index).multiply(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+            )
+            return self._x / divisors
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def power(
         self,
@@ -342,12 +367,16 @@ class IndexUpdateRef:
         >>> tnp.array([2.0, 3.0]).at[0].power(3.0).tolist()
         [8.0, 3.0]
         """
-        return self.apply(
-            lambda old: old**values,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            mode=mode,
-        )
+        try:
+            return self.apply(
+                lambda old: old**values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+            )
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def min(
         self,
@@ -363,7 +392,11 @@ class IndexUpdateRef:
         >>> tnp.array([2, 3]).at[:].min(2).tolist()
         [2, 2]
         """
-        return self._update("min", values, indices_are_sorted, unique_indices, mode)
+        try:
+            return self._update("min", values, indices_are_sorted, unique_indices, mode)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def max(
         self,
@@ -379,7 +412,11 @@ class IndexUpdateRef:
         >>> tnp.array([2, 3]).at[:].max(3).tolist()
         [3, 3]
         """
-        return self._update("max", values, indices_are_sorted, unique_indices, mode)
+        try:
+            return self._update("max", values, indices_are_sorted, unique_indices, mode)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def apply(
         self,
@@ -395,15 +432,19 @@ class IndexUpdateRef:
         >>> tnp.array([4.0, 9.0]).at[1].apply(tnp.sqrt).tolist()
         [4.0, 3.0]
         """
-        old = self.get(
-            indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode
-        )
-        return self.set(
-            func(old),
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            mode=mode,
-        )
+        try:
+            old = self.get(
+                indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode
+            )
+            return self.set(
+                func(old),
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+            )
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
 
 def at(x: Any) -> IndexUpdateHelper:

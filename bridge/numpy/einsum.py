@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import shape_of, value_of
@@ -309,15 +310,19 @@ def einsum(
     >>> float(tnp.einsum("ii", tnp.eye(3)))
     3.0
     """
-    check_no_out("einsum", out)
-    form: Any = subscripts
-    xs: Sequence[Any] = operands
-    if not isinstance(subscripts, str):
-        form, xs = _interleaved((subscripts, *operands))
-    preferred = preferred_element_type
-    if preferred is not None:
-        preferred = canonicalize_explicit(preferred, "einsum")
-    return _einsum_planned(xs, (form, _optimize_static(optimize), precision, preferred))
+    try:
+        check_no_out("einsum", out)
+        form: Any = subscripts
+        xs: Sequence[Any] = operands
+        if not isinstance(subscripts, str):
+            form, xs = _interleaved((subscripts, *operands))
+        preferred = preferred_element_type
+        if preferred is not None:
+            preferred = canonicalize_explicit(preferred, "einsum")
+        return _einsum_planned(xs, (form, _optimize_static(optimize), precision, preferred))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def einsum_path(

@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_unsigned,
 )
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
@@ -413,12 +414,18 @@ def power(x1: Any, x2: Any, /) -> Any:
     >>> tnp.power(tnp.array([1.0, 2.0]), 3).tolist()
     [1.0, 8.0]
     """
-    if type(x2) is int and hasattr(x1, "aval") and not is_bool(x1.aval.dtype):
-        if x2 < 0 and is_integer(x1.aval.dtype):
-            msg = f"power: integers to the negative power {x2}; convert the array to float first"
-            raise ValueError(msg)
-        return _integer_power((x1,), (x2,))
-    return _power_planned(x1, x2)
+    try:
+        if type(x2) is int and hasattr(x1, "aval") and not is_bool(x1.aval.dtype):
+            if x2 < 0 and is_integer(x1.aval.dtype):
+                msg = (
+                    f"power: integers to the negative power {x2}; convert the array to float first"
+                )
+                raise ValueError(msg)
+            return _integer_power((x1,), (x2,))
+        return _power_planned(x1, x2)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 pow = power
@@ -647,8 +654,12 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     >>> tnp.clip(tnp.array([1, 5, 9]), 2, 7).tolist()
     [2, 5, 7]
     """
-    bounds = [b for b in (min, max) if b is not None]
-    return _clip_planned((arr, *bounds), (min is not None,))
+    try:
+        bounds = [b for b in (min, max) if b is not None]
+        return _clip_planned((arr, *bounds), (min is not None,))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _angle(z: Any, deg: bool) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.planned import Planned
@@ -143,17 +144,21 @@ def take(
     >>> tnp.take(tnp.array([10, 20, 30]), tnp.array([2, 0, -1])).tolist()
     [30, 10, 30]
     """
-    check_no_out("take", out)
-    where = None if axis is None else operator.index(axis)
-    statics = (
-        where,
-        _mode("take", mode),
-        bool(unique_indices),
-        bool(indices_are_sorted),
-        fill_value,
-    )
-    planned = _take_planned if fill_value is None else _take_filled
-    return planned((a, indices), statics)
+    try:
+        check_no_out("take", out)
+        where = None if axis is None else operator.index(axis)
+        statics = (
+            where,
+            _mode("take", mode),
+            bool(unique_indices),
+            bool(indices_are_sorted),
+            fill_value,
+        )
+        planned = _take_planned if fill_value is None else _take_filled
+        return planned((a, indices), statics)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _along_axis(name: str, x: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
@@ -89,9 +90,13 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     >>> tnp.concatenate([tnp.array([1, 2]), tnp.array([3.5])]).tolist()
     [1.0, 2.0, 3.5]
     """
-    where = None if axis is None else operator.index(axis)
-    xs = array_sequence("concatenate", arrays)
-    return _concatenate_planned(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
+    try:
+        where = None if axis is None else operator.index(axis)
+        xs = array_sequence("concatenate", arrays)
+        return _concatenate_planned(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
@@ -135,9 +140,13 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     >>> tnp.stack([tnp.array([1, 2]), tnp.array([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
-    check_no_out("stack", out)
-    xs = array_sequence("stack", arrays)
-    return _stack_planned(xs, (operator.index(axis), static_dtype("stack", dtype)))
+    try:
+        check_no_out("stack", out)
+        xs = array_sequence("stack", arrays)
+        return _stack_planned(xs, (operator.index(axis), static_dtype("stack", dtype)))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def at_least(x: Any, n: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import static_dtype
@@ -98,9 +99,13 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     >>> tnp.matmul(tnp.ones((2, 3)), tnp.ones((3, 4))).shape
     (2, 4)
     """
-    if precision is None and preferred_element_type is None:
-        return _matmul_fast(a, b)
-    return _matmul_planned((a, b), (precision, static_dtype("matmul", preferred_element_type)))
+    try:
+        if precision is None and preferred_element_type is None:
+            return _matmul_fast(a, b)
+        return _matmul_planned((a, b), (precision, static_dtype("matmul", preferred_element_type)))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _product(a: Any, b: Any, dtype: Any) -> Any:
@@ -135,7 +140,11 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     >>> float(tnp.dot(tnp.array([1.0, 2.0]), tnp.array([3.0, 4.0])))
     11.0
     """
-    return _dot_planned((a, b), (precision, static_dtype("dot", preferred_element_type)))
+    try:
+        return _dot_planned((a, b), (precision, static_dtype("dot", preferred_element_type)))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _tensordot(
@@ -200,8 +209,12 @@ def tensordot(
     >>> tnp.tensordot(tnp.ones((2, 3, 4)), tnp.ones((3, 4, 5))).shape
     (2, 5)
     """
-    preferred = static_dtype("tensordot", preferred_element_type)
-    return _tensordot_planned((a, b), (_axes_static(axes), precision, preferred))
+    try:
+        preferred = static_dtype("tensordot", preferred_element_type)
+        return _tensordot_planned((a, b), (_axes_static(axes), precision, preferred))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _vdot(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:

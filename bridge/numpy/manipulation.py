@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy._promote import (
@@ -76,11 +77,15 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     >>> tnp.reshape(tnp.arange(6), (2, -1)).shape
     (2, 3)
     """
-    if order not in ("C", "F"):
-        msg = f"reshape: order must be 'C' or 'F', got {order!r}"
-        raise ValueError(msg)
-    del copy
-    return _reshape_planned((a,), (_shape_argument(shape), order))
+    try:
+        if order not in ("C", "F"):
+            msg = f"reshape: order must be 'C' or 'F', got {order!r}"
+            raise ValueError(msg)
+        del copy
+        return _reshape_planned((a,), (_shape_argument(shape), order))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def ravel(a: Any, order: str = "C") -> Any:
@@ -90,7 +95,11 @@ def ravel(a: Any, order: str = "C") -> Any:
     >>> tnp.ravel(tnp.ones((2, 3))).shape
     (6,)
     """
-    return reshape(a, (-1,), "C" if order in ("K", "A") else order)
+    try:
+        return reshape(a, (-1,), "C" if order in ("K", "A") else order)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _transpose(x: Any, axes: Any) -> Any:
@@ -109,7 +118,11 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     >>> tnp.transpose(tnp.ones((2, 3, 4))).shape
     (4, 3, 2)
     """
-    return _transpose_planned((a,), (None if axes is None else hashable_axis(tuple(axes)),))
+    try:
+        return _transpose_planned((a,), (None if axes is None else hashable_axis(tuple(axes)),))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
@@ -161,7 +174,11 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     >>> tnp.swapaxes(tnp.ones((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
-    return _swapaxes_planned((a,), (operator.index(axis1), operator.index(axis2)))
+    try:
+        return _swapaxes_planned((a,), (operator.index(axis1), operator.index(axis2)))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _moveaxis(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
@@ -187,7 +204,11 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     >>> tnp.moveaxis(tnp.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    return _moveaxis_planned((a,), (_axes_tuple(source), _axes_tuple(destination)))
+    try:
+        return _moveaxis_planned((a,), (_axes_tuple(source), _axes_tuple(destination)))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _axes_tuple(axes: Any) -> tuple[int, ...]:
@@ -215,7 +236,11 @@ def expand_dims(a: Any, axis: Any) -> Any:
     >>> tnp.expand_dims(tnp.ones(3), 0).shape
     (1, 3)
     """
-    return _expand_dims_planned((a,), (_axes_tuple(axis),))
+    try:
+        return _expand_dims_planned((a,), (_axes_tuple(axis),))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _squeeze(x: Any, axis: Any) -> Any:
@@ -241,7 +266,11 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     >>> tnp.squeeze(tnp.ones((1, 3, 1))).shape
     (3,)
     """
-    return _squeeze_planned((a,), (hashable_axis(axis),))
+    try:
+        return _squeeze_planned((a,), (hashable_axis(axis),))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _broadcast(x: Any, shape: tuple[Any, ...]) -> Any:
@@ -261,7 +290,11 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     >>> tnp.broadcast_to(tnp.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    return _broadcast_planned((array,), (canonical_shape(shape),))
+    try:
+        return _broadcast_planned((array,), (canonical_shape(shape),))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_unsigned,
 )
 from tracebridge.core.dtypes.finfo import iinfo
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned, unary_with_statics
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -242,9 +243,13 @@ def sum(
     >>> tnp.sum(tnp.ones((2, 3)), axis=0).tolist()
     [2.0, 2.0, 2.0]
     """
-    if dtype is None and not promote_integers:
-        dtype = a.dtype
-    return _sum_planned(a, axis, dtype, out, keepdims, initial, where)
+    try:
+        if dtype is None and not promote_integers:
+            dtype = a.dtype
+        return _sum_planned(a, axis, dtype, out, keepdims, initial, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def prod(
@@ -263,9 +268,13 @@ def prod(
     >>> int(tnp.prod(tnp.array([2, 3, 4])))
     24
     """
-    if dtype is None and not promote_integers:
-        dtype = a.dtype
-    return _prod_planned(a, axis, dtype, out, keepdims, initial, where)
+    try:
+        if dtype is None and not promote_integers:
+            dtype = a.dtype
+        return _prod_planned(a, axis, dtype, out, keepdims, initial, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def max(
@@ -282,7 +291,11 @@ def max(
     >>> int(tnp.max(tnp.array([2, 7, 4])))
     7
     """
-    return _max_planned(a, axis, None, out, keepdims, initial, where)
+    try:
+        return _max_planned(a, axis, None, out, keepdims, initial, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def min(
@@ -299,7 +312,11 @@ def min(
     >>> int(tnp.min(tnp.array([2, 7, 4])))
     2
     """
-    return _min_planned(a, axis, None, out, keepdims, initial, where)
+    try:
+        return _min_planned(a, axis, None, out, keepdims, initial, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 amax = max
@@ -315,7 +332,11 @@ def all(
     >>> bool(tnp.all(tnp.array([True, False])))
     False
     """
-    return _all_planned(a, axis, None, out, keepdims, None, where)
+    try:
+        return _all_planned(a, axis, None, out, keepdims, None, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def any(
@@ -327,7 +348,11 @@ def any(
     >>> bool(tnp.any(tnp.array([True, False])))
     True
     """
-    return _any_planned(a, axis, None, out, keepdims, None, where)
+    try:
+        return _any_planned(a, axis, None, out, keepdims, None, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def mean(
@@ -345,7 +370,11 @@ def mean(
     >>> float(tnp.mean(tnp.array([1.0, 2.0, 6.0])))
     3.0
     """
-    return _mean_planned(a, axis, dtype, out, keepdims, None, where)
+    try:
+        return _mean_planned(a, axis, dtype, out, keepdims, None, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _var(x: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any) -> Any:
@@ -402,9 +431,13 @@ def var(
     >>> float(tnp.var(tnp.array([1.0, 3.0])))
     1.0
     """
-    check_no_out("var", out)
-    ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
-    return _variance("var", a, axis, dtype, keepdims, ddof, False, where)
+    try:
+        check_no_out("var", out)
+        ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
+        return _variance("var", a, axis, dtype, keepdims, ddof, False, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def std(
@@ -424,9 +457,13 @@ def std(
     >>> float(tnp.std(tnp.array([1.0, 3.0])))
     1.0
     """
-    check_no_out("std", out)
-    ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
-    return _variance("std", a, axis, dtype, keepdims, ddof, True, where)
+    try:
+        check_no_out("std", out)
+        ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
+        return _variance("std", a, axis, dtype, keepdims, ddof, True, where)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _count_nonzero(x: Any, axis: Any, keepdims: bool) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
@@ -52,15 +53,19 @@ def where(
     >>> tnp.where(tnp.array([True, False]), 1.0, tnp.array([5.0, 6.0])).tolist()
     [1.0, 6.0]
     """
-    if x is None and y is None:
-        return nonzero(condition, size=size, fill_value=fill_value)
-    if x is None or y is None:
-        msg = "where: got one of x and y, expected both or neither"
-        raise ValueError(msg)
-    if size is not None or fill_value is not None:
-        msg = "where: size and fill_value are for the form with condition alone"
-        raise ValueError(msg)
-    return _where_planned((condition, x, y))
+    try:
+        if x is None and y is None:
+            return nonzero(condition, size=size, fill_value=fill_value)
+        if x is None or y is None:
+            msg = "where: got one of x and y, expected both or neither"
+            raise ValueError(msg)
+        if size is not None or fill_value is not None:
+            msg = "where: size and fill_value are for the form with condition alone"
+            raise ValueError(msg)
+        return _where_planned((condition, x, y))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 # positions of extrema ----------------------------------------------------------------------------
@@ -117,7 +122,11 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     >>> int(tnp.argmax(tnp.array([2.0, 7.0, 7.0])))
     1
     """
-    return _arg("argmax", a, axis, out, keepdims)
+    try:
+        return _arg("argmax", a, axis, out, keepdims)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
@@ -127,7 +136,11 @@ def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     >>> int(tnp.argmin(tnp.array([2.0, 1.0, 1.0])))
     1
     """
-    return _arg("argmin", a, axis, out, keepdims)
+    try:
+        return _arg("argmin", a, axis, out, keepdims)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def nanargmax(

@@ -76,6 +76,11 @@ def filter_traceback(tb: types.TracebackType | None) -> types.TracebackType | No
     A public function (`api_boundary`) stays visible where user code called it, or where the
     traceback begins with it. If nothing would remain, the traceback is returned unchanged.
     """
+    return _user_frames(tb) or tb
+
+
+def _user_frames(tb: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without internal frames; None if it has no others."""
     kept: list[types.TracebackType] = []
     called_by_user = True
     step = tb
@@ -92,11 +97,15 @@ def filter_traceback(tb: types.TracebackType | None) -> types.TracebackType | No
     result: types.TracebackType | None = None
     for step in reversed(kept):
         result = types.TracebackType(result, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    return tb if result is None else result
+    return result
 
 
 def filter_exception(exc: BaseException) -> None:
-    """Filter the traceback of an exception, and of those that it was raised from, in place."""
+    """Filter the traceback of an exception, and of those that it was raised from, in place.
+
+    Frames of callers join the traceback when the exception leaves the function that calls this,
+    so that nothing may remain for now.
+    """
     seen: set[int] = set()
     todo: list[BaseException | None] = [exc]
     while todo:
@@ -104,7 +113,7 @@ def filter_exception(exc: BaseException) -> None:
         if item is None or id(item) in seen or isinstance(item, InternalError):
             continue
         seen.add(id(item))
-        item.__traceback__ = filter_traceback(item.__traceback__)
+        item.__traceback__ = _user_frames(item.__traceback__)
         todo += [item.__cause__, item.__context__]
 
 
@@ -119,7 +128,21 @@ def hide_internal_frames(exc: Exception) -> None:
 
 
 def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
-    """Make a public function whose exceptions show no internal frames."""
+    """Make a public function whose exceptions show no internal frames but its own."""
+    code = getattr(fn, "__code__", None)
+    if code is not None:
+        _public_code.add(code)
+    return hiding(fn)
+
+
+def hiding(fn: Callable[P, R]) -> Callable[P, R]:
+    """Make a function whose exceptions show no internal frames.
+
+    One that calls `hide_internal_frames` itself is returned as it is.
+    """
+    code = getattr(fn, "__code__", None)
+    if code is not None and hide_internal_frames.__name__ in code.co_names:
+        return fn
 
     @functools.wraps(fn)
     def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -130,10 +153,23 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
                 filter_exception(exc)
             raise
 
-    code = getattr(fn, "__code__", None)
-    if code is not None:
-        _public_code.add(code)
     return boundary
+
+
+def publish(namespace: dict[str, Any], module: str) -> None:
+    """Put a boundary around the functions that the module `namespace` passes on to users.
+
+    The engine imports them from where they are defined, and does not pay for it. Functions that
+    trim tracebacks themselves stay as they are. `module` becomes their module, for pickle.
+    """
+    for name, value in list(namespace.items()):
+        # Functions that are NumPy's own stay so.
+        ours = type(value) is types.FunctionType and value.__module__.startswith(_PACKAGE)
+        if ours and name[0] != "_":
+            guarded: Any = hiding(value)
+            if guarded is not value:
+                guarded.__module__ = module
+                namespace[name] = guarded
 
 
 # All wrappers share one code object: it marks their frames, which are never shown.

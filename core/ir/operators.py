@@ -3,140 +3,306 @@
 Every method delegates to the NumPy layer through the slot in ir/array_protocol.py. Attributes that
 the layer adds (``sum``, ``T``, ``reshape``, ...) are found by ``__getattr__`` and cost nothing
 until used.
+
+Every method trims the traceback of an error itself: a ``try`` costs nothing until it catches, the
+extra call of ``api_boundary`` would be paid each time.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.ir.array_protocol import NAMESPACE
 
 
-class ArrayOperators:
-    """Mixin of Array and Tracer. Subclasses have ``aval``."""
+class BinaryOperators:
+    """The operators of two operands, without the comparisons."""
 
     __slots__ = ()
     __array_priority__ = 100
-    aval: Any
 
     def __add__(self, other: Any) -> Any:
-        return NAMESPACE.add(self, other)
+        try:
+            return NAMESPACE.add(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __radd__(self, other: Any) -> Any:
-        return NAMESPACE.radd(self, other)
+        try:
+            return NAMESPACE.radd(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __sub__(self, other: Any) -> Any:
-        return NAMESPACE.sub(self, other)
+        try:
+            return NAMESPACE.sub(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rsub__(self, other: Any) -> Any:
-        return NAMESPACE.rsub(self, other)
+        try:
+            return NAMESPACE.rsub(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __mul__(self, other: Any) -> Any:
-        return NAMESPACE.mul(self, other)
+        try:
+            return NAMESPACE.mul(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rmul__(self, other: Any) -> Any:
-        return NAMESPACE.rmul(self, other)
+        try:
+            return NAMESPACE.rmul(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __truediv__(self, other: Any) -> Any:
-        return NAMESPACE.truediv(self, other)
+        try:
+            return NAMESPACE.truediv(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rtruediv__(self, other: Any) -> Any:
-        return NAMESPACE.rtruediv(self, other)
+        try:
+            return NAMESPACE.rtruediv(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __floordiv__(self, other: Any) -> Any:
-        return NAMESPACE.floordiv(self, other)
+        try:
+            return NAMESPACE.floordiv(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return NAMESPACE.rfloordiv(self, other)
+        try:
+            return NAMESPACE.rfloordiv(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __mod__(self, other: Any) -> Any:
-        return NAMESPACE.mod(self, other)
+        try:
+            return NAMESPACE.mod(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rmod__(self, other: Any) -> Any:
-        return NAMESPACE.rmod(self, other)
+        try:
+            return NAMESPACE.rmod(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __pow__(self, other: Any) -> Any:
-        return NAMESPACE.pow(self, other)
+        try:
+            return NAMESPACE.pow(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rpow__(self, other: Any) -> Any:
-        return NAMESPACE.rpow(self, other)
+        try:
+            return NAMESPACE.rpow(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __matmul__(self, other: Any) -> Any:
-        return NAMESPACE.matmul(self, other)
+        try:
+            return NAMESPACE.matmul(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rmatmul__(self, other: Any) -> Any:
-        return NAMESPACE.rmatmul(self, other)
+        try:
+            return NAMESPACE.rmatmul(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __and__(self, other: Any) -> Any:
-        return NAMESPACE.and_(self, other)
+        try:
+            return NAMESPACE.and_(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rand__(self, other: Any) -> Any:
-        return NAMESPACE.rand(self, other)
+        try:
+            return NAMESPACE.rand(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __or__(self, other: Any) -> Any:
-        return NAMESPACE.or_(self, other)
+        try:
+            return NAMESPACE.or_(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __ror__(self, other: Any) -> Any:
-        return NAMESPACE.ror(self, other)
+        try:
+            return NAMESPACE.ror(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __xor__(self, other: Any) -> Any:
-        return NAMESPACE.xor(self, other)
+        try:
+            return NAMESPACE.xor(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rxor__(self, other: Any) -> Any:
-        return NAMESPACE.rxor(self, other)
+        try:
+            return NAMESPACE.rxor(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __lshift__(self, other: Any) -> Any:
-        return NAMESPACE.lshift(self, other)
+        try:
+            return NAMESPACE.lshift(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rlshift__(self, other: Any) -> Any:
-        return NAMESPACE.rlshift(self, other)
+        try:
+            return NAMESPACE.rlshift(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rshift__(self, other: Any) -> Any:
-        return NAMESPACE.rshift(self, other)
+        try:
+            return NAMESPACE.rshift(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rrshift__(self, other: Any) -> Any:
-        return NAMESPACE.rrshift(self, other)
+        try:
+            return NAMESPACE.rrshift(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __divmod__(self, other: Any) -> Any:
-        return NAMESPACE.divmod(self, other)
+        try:
+            return NAMESPACE.divmod(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __rdivmod__(self, other: Any) -> Any:
-        return NAMESPACE.rdivmod(self, other)
+        try:
+            return NAMESPACE.rdivmod(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+
+class ArrayOperators(BinaryOperators):
+    """Mixin of Array and Tracer. Subclasses have ``aval``."""
+
+    __slots__ = ()
+    aval: Any
 
     def __eq__(self, other: object) -> Any:
-        return NAMESPACE.eq(self, other)
+        try:
+            return NAMESPACE.eq(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __ne__(self, other: object) -> Any:
-        return NAMESPACE.ne(self, other)
+        try:
+            return NAMESPACE.ne(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __lt__(self, other: Any) -> Any:
-        return NAMESPACE.lt(self, other)
+        try:
+            return NAMESPACE.lt(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __le__(self, other: Any) -> Any:
-        return NAMESPACE.le(self, other)
+        try:
+            return NAMESPACE.le(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __gt__(self, other: Any) -> Any:
-        return NAMESPACE.gt(self, other)
+        try:
+            return NAMESPACE.gt(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __ge__(self, other: Any) -> Any:
-        return NAMESPACE.ge(self, other)
+        try:
+            return NAMESPACE.ge(self, other)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __neg__(self) -> Any:
-        return NAMESPACE.neg(self)
+        try:
+            return NAMESPACE.neg(self)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __pos__(self) -> Any:
-        return NAMESPACE.pos(self)
+        try:
+            return NAMESPACE.pos(self)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __abs__(self) -> Any:
-        return NAMESPACE.abs(self)
+        try:
+            return NAMESPACE.abs(self)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __invert__(self) -> Any:
-        return NAMESPACE.invert(self)
+        try:
+            return NAMESPACE.invert(self)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     __hash__ = None  # type: ignore[assignment]  # mutable-looking: == is elementwise
 
     def __getitem__(self, index: Any) -> Any:
-        return NAMESPACE.getitem(self, index)
+        try:
+            return NAMESPACE.getitem(self, index)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __setitem__(self, index: Any, value: Any) -> None:
         msg = (
@@ -146,7 +312,11 @@ class ArrayOperators:
         raise TypeError(msg)
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        return NAMESPACE.round_(self, ndigits)
+        try:
+            return NAMESPACE.round_(self, ndigits)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __getattr__(self, name: str) -> Any:
         # Only reached for names that are no slot, property or method of the class, and for slots
@@ -208,7 +378,7 @@ def _adopt_methods() -> None:
     """Make methods of the functions of the NumPy layer, which the first use of one has loaded."""
     for name, method in NAMESPACE.methods.items():
         if name not in ArrayOperators.__dict__:
-            setattr(ArrayOperators, name, method)
+            setattr(ArrayOperators, name, hiding(method))
     for name, get in NAMESPACE.properties.items():
         if name not in ArrayOperators.__dict__:
-            setattr(ArrayOperators, name, property(get))
+            setattr(ArrayOperators, name, property(hiding(get)))

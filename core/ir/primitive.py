@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.effects import Effects, no_effects
@@ -64,9 +65,13 @@ class Primitive(abc.ABC):
         """Apply the primitive to values (Array, Tracer, Literal) under the current trace."""
         key = (tuple([a.aval for a in args]), *params.items())
         app = None if self.exact_keys else self.applications.get(key)
-        if app is None:
-            app = self.application(key[0], params)
-        return current_trace().process(app, args)
+        try:
+            if app is None:
+                app = self.application(key[0], params)
+            return current_trace().process(app, args)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
         """The interned application at ``avals`` and ``params``."""

@@ -82,7 +82,7 @@ def _compile_factory(
     results = ", ".join([f"r{i}" for i in range(n_out)])
     lines += [f"        return {_result(form, results, n_out)}", "    return run"]
     scope: dict[str, Any] = {}
-    exec("\n".join(lines), scope)  # noqa: S102 - the source is made of integers above
+    exec(compile("\n".join(lines), "<tracebridge call>", "exec"), scope)  # noqa: S102 - the source is made of integers above
     return scope["factory"]
 
 

@@ -17,6 +17,7 @@ from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -346,19 +347,23 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
     runs = planned.runs
 
     def call(x: Any) -> Any:
-        if state() is None:
-            try:
-                run = runs[x.sig, ()]
-            except (KeyError, AttributeError, TypeError):
-                run = None
-            if run is None:
-                return planned.eager((x,), ())
-            try:
-                return run(x)
-            except XlaRuntimeError as error:
-                raise_for((x,), planned.name, error)
-                raise
-        return planned((x,))
+        try:
+            if state() is None:
+                try:
+                    run = runs[x.sig, ()]
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                if run is None:
+                    return planned.eager((x,), ())
+                try:
+                    return run(x)
+                except XlaRuntimeError as error:
+                    raise_for((x,), planned.name, error)
+                    raise
+            return planned((x,))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     return call
 
@@ -368,19 +373,23 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
     runs = planned.runs
 
     def call(x: Any, statics: tuple[Any, ...]) -> Any:
-        if state() is None:
-            try:
-                run = runs[x.sig, statics]
-            except (KeyError, AttributeError, TypeError):
-                run = None
-            if run is None:
-                return planned.eager((x,), statics)
-            try:
-                return run(x)
-            except XlaRuntimeError as error:
-                raise_for((x,), planned.name, error)
-                raise
-        return planned((x,), statics)
+        try:
+            if state() is None:
+                try:
+                    run = runs[x.sig, statics]
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                if run is None:
+                    return planned.eager((x,), statics)
+                try:
+                    return run(x)
+                except XlaRuntimeError as error:
+                    raise_for((x,), planned.name, error)
+                    raise
+            return planned((x,), statics)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     return call
 
@@ -390,20 +399,24 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
     runs = planned.runs
 
     def call(x: Any, y: Any) -> Any:
-        if state() is None:
-            try:
-                kind = type(y)
-                run = runs[x.sig, kind if kind in SCALAR_TYPES else y.sig, ()]
-            except (KeyError, AttributeError, TypeError):
-                run = None
-            if run is None:
-                return planned.eager((x, y), ())
-            try:
-                return run(x, y)
-            except XlaRuntimeError as error:
-                raise_for((x, y), planned.name, error)
-                raise
-        return planned((x, y))
+        try:
+            if state() is None:
+                try:
+                    kind = type(y)
+                    run = runs[x.sig, kind if kind in SCALAR_TYPES else y.sig, ()]
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                if run is None:
+                    return planned.eager((x, y), ())
+                try:
+                    return run(x, y)
+                except XlaRuntimeError as error:
+                    raise_for((x, y), planned.name, error)
+                    raise
+            return planned((x, y))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     return call
 
