@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from tracebridge._api.vjp import linear_transpose as linear_transpose
     from tracebridge._api.vjp import vjp as vjp
     from tracebridge._api.vmap import vmap as vmap
+    from tracebridge._api.xla_computation import xla_computation as xla_computation
     from tracebridge.core._jaxlib.xla import Device as Device
     from tracebridge.core.config.scopes import check_tracer_leaks as check_tracer_leaks
     from tracebridge.core.config.scopes import checking_leaks as checking_leaks
@@ -119,6 +120,7 @@ _NAMES_BY_MODULE = {
     "_api.transfer": "block_until_ready copy_to_host_async device_get device_put live_arrays",
     "_api.vjp": "fwd_and_bwd linear_transpose vjp",
     "_api.vmap": "vmap",
+    "_api.xla_computation": "xla_computation",
     "core._jaxlib.xla": "Device",
     "core.config.scopes": (
         "check_tracer_leaks checking_leaks debug_infs debug_nans default_device "

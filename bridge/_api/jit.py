@@ -67,7 +67,7 @@ def jit(
 
     Returns:
         A function with the arguments of ``fun`` and the attributes ``lower``, ``trace``,
-        ``eval_shape`` and ``clear_cache``.
+        ``eval_shape``, ``clear_cache`` and ``cache_size`` (the number of programs it keeps).
 
     Raises:
         ArgumentSpecError: the function has no such argument, or one is static and donated.
@@ -157,6 +157,7 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     function.lower = api_boundary(lower)
     function.eval_shape = api_boundary(eval_shape)
     function.clear_cache = jitted.clear
+    function.cache_size = jitted.runs.__len__
     return call
 
 

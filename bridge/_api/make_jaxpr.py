@@ -56,7 +56,7 @@ def make_jaxpr(
 
     @named_like(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
-        token = set_state(_with_axes(axis_env))
+        token = set_state(state_with_axes(axis_env))
         try:
             call = splitter.arguments(args, kwargs)
             jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, call, axes=axes)
@@ -70,7 +70,8 @@ def make_jaxpr(
     return api_boundary(make_jaxpr_f)
 
 
-def _with_axes(axis_env: Sequence[tuple[Any, int]] | None) -> Any:
+def state_with_axes(axis_env: Sequence[tuple[Any, int]] | None) -> Any:
+    """The state of this thread with more named axes."""
     current = state()
     for name, size in axis_env or ():
         current = with_axis(current, name, size)

@@ -162,9 +162,9 @@ def hlo_to_stablehlo(computation: bytes) -> bytes:
     return _jax.mlir.hlo_to_stablehlo(computation)
 
 
-def stablehlo_to_hlo(module: bytes) -> Any:
+def stablehlo_to_hlo(module: bytes, *, tuple_args: bool = False, return_tuple: bool = False) -> Any:
     """Return the `XlaComputation` of StableHLO bytecode: HLO before XLA's passes."""
-    return _jax.mlir.mlir_module_to_xla_computation(module, False, False)
+    return _jax.mlir.mlir_module_to_xla_computation(module, tuple_args, return_tuple)
 
 
 def refine_polymorphic_shapes(

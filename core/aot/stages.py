@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
-from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of, signature_of
+from tracebridge.core.aot.compiler_ir import hlo_of
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.jit import (
     Arguments,
@@ -77,6 +77,10 @@ class Wrapped(Protocol):
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Shapes and dtypes of the result."""
+        ...
+
+    def clear_cache(self) -> None:
+        """Forget traces and compiled programs."""
         ...
 
 
@@ -161,6 +165,10 @@ class Traced(Stage):
         """The traced program."""
         return ClosedJaxpr(self._traced.whole)
 
+    def as_text(self) -> str:
+        """The traced program as text."""
+        return str(self._traced.whole)
+
     def lower(self, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """Lower to StableHLO.
 
@@ -240,9 +248,11 @@ class Lowered(Stage):
         """The program as text.
 
         Args:
-            dialect: "stablehlo" (the default) or "hlo".
+            dialect: "stablehlo" (the default), "hlo", or "jaxpr" for the traced program.
             debug_info: show source locations (StableHLO only).
         """
+        if dialect == "jaxpr":
+            return str(self._traced.whole)
         if _checked_dialect(dialect) == "hlo":
             return self.compiler_ir("hlo").as_hlo_text()
         with building():
@@ -251,8 +261,7 @@ class Lowered(Stage):
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as jaxlib's object: an MLIR module, or for "hlo" an XlaComputation."""
         if _checked_dialect(dialect) == "hlo":
-            with building():
-                return stablehlo_to_hlo(module_to_bytecode(self._module.module))
+            return hlo_of(self._module)
         return self._module.module
 
     def cost_analysis(self) -> dict[str, float]:
@@ -332,6 +341,7 @@ class Compiled(Stage):
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
         arrays: list[Any] = []
+        different: list[str] = []
         for i, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True)):
             value = as_value(leaf)
             if isinstance(value, Tracer):
@@ -341,13 +351,17 @@ class Compiled(Stage):
                     hint="call the jitted function itself inside transformations",
                 )
             if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:
-                raise ArgumentMismatchError(
-                    f"{self._called()}: {self._argument(i)} is {value.aval.str_short()}, but the "
-                    f"program was compiled for {aval.str_short()}",
-                    hint="compile it for these arguments too, or call the jitted function",
+                different.append(
+                    f"{self._argument(i)} is {value.aval.str_short()}, but the "
+                    f"program was compiled for {aval.str_short()}"
                 )
-            arrays.append(to_array(value))
-        return self._entry.call(self._at_place(arrays))
+            arrays.append(value)
+        if different:
+            raise ArgumentMismatchError(
+                f"{self._called()}: {'; '.join(different)}",
+                hint="compile it for these arguments too, or call the jitted function",
+            )
+        return self._entry.call(self._at_place([to_array(v) for v in arrays]))
 
     def _at_place(self, arrays: list[Any]) -> list[Any]:
         """The arrays on the program's device; an array committed elsewhere is an error."""

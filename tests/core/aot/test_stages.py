@@ -184,6 +184,42 @@ def test_other_arguments(args: Any, words: str) -> None:
         compiled(*args)
 
 
+def test_every_different_argument_is_named() -> None:
+    """One message for all of them; weak types make no difference."""
+    compiled = tb.jit(lambda a, b, c: a + b + c).lower(X, X, 1.0).compile()
+
+    with pytest.raises(ArgumentMismatchError) as caught:
+        compiled(X[0], X, np.int32(1))
+    words = str(caught.value)
+    assert [True, False, True] == [f"argument {name} is" in words for name in "abc"]
+    np.testing.assert_array_equal(compiled(X, X, np.float32(2)), 2 * X + 2)
+
+
+def test_programs_as_text() -> None:
+    """Jaxpr, StableHLO and HLO, before and after optimization."""
+    traced = tb.jit(lambda x: tnp.sin(x) * 2).trace(X)
+    lowered = traced.lower()
+
+    assert str(traced.jaxpr) == traced.as_text() == lowered.as_text("jaxpr")
+    assert "b:f32[2,3] = sin a" in traced.as_text()
+    assert "stablehlo.sine" in lowered.as_text("stablehlo")
+    assert "sine(" in lowered.as_text("hlo")
+    assert "HloModule" in lowered.compile().as_text()
+    with pytest.raises(ValueError, match="unknown dialect 'llvm'"):
+        lowered.as_text("llvm")
+
+
+def test_number_of_programs() -> None:
+    """One for each kind of arguments, until they are forgotten."""
+    g: Any = tb.jit(lambda x: x + 1)
+    for x in (X, X + 1, X[0], 1.0):
+        g(x)
+
+    assert 3 == g.cache_size()
+    g.clear_cache()
+    assert 0 == g.cache_size()
+
+
 def test_compiled_programs_cannot_be_transformed() -> None:
     """A traced argument is an error that says what to do."""
     compiled = tb.jit(tnp.sin).lower(1.0).compile()

@@ -1,0 +1,38 @@
+"""Programs in the compiler's own forms: XLA computations before optimization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
+from tracebridge.core.lowering.module import LoweredModule, lower_module
+from tracebridge.core.mlir.attrs import string
+from tracebridge.core.mlir.context import building
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+MAX_UNTUPLED = 100
+"""More arguments than this are passed as one tuple where the choice is left to the compiler."""
+
+
+def hlo_of(module: LoweredModule, *, tuple_args: bool = False, return_tuple: bool = False) -> Any:
+    """The XlaComputation of a lowered module."""
+    with building():
+        bytecode = module_to_bytecode(module.module)
+        return stablehlo_to_hlo(bytecode, tuple_args=tuple_args, return_tuple=return_tuple)
+
+
+def computation_of(
+    jaxpr: Jaxpr, name: str, platform: str, donated: Sequence[int], tuple_args: bool | None
+) -> Any:
+    """The XlaComputation of a program; it takes all inputs and returns a tuple."""
+    module = lower_module(
+        jaxpr, name, platform, keep_unused=True, donated=tuple(donated), embed_constants=True
+    )
+    with building():
+        module.module.operation.attributes["sym_name"] = string(name)
+    as_tuple = jaxpr.n_in > MAX_UNTUPLED if tuple_args is None else bool(tuple_args)
+    return hlo_of(module, tuple_args=as_tuple, return_tuple=True)
