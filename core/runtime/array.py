@@ -16,7 +16,9 @@ from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.runtime.dlpack_export import dlpack_device, export_capsule
+from tracebridge.core.runtime.shards import Shard, gather, replica_ids, shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +88,36 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         """Whether each device holds all elements."""
         return self.sig.sharding.is_fully_replicated
 
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array that this process holds, one for each device."""
+        self.check_alive()
+        sharding, aval = self.sig.sharding, self.sig.aval
+        indices = sharding.addressable_devices_indices_map(aval.shape)
+        replicas = dict(
+            zip(sharding.device_tuple, replica_ids(sharding.positions(aval.ndim)), strict=True)
+        )
+        return [
+            Shard(device, index, replicas[device], data)
+            for (device, index), data in zip(indices.items(), self._parts(), strict=True)
+        ]
+
+    def addressable_data(self, index: int = 0) -> Array:
+        """The part on the ``index``-th device of this process, as an array on that device."""
+        self.check_alive()
+        return self._parts()[index]
+
+    def _parts(self) -> list[Array]:
+        sharding, aval = self.sig.sharding, self.sig.aval
+        if type(sharding) is SingleDeviceSharding:
+            return [self]
+        part, kind = shard_aval(aval, sharding), sharding.memory_kind
+        mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
+        return [
+            new_array(buf, signature(part, SingleDeviceSharding(d, memory_kind=kind), True))
+            for buf, d in zip(shard_buffers(self.buf, aval, sharding), mine, strict=True)
+        ]
+
     # life ----------------------------------------------------------------------------------------
 
     def is_deleted(self) -> bool:
@@ -111,7 +143,8 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def copy_to_host_async(self) -> None:
         """Start copying to the host, so that a later read finds the elements there."""
         self.check_alive()
-        start_copy_to_host(self.buf)
+        for buf in shard_buffers(self.buf, self.sig.aval, self.sig.sharding):
+            start_copy_to_host(buf)
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of the device memory. Valid only while the array lives."""
@@ -136,8 +169,12 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         host = getattr(self, "_host", None)
         if host is None:
             self.check_alive()
+            sharding = self.sig.sharding
             try:
-                host, _ = buffer_to_numpy(self.buf)
+                if type(sharding) is SingleDeviceSharding:
+                    host, _ = buffer_to_numpy(self.buf)
+                else:
+                    host = gather(self.buf, self.sig.aval, sharding)
             except XlaRuntimeError as error:
                 if self.buf.is_deleted():
                     raise DeletedArrayError(self.aval.str_short()) from error

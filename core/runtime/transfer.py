@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from tracebridge.core._jaxlib.xla import (
     ArrayCopySemantics,
     DeviceList,
     HostBufferSemantics,
+    array_from_shards,
     batched_device_put,
     copy_to_devices,
     rewrap,
@@ -21,9 +23,13 @@ from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import _FROM_NUMPY, Array, new_array
 from tracebridge.core.runtime.backends import default_placement
+from tracebridge.core.runtime.shards import shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.sharding.sharding import Sharding
 
 COPY = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 BORROW = HostBufferSemantics.ZERO_COPY
@@ -90,14 +96,19 @@ def put_literal(literal: Literal, placement: SingleDeviceSharding | None = None)
     return found
 
 
-def move(array: Array, placement: SingleDeviceSharding, *, committed: bool) -> Array:
-    """``array`` on another device (itself if it is there), committed or not."""
+def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
+    """``array`` at another place (itself if it is there), committed or not."""
     sig = array.sig
     if sig.sharding is placement:
         if sig.committed is committed:
             return array
         return new_array(array.buf, signature(sig.aval, placement, committed, sig.borrowed))
     array.check_alive()
+    if (
+        type(placement) is not SingleDeviceSharding
+        or type(sig.sharding) is not SingleDeviceSharding
+    ):
+        return reshard(array, placement, committed=committed)
     if array.device.client is placement.device.client:
         (buf,) = copy_to_devices(
             [array.buf],
@@ -108,6 +119,87 @@ def move(array: Array, placement: SingleDeviceSharding, *, committed: bool) -> A
         buf = rewrap(buf, sig.aval, placement.backend_sharding)
         return new_array(buf, signature(sig.aval, placement, committed))
     return put_numpy(array.to_numpy(), placement, committed=committed, weak_type=sig.aval.weak_type)
+
+
+def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
+    """``array`` split over devices in another way.
+
+    Parts that a device has already stay there, others are copied from a device that has them;
+    only parts that no device has as they are wanted go through the host.
+    """
+    aval, source = array.aval, array.sig.sharding
+    ndim = aval.ndim
+    backend = placement.backend_for(ndim)
+    if placement.is_equivalent_to(source, ndim):
+        buf = rewrap(array.buf, aval, backend)
+        return new_array(buf, signature(aval, placement, committed, array.sig.borrowed))
+    wanted = placement.addressable_devices_indices_map(aval.shape)
+    held: dict[str, dict[Any, Any]] = {}
+    places = source.addressable_devices_indices_map(aval.shape)
+    buffers = shard_buffers(array.buf, aval, source)
+    for (device, index), buf in zip(places.items(), buffers, strict=True):
+        held.setdefault(str(index), {})[device] = buf
+    parts: list[Any] = []
+    for device, index in wanted.items():
+        have = held.get(str(index), {})
+        found = have.get(device) or next(
+            (b for d, b in have.items() if d.client is device.client), None
+        )
+        parts.append(array.to_numpy()[index] if found is None else found)
+    return assemble(_on_devices(parts, aval, placement), aval, placement, committed=committed)
+
+
+def put_host(host: np.ndarray[Any, Any], placement: Sharding, *, weak_type: bool = False) -> Array:
+    """A committed Array of ``host`` at any place."""
+    if type(placement) is SingleDeviceSharding:
+        return put_numpy(host, placement, committed=True, weak_type=weak_type)
+    return put_parts(
+        lambda index: host[index], ShapedArray(host.shape, host.dtype, weak_type), placement
+    )
+
+
+def put_parts(part: Callable[[Any], Any], aval: ShapedArray, placement: Sharding) -> Array:
+    """A committed Array whose part at ``index`` is the ndarray ``part(index)``.
+
+    Parts of equal index are asked for once.
+    """
+    check_host_dtype(aval.dtype)
+    known: dict[str, Any] = {}
+    parts: list[Any] = []
+    wanted = placement.addressable_devices_indices_map(aval.shape)
+    for index in wanted.values():
+        key = str(index)
+        if key not in known:
+            found = part(index)
+            known[key] = found if found.dtype.isnative else found.astype(aval.dtype)
+        parts.append(known[key])
+    return assemble(_on_devices(parts, aval, placement), aval, placement)
+
+
+def _on_devices(parts: Sequence[Any], aval: ShapedArray, placement: Sharding) -> list[Any]:
+    """A buffer on each device of this process from ndarrays or buffers.
+
+    One transfer for each device: jaxlib's transfer to several devices at once fails (seen in
+    0.10.2) where some devices hold copies and others do not.
+    """
+    part, kind = shard_aval(aval, placement), placement.memory_kind
+    mine = [d for d in placement.device_tuple if d in placement.addressable_devices]
+    places = [SingleDeviceSharding(d, memory_kind=kind).backend_sharding for d in mine]
+    return [
+        batched_device_put(part, where, [x], [device], True, COPY)
+        for x, where, device in zip(parts, places, mine, strict=True)
+    ]
+
+
+def assemble(
+    buffers: Sequence[Any], aval: ShapedArray, placement: Sharding, *, committed: bool = True
+) -> Array:
+    """An Array over single-device buffers, in the order of the devices of this process."""
+    if type(placement) is SingleDeviceSharding:
+        (buf,) = buffers
+    else:
+        buf = array_from_shards(aval, placement.backend_for(aval.ndim), buffers, committed)
+    return new_array(buf, signature(aval, placement, committed))
 
 
 def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array:

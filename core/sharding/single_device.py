@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import single_device_sharding
+from tracebridge.core.sharding.sharding import Sharding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _INTERNED: dict[tuple[Any, str | None], SingleDeviceSharding] = {}
 
 
 @final
-class SingleDeviceSharding:
+class SingleDeviceSharding(Sharding):
     """All of an array on ``device``. Interned: compare with ``is`` or ``==``.
 
     ``backend_sharding`` is the jaxlib object that C++ calls take.
@@ -38,23 +42,31 @@ class SingleDeviceSharding:
         return self._memory_kind
 
     @property
-    def device_set(self) -> set[Any]:
-        """The devices that hold the array."""
-        return {self.device}
-
-    @property
-    def is_fully_addressable(self) -> bool:
-        """Whether this process can reach all devices."""
-        return self.device.process_index == self.device.client.process_index()
+    def device_tuple(self) -> tuple[Any, ...]:
+        """The device."""
+        return (self.device,)
 
     @property
     def is_fully_replicated(self) -> bool:
         """Whether each device holds the whole array."""
         return True
 
-    def __reduce__(self) -> Any:
-        msg = "a sharding names devices of this process and cannot be pickled"
-        raise TypeError(msg)
+    def backend_for(self, ndim: int) -> Any:
+        """The jaxlib sharding, whatever the number of axes."""
+        del ndim
+        return self.backend_sharding
+
+    def parts_of(self, ndim: int) -> tuple[int, ...]:
+        """One part."""
+        return (1,) * ndim
+
+    def positions(self, ndim: int) -> Sequence[tuple[int, ...]]:
+        """The only part."""
+        return [(0,) * ndim]
+
+    def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
+        """The same in another kind of memory."""
+        return SingleDeviceSharding(self.device, memory_kind=kind)
 
     def __repr__(self) -> str:
         return f"SingleDeviceSharding(device={self.device!r})"

@@ -1,0 +1,85 @@
+"""Parts of arrays over several devices: their buffers, and putting them together on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import buffer_to_numpy, rewrap
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.sharding.sharding import Sharding
+
+
+@final
+class Shard:
+    """One part of an array: the device that holds it, where it lies in the array, its elements.
+
+    ``index`` is a tuple of slices of the whole array. ``replica_id`` counts the devices that hold
+    the same part.
+    """
+
+    __slots__ = ("data", "device", "index", "replica_id")
+
+    def __init__(self, device: Any, index: tuple[slice, ...], replica_id: int, data: Any) -> None:
+        self.device = device
+        self.index = index
+        self.replica_id = replica_id
+        self.data = data
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+            f"data={self.data})"
+        )
+
+
+def shard_aval(aval: ShapedArray, sharding: Sharding) -> ShapedArray:
+    """The aval of one part."""
+    return ShapedArray(sharding.shard_shape(aval.shape), aval.dtype, aval.weak_type)
+
+
+def shard_buffers(buf: Any, aval: ShapedArray, sharding: Sharding) -> list[Any]:
+    """The buffers of the parts that this process holds, in the order of their devices."""
+    if type(sharding) is SingleDeviceSharding:
+        return [buf]
+    part = shard_aval(aval, sharding)
+    mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
+    kind = sharding.memory_kind
+    # Buffers that C++ hands out have no aval yet.
+    return [
+        rewrap(raw, part, SingleDeviceSharding(device, memory_kind=kind).backend_sharding)
+        for raw, device in zip(buf._arrays, mine, strict=True)
+    ]
+
+
+def replica_ids(positions: Sequence[tuple[int, ...]]) -> list[int]:
+    """For each device, how many before it hold the same part."""
+    seen: dict[tuple[int, ...], int] = {}
+    result: list[int] = []
+    for position in positions:
+        result.append(seen.get(position, 0))
+        seen[position] = result[-1] + 1
+    return result
+
+
+def gather(buf: Any, aval: ShapedArray, sharding: Sharding) -> np.ndarray[Any, Any]:
+    """The elements of the whole array as a read-only ndarray; waits for them."""
+    raw = buf._arrays
+    if sharding.is_fully_replicated:
+        return buffer_to_numpy(raw[0])[0]
+    whole = np.empty(aval.shape, aval.dtype)
+    indices = sharding.addressable_devices_indices_map(aval.shape).values()
+    copied: set[str] = set()
+    for part, index in zip(raw, indices, strict=True):
+        # Slices have no hash before Python 3.12.
+        if str(index) not in copied:
+            copied.add(str(index))
+            whole[index] = buffer_to_numpy(part)[0]
+    whole.flags.writeable = False
+    return whole

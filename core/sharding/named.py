@@ -1,0 +1,167 @@
+"""NamedSharding: an array split over the named axes of a mesh."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import HloSharding, OpSharding, gspmd_sharding
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.sharding.mesh import Mesh
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
+from tracebridge.core.sharding.sharding import Sharding, count_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], NamedSharding] = (
+    weakref.WeakValueDictionary()
+)
+
+
+@final
+class NamedSharding(Sharding):
+    """An array whose axes are split over the axes of a mesh, as a PartitionSpec says.
+
+    Mesh axes that the specification does not name hold copies. Interned.
+
+    Args:
+        mesh: the devices.
+        spec: for each axis of the array the mesh axes that split it.
+        memory_kind: kind of memory on the devices; None is their default.
+
+    Raises:
+        AxisSpecError: the specification names an axis that the mesh does not have, or one twice.
+
+    >>> import tracebridge as tb
+    >>> P = tb.sharding.PartitionSpec
+    >>> mesh = tb.make_mesh((1,), ("x",), devices=tb.devices("cpu")[:1])
+    >>> tb.sharding.NamedSharding(mesh, P("x")).shard_shape((4, 2))
+    (4, 2)
+    """
+
+    # The dictionary holds what properties compute once.
+    __slots__ = ("__dict__", "__weakref__", "_backend", "_memory_kind", "mesh", "spec")
+    mesh: Mesh
+    spec: PartitionSpec
+    _memory_kind: str | None
+    _backend: dict[int, Any]
+
+    def __new__(
+        cls, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None
+    ) -> NamedSharding:
+        key = (mesh, spec, memory_kind)
+        found = _INTERNED.get(key)
+        if found is None:
+            _check(mesh, spec)
+            found = object.__new__(cls)
+            found.mesh = mesh
+            found.spec = spec
+            found._memory_kind = memory_kind
+            found._backend = {}
+            found = _INTERNED.setdefault(key, found)
+        return found
+
+    @property
+    def device_tuple(self) -> tuple[Any, ...]:
+        """The devices in the order of the mesh."""
+        return self.mesh.device_tuple
+
+    @property
+    def memory_kind(self) -> str | None:
+        """The kind of memory on the devices, or None for their default."""
+        return self._memory_kind
+
+    @cached_property
+    def axes(self) -> tuple[tuple[int, ...], ...]:
+        """For each entry of the specification the positions of its mesh axes."""
+        names = self.mesh.axis_names
+        return tuple([tuple([names.index(n) for n in entry_names(e)]) for e in self.spec])
+
+    @cached_property
+    def is_fully_replicated(self) -> bool:
+        """Whether each device holds the whole array."""
+        sizes = self.mesh.axis_sizes
+        return all([sizes[a] == 1 for axes in self.axes for a in axes])
+
+    def parts_of(self, ndim: int) -> tuple[int, ...]:
+        """Into how many parts each axis of an array with ``ndim`` axes is split."""
+        self._check_rank(ndim)
+        sizes = self.mesh.axis_sizes
+        parts = [math.prod([sizes[a] for a in axes]) for axes in self.axes]
+        return (*parts, *[1] * ndim)[:ndim]
+
+    def positions(self, ndim: int) -> Sequence[tuple[int, ...]]:
+        """For each device, which part of each axis it holds."""
+        self._check_rank(ndim)
+        sizes = self.mesh.axis_sizes
+        result: list[tuple[int, ...]] = []
+        for place in np.ndindex(*sizes):
+            row: list[int] = []
+            for axes in self.axes:
+                part = 0
+                for a in axes:
+                    part = part * sizes[a] + place[a]
+                row.append(part)
+            result.append((*row, *[0] * ndim)[:ndim])
+        return result
+
+    def backend_for(self, ndim: int) -> Any:
+        """The jaxlib sharding of arrays with ``ndim`` axes."""
+        found = self._backend.get(ndim)
+        if found is None:
+            made = gspmd_sharding(self.device_tuple, self._hlo(ndim), self._memory_kind)
+            found = self._backend.setdefault(ndim, made)
+        return found
+
+    def _hlo(self, ndim: int) -> Any:
+        parts = self.parts_of(ndim)
+        if count_parts(parts) == 1:
+            return HloSharding.replicate()
+        sizes = self.mesh.axis_sizes
+        used = [a for axes in self.axes for a in axes]
+        rest = [a for a in range(len(sizes)) if a not in used]
+        copies = math.prod([sizes[a] for a in rest])
+        dims = [*parts, copies] if copies > 1 else [*parts]
+        types = [OpSharding.Type.REPLICATED] if copies > 1 else []
+        return HloSharding.iota_tile(dims, [*sizes], [*used, *rest], types)
+
+    def _check_rank(self, ndim: int) -> None:
+        if len(self.spec) > ndim:
+            msg = f"{self!r} is for arrays with at least {len(self.spec)} axes, got {ndim}"
+            raise ShapeMismatchError(msg)
+
+    def update(self, **changes: Any) -> NamedSharding:
+        """The same with other ``mesh``, ``spec`` or ``memory_kind``."""
+        mesh = changes.get("mesh", self.mesh)
+        kind = changes.get("memory_kind", self._memory_kind)
+        return NamedSharding(mesh, changes.get("spec", self.spec), memory_kind=kind)
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        """The same in another kind of memory."""
+        return self.update(memory_kind=kind)
+
+    def __repr__(self) -> str:
+        kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind!r}"
+        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r}{kind})"
+
+
+def _check(mesh: Any, spec: Any) -> None:
+    if not isinstance(mesh, Mesh):
+        msg = f"NamedSharding: mesh is {mesh!r} of type {type(mesh).__name__}"
+        raise AxisSpecError(msg, expected="a Mesh")
+    if not isinstance(spec, PartitionSpec):
+        msg = f"NamedSharding: spec is {spec!r} of type {type(spec).__name__}"
+        raise AxisSpecError(msg, expected="a PartitionSpec")
+    named = [name for entry in spec for name in entry_names(entry)]
+    for name in named:
+        if name not in mesh.axis_names:
+            msg = f"NamedSharding: {spec} names the axis {name!r}"
+            raise AxisSpecError(msg, expected=f"axes of {mesh}")
+        if named.count(name) > 1:
+            raise AxisSpecError(f"NamedSharding: {spec} names the axis {name!r} twice")

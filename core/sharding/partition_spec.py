@@ -1,0 +1,115 @@
+"""PartitionSpec: which axes of a mesh split which axis of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+
+@final
+class _Unconstrained:
+    """Type of ``PartitionSpec.UNCONSTRAINED``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+_UNCONSTRAINED: Final = _Unconstrained()
+
+
+@final
+class PartitionSpec:
+    """For each axis of an array the mesh axes that split it: a name, a tuple of names, or None.
+
+    Missing entries at the end stand for None. Immutable; compares with tuples as well.
+
+    >>> import tracebridge as tb
+    >>> tb.sharding.PartitionSpec('x', None, ('y', 'z'))
+    PartitionSpec('x', None, ('y', 'z'))
+    """
+
+    __slots__ = ("_entries", "reduced", "unreduced")
+
+    UNCONSTRAINED = _UNCONSTRAINED
+
+    def __init__(
+        self,
+        *partitions: Any,
+        unreduced: frozenset[Any] = frozenset(),
+        reduced: frozenset[Any] = frozenset(),
+    ) -> None:
+        self._entries = tuple([_entry(p) for p in partitions])
+        self.unreduced = frozenset(unreduced)
+        self.reduced = frozenset(reduced)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._entries[i]
+
+    def __add__(self, other: Any) -> PartitionSpec:
+        return PartitionSpec(*self, *other, unreduced=self.unreduced, reduced=self.reduced)
+
+    def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
+        return PartitionSpec(*other, *self, unreduced=self.unreduced, reduced=self.reduced)
+
+    def index(self, value: Any) -> int:
+        """The position of an entry."""
+        return self._entries.index(_entry(value))
+
+    def count(self, value: Any) -> int:
+        """How often an entry appears."""
+        return self._entries.count(_entry(value))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PartitionSpec):
+            return (
+                self._entries == other._entries
+                and self.unreduced == other.unreduced
+                and self.reduced == other.reduced
+            )
+        if isinstance(other, tuple):
+            given: tuple[Any, ...] = other
+            return self._entries == tuple([_entry(p) for p in given])
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self._entries, self.unreduced, self.reduced))
+
+    def __repr__(self) -> str:
+        parts = [repr(p) for p in self._entries]
+        for name in ("unreduced", "reduced"):
+            names = getattr(self, name)
+            if names:
+                parts.append(f"{name}={set(names)!r}")
+        return f"PartitionSpec({', '.join(parts)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._entries, self.unreduced, self.reduced)
+
+
+def _restore(
+    entries: tuple[Any, ...], unreduced: frozenset[Any], reduced: frozenset[Any]
+) -> PartitionSpec:
+    return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
+
+
+def _entry(partition: Any) -> Any:
+    """One entry in its normal form: a tuple of one name is that name, an empty one is None."""
+    if isinstance(partition, tuple | list):
+        names = tuple(partition)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return None if not names else names[0] if len(names) == 1 else names  # pyright: ignore[reportUnknownVariableType]
+    return partition
+
+
+def entry_names(entry: Any) -> tuple[Any, ...]:
+    """The mesh axes of one entry."""
+    if entry is None or entry is _UNCONSTRAINED:
+        return ()
+    return entry if isinstance(entry, tuple) else (entry,)

@@ -1,0 +1,125 @@
+"""What all shardings have in common: which device holds which part of an array."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Index = tuple[slice, ...]
+    Shape = tuple[int, ...]
+
+
+class Sharding(abc.ABC):
+    """Which device holds which part of an array. Immutable and interned: compare with ``==``."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def device_tuple(self) -> tuple[Any, ...]:
+        """The devices in the order of the parts."""
+
+    @property
+    @abc.abstractmethod
+    def memory_kind(self) -> str | None:
+        """The kind of memory on the devices, or None for their default."""
+
+    @abc.abstractmethod
+    def backend_for(self, ndim: int) -> Any:
+        """The jaxlib sharding of arrays with ``ndim`` axes."""
+
+    @abc.abstractmethod
+    def parts_of(self, ndim: int) -> tuple[int, ...]:
+        """Into how many parts each axis of an array with ``ndim`` axes is split.
+
+        Raises:
+            ShapeMismatchError: the sharding splits axes that the array does not have.
+        """
+
+    @abc.abstractmethod
+    def positions(self, ndim: int) -> Sequence[tuple[int, ...]]:
+        """For each device, which part of each axis it holds."""
+
+    @property
+    def device_set(self) -> set[Any]:
+        """The devices that hold parts of the array."""
+        return set(self.device_tuple)
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices."""
+        return len(self.device_tuple)
+
+    @property
+    def addressable_devices(self) -> set[Any]:
+        """The devices of this process."""
+        return {d for d in self.device_tuple if d.process_index == d.client.process_index()}
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can reach all devices."""
+        return len(self.addressable_devices) == self.num_devices
+
+    @property
+    @abc.abstractmethod
+    def is_fully_replicated(self) -> bool:
+        """Whether each device holds the whole array."""
+
+    def shard_shape(self, global_shape: Shape) -> Shape:
+        """The shape of one part.
+
+        Raises:
+            ShapeMismatchError: an axis cannot be split evenly.
+        """
+        parts = self.parts_of(len(global_shape))
+        for axis, (size, n) in enumerate(zip(global_shape, parts, strict=True)):
+            if size % n:
+                msg = f"{self!r} splits axis {axis} of shape {tuple(global_shape)} into {n} parts"
+                raise ShapeMismatchError(msg, expected=f"a size that is a multiple of {n}")
+        return tuple([size // n for size, n in zip(global_shape, parts, strict=True)])
+
+    def devices_indices_map(self, global_shape: Shape) -> Mapping[Any, Index]:
+        """The part of the array that each device holds, as a tuple of slices."""
+        part = self.shard_shape(global_shape)
+        return {
+            device: tuple(
+                [
+                    slice(None) if size == whole else slice(i * size, (i + 1) * size)
+                    for i, size, whole in zip(position, part, global_shape, strict=True)
+                ]
+            )
+            for device, position in zip(self.device_tuple, self.positions(len(part)), strict=True)
+        }
+
+    def addressable_devices_indices_map(self, global_shape: Shape) -> Mapping[Any, Index]:
+        """The same for the devices of this process."""
+        mine = self.addressable_devices
+        every = self.devices_indices_map(global_shape)
+        return {device: index for device, index in every.items() if device in mine}
+
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Whether both put the same parts of arrays with ``ndim`` axes on the same devices."""
+        if self is other:
+            return True
+        return (
+            isinstance(other, Sharding)
+            and self.device_tuple == other.device_tuple
+            and self.memory_kind == other.memory_kind
+            and self.parts_of(ndim) == other.parts_of(ndim)
+            and list(self.positions(ndim)) == list(other.positions(ndim))
+        )
+
+    def __reduce__(self) -> Any:
+        msg = "a sharding names devices of this process and cannot be pickled"
+        raise TypeError(msg)
+
+
+def count_parts(parts: Sequence[int]) -> int:
+    """The number of different parts."""
+    return math.prod(parts)
