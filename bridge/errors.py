@@ -30,6 +30,9 @@ from tracebridge.core.errors.runtime_errors import (
     BackendNotFoundError,
     CallbackError,
     CompileError,
+from tracebridge.core.errors.ref_errors import (
+    RefError,
+)
     DeletedArrayError,
     DevicePlacementError,
     DonationError,
@@ -116,6 +119,7 @@ __all__ = [
     "UnboundAxisNameError",
     "UnexpectedTracerError",
     "UnknownOptionError",
+    "RefError",
     "UnsupportedDtypeError",
     "UnsupportedExchangeDtypeError",
     "UnsupportedJaxlibError",

@@ -8,6 +8,7 @@ from typing import Any
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
 from tracebridge.core.control.jit import Arguments
+from tracebridge.core.control.ref_cells import Captures
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import parameter_names
 from tracebridge.core.ir.shape_struct import struct_of
@@ -34,5 +35,5 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     check_callable("eval_shape", fun)
     leaves, structure = flatten((args, kwargs))
     call = Arguments(fun, leaves, structure, parameters=parameter_names(fun))
-    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False)
-    return tree.unflatten([struct_of(a) for a in jaxpr.out_avals])
+    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())
+    return tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])

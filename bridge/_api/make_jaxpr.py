@@ -14,6 +14,8 @@ from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.config.scopes import reset_state, set_state, state, with_axis
 from tracebridge.core.control.jit import Arguments, argument_names
+from tracebridge.core.control.ref import has_refs, hide_refs
+from tracebridge.core.control.ref_cells import Captures
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
@@ -59,13 +61,13 @@ def make_jaxpr(
         token = set_state(state_with_axes(axis_env))
         try:
             call = splitter.arguments(args, kwargs)
-            jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, call, axes=axes)
+            jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, call, axes=axes, captures=Captures())
         finally:
             reset_state(token)
         closed = ClosedJaxpr(jaxpr)
         if not return_shape:
             return closed
-        return closed, tree.unflatten([struct_of(a) for a in jaxpr.out_avals])
+        return closed, tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
 
     return api_boundary(make_jaxpr_f)
 
@@ -85,9 +87,15 @@ def trace_to_jaxpr(
     *,
     locate: bool | None = None,
     axes: AbstractedAxes | None = None,
+    captures: Captures | None = None,
 ) -> tuple[Jaxpr, PyTreeDef]:
-    """The Jaxpr of a call of ``fun`` at arguments or stand-ins, and the result's structure."""
+    """The Jaxpr of a call of ``fun`` at arguments or stand-ins, and the result's structure.
+
+    With ``captures`` the contents of mutable references are further inputs and results.
+    """
     name = name_of(fun)
+    if captures is not None and has_refs(args.leaves):
+        args.leaves, args.tree = hide_refs(args.leaves, args.tree)
     avals = avals_of(f"{call}({name})", args)
     if axes is not None:
         avals, _ = axes(name, args, avals)
@@ -100,5 +108,7 @@ def trace_to_jaxpr(
         return outs
 
     names = functools.partial(argument_names, args.tree, args.parameters)
-    jaxpr = stage(flat, avals, DebugInfo(name, where_is(fun), names), locate=locate)
+    jaxpr = stage(
+        flat, avals, DebugInfo(name, where_is(fun), names), locate=locate, captures=captures
+    )
     return jaxpr, trees[0]

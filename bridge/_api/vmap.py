@@ -10,6 +10,8 @@ from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
 from tracebridge._api.wraps import named_like
 from tracebridge.core.control.jit import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.control.ref import has_refs
+from tracebridge.core.control.ref_calls import MappedRefs
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
@@ -82,6 +84,17 @@ def vmap(
         values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
         out_tree: list[PyTreeDef] = []
+        if has_refs([a for a, d in zip(flat_args, dims, strict=True) if d is not None]):
+            refs = MappedRefs(f"vmap({name_of(fun)})", mapped, flat_args, dims, tree)
+
+            @named_like(fun)
+            def call(leaves: list[Any]) -> Any:
+                return refs.call(leaves)
+
+            axes = out_axes, refs.dims
+            return refs.run(
+                vmap(call, (dims,), axes, axis_name, axis_size, spmd_axis_name, sum_match)
+            )
         # Results of dtype float0 have no value: position among the results -> shape.
         empty: dict[int, Any] = {}
 
@@ -270,7 +283,8 @@ def _place(
             f"vmap({name_of(fun)}): out_axes is None for {where}, which depends on mapped "
             "arguments",
             expected="an int",
-            hint="None is only for results that are the same for all elements",
+            hint="None is only for results that are the same for all elements; sum_match=True "
+            "sums the others",
         )
     n = out.aval.ndim + (dim is None)
     if not -n <= wanted < n:

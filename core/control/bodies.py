@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.control.ref import Ref, outer_refs, read_ref
+from tracebridge.core.control.ref_cells import Captures, note_custom
+from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -23,15 +27,34 @@ from tracebridge.core.util.caching import BoundedCache, WeakIdCache
 class Body:
     """A traced function: closed Jaxpr, the values it closed over (its leading inputs), ``out``.
 
-    ``out`` is what ``take_apart`` said about the structure of the result.
+    ``out`` is what ``take_apart`` said about the structure of the result. ``reads`` are mutable
+    references that the function reads: their contents are closed-over values. ``writes`` are
+    those that it writes: their contents are the last inputs and results.
     """
 
-    __slots__ = ("hoisted", "jaxpr", "out")
+    __slots__ = ("custom", "jaxpr", "out", "reads", "values", "writes")
 
-    def __init__(self, jaxpr: Jaxpr, hoisted: list[Any], out: Any) -> None:
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        hoisted: list[Any],
+        out: Any,
+        reads: Sequence[Ref] = (),
+        writes: Sequence[Ref] = (),
+    ) -> None:
         self.jaxpr = jaxpr
-        self.hoisted = hoisted
+        self.values = hoisted
         self.out = out
+        self.reads = reads
+        self.writes = writes
+        # Whether it lacks the rule of a function that takes references.
+        self.custom = False
+
+    @property
+    def hoisted(self) -> list[Any]:
+        """The values of the leading inputs."""
+        reads = self.reads
+        return [*self.values, *[read_ref(r) for r in reads]] if reads else self.values
 
 
 _BODIES: WeakIdCache[Body] = WeakIdCache("traced bodies", per_function=32)
@@ -48,16 +71,22 @@ def trace_body(
     take_apart: Callable[[Any], tuple[list[Any], Any]],
     key: Any,
     apply: Callable[..., Any] | None = None,
+    *,
+    writes: bool = False,
 ) -> Body:
     """Trace ``fun(*args)``, where the tuple ``args`` has structure ``in_tree``.
 
     ``take_apart(result)`` gives the flat results and anything about their structure; it may raise.
     ``apply(fun, *args)`` is called instead of ``fun(*args)`` if given. ``key`` tells apart uses of
-    the same function with different ``take_apart`` or ``apply``.
+    the same function with different ``take_apart`` or ``apply``. ``writes``: the caller handles
+    ``Body.writes`` and ``custom``; without it a function that writes to references of the outside
+    is an error.
     """
     memo = (key, in_tree, avals, tracing_key(), axis_env())
     found = _BODIES.get(fun, memo)
     if found is not None:
+        if found.custom and not writes:
+            note_custom(call)
         return found
     structures: list[Any] = []
 
@@ -71,11 +100,38 @@ def trace_body(
         return tuple([f"args{keystr(path)}" for path, _ in leaves_with_path(_positions(in_tree))])
 
     debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
-    jaxpr, hoisted = close_jaxpr(stage(flat, avals, debug))
-    body = Body(shared(jaxpr), hoisted, structures[0])
-    if not any([isinstance(h, Tracer) for h in hoisted]):
+    captures = Captures()
+    jaxpr, hoisted = close_jaxpr(stage(flat, avals, debug, captures=captures))
+    if captures.refs:
+        body = _with_refs(jaxpr, hoisted, structures[0], captures)
+        if body.writes and not writes:
+            msg = f"{call}: {name_of(fun)} writes to a reference that was made outside of it"
+            raise RefError(msg, hint="return the value, and write it outside")
+    else:
+        body = Body(shared(jaxpr), hoisted, structures[0])
+    body.custom = captures.custom
+    if body.custom and not writes:
+        note_custom(call)
+    if not any([isinstance(h, Tracer) for h in hoisted]) and outer_refs(captures.refs):
         _BODIES.set(fun, memo, body)
     return body
+
+
+def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: Any, captures: Captures) -> Body:
+    """The body with contents that are only read among the closed-over values."""
+    n = jaxpr.n_in - len(captures.refs)
+    read = [i for i, written in enumerate(captures.written) if not written]
+    kept = [i for i, written in enumerate(captures.written) if written]
+    n_const = len(hoisted)
+    order = [*range(n_const), *[n + i for i in read], *range(n_const, n), *[n + i for i in kept]]
+    refs = captures.refs
+    return Body(
+        shared(rewire(jaxpr, order)),
+        hoisted,
+        out,
+        [refs[i] for i in read],
+        [refs[i] for i in kept],
+    )
 
 
 def _positions(in_tree: Any) -> Any:

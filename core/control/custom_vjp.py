@@ -19,6 +19,8 @@ from tracebridge.core.control.inline_rules import (
     tracing_rules_of,
     user_value,
 )
+from tracebridge.core.control.ref import has_refs, hide_refs
+from tracebridge.core.control.ref_cells import note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -39,6 +41,9 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
+    if has_refs(leaves):
+        leaves, call.in_tree = hide_refs(leaves, call.in_tree)
+        call.has_refs = True
     values = [as_value(leaf) for leaf in leaves]
     outs, tree = _apply(current_trace(), call, leaves, values)
     return tree.unflatten(outs)
@@ -59,6 +64,10 @@ def _apply(
     if kind is TangentTrace and not mine:
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)
+    if call.has_refs and not is_eager_trace(trace):
+        note_custom(call.name)
+        outs, tree = flatten(call.fun(*call.in_tree.unflatten(leaves)))
+        return [as_value(o) for o in outs], tree
     if is_eager_trace(trace):
         return flatten(call.fun(*call.in_tree.unflatten(leaves)))
     return _staged(call, values)
@@ -160,6 +169,7 @@ class CustomVjpCall(HigherOrderPrimitive):
     """
 
     name = "custom_vjp_call"
+    effect_place = "in_custom_rules"
     holds_functions = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.control.inline_rules import has_tangent, kind_of, user_value
+from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.symbolic_zeros import CustomVJPPrimal, SymbolicZero, concrete_zeros
 from tracebridge.core.dtypes.dtypes import float0, is_complex, is_inexact
 from tracebridge.core.errors.transform_errors import CustomRuleError
@@ -26,7 +27,7 @@ class VjpCall:
     is the function object of the user; ``memo`` remembers its traces.
     """
 
-    __slots__ = ("bwd", "bwd_name", "fun", "fwd", "fwd_name", "in_tree", "memo", "name",
+    __slots__ = ("bwd", "bwd_name", "fun", "fwd", "fwd_name", "has_refs", "in_tree", "memo", "name",
                  "owner", "symbolic_zeros")  # fmt: skip
 
     def __init__(
@@ -48,6 +49,8 @@ class VjpCall:
         self.symbolic_zeros = symbolic_zeros
         self.owner = owner
         self.memo = memo
+        # Whether mutable references are among the arguments; they are part of ``in_tree`` then.
+        self.has_refs = False
 
     def run_fwd(
         self, primals: Sequence[Any], perturbed: Sequence[bool]
@@ -65,6 +68,8 @@ class VjpCall:
             raise CustomRuleError(msg, hint="return (result, None) if there are no residuals")
         outs, out_tree = flatten(pair[0])
         residuals, res_tree = flatten(pair[1])
+        if has_refs(residuals):
+            residuals, res_tree = hide_refs(residuals, res_tree)
         return [as_value(o) for o in outs], [as_value(r) for r in residuals], out_tree, res_tree
 
     def run_bwd(

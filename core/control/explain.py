@@ -10,7 +10,8 @@ from tracebridge.core.ir.debug_info import where_is
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.util.caching import BoundedCache
 
-# A key is (tree, static key, signatures, donated leaves, options, placement, default device).
+# A key is (tree, static key, signatures, donated leaves, options, placement, default device, uses
+# of references).
 Key = tuple[Any, ...]
 
 
@@ -39,15 +40,18 @@ def explain_miss(
 
 def differences(key: Key, other: Key, arguments: Sequence[str]) -> Iterator[str]:
     """What differs between a call and an earlier one."""
-    tree, static, sigs, donated, options, placed, device = key
-    old_tree, old_static, old_sigs, old_donated, old_options, old_placed, old_device = other
+    tree, static, sigs, donated, options, placed, device, *refs = key
+    old_tree, old_static, old_sigs, old_donated, old_options, old_placed, old_device, *old = other
+    if refs != old:
+        yield "the references among its arguments"
     if tree != old_tree:
         for d in equality_errors_of_structures(tree, old_tree):
             yield f"the structure of (args, kwargs): {d.describe('now', 'before')}"
     else:
-        for argument, sig, old in zip(arguments, sigs, old_sigs, strict=True):
-            if sig is not old:
-                yield f"{argument}: {_change(sig, old)}"
+        # Contents of references that the function closes over follow the arguments.
+        for argument, sig, before in zip(arguments, sigs, old_sigs, strict=False):
+            if sig is not before:
+                yield f"{argument}: {_change(sig, before)}"
     if static != old_static:
         yield f"static arguments: {_shown(static)} instead of {_shown(old_static)}"
     if donated != old_donated and tree == old_tree:

@@ -9,7 +9,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -17,8 +17,14 @@ from tracebridge.core.config.scopes import fast_path_allowed, option, state, tra
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.explain import explain_miss
-from tracebridge.core.control.ref import Captures, has_refs, outer_refs
+from tracebridge.core.control.ref import has_refs, outer_refs
 from tracebridge.core.control.ref_calls import RefCall, RefUses, ref_arguments
+from tracebridge.core.control.ref_cells import (
+    Captures,
+    is_differentiated,
+    note_custom,
+    refuse_captures,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -174,14 +180,21 @@ class Arguments:
         self.donated = tuple([kept.index(i) for i in self.donated if i in kept])
 
 
-def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any) -> TracedCall:
-    """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives."""
+def trace_call(
+    fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any, *, refs: bool = False
+) -> TracedCall:
+    """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
+
+    ``refs``: the caller handles ``TracedCall.refs``; without it references are an error.
+    """
     current = state()
     axes = () if current is None else current.axis_env
     key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
     found = _TRACED.get(cache_on, key)
     if found is not None:
         return found
+        if found.refs is not None and not refs:
+            raise refuse_captures(name_of(fun))
     start = time.perf_counter()
     name = name_of(fun)
     # Must not refer to the function: the remembered trace would keep it alive.
@@ -198,9 +211,11 @@ def trace_call(fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any)
         return outs if uses is None else uses.leave(outs)
 
     whole = stage(flat, avals, debug, captures=captures)
-    if uses is None and captures.refs:
+    if uses is None and (captures.refs or captures.custom):
         uses = RefUses(captures, ())
     traced = TracedCall(whole, trees[0], uses)
+    if uses is not None and not refs:
+        raise refuse_captures(name)
     if not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     if option("log_compiles"):
@@ -301,7 +316,12 @@ class Jitted:
         return out
 
     def trace(
-        self, call: Arguments, avals: tuple[Any, ...], sigs: Sequence[Any] = ()
+        self,
+        call: Arguments,
+        avals: tuple[Any, ...],
+        sigs: Sequence[Any] = (),
+        *,
+        refs: bool = False,
     ) -> TracedCall:
         """The function traced for these arguments, with the checks that options ask for."""
         options = self.options
@@ -310,7 +330,7 @@ class Jitted:
         sizes = None
         if options.abstracted_axes is not None:
             avals, sizes = options.abstracted_axes(self.name, call, avals)
-        traced = trace_call(self.fun, call, avals, self.fun)
+        traced = trace_call(self.fun, call, avals, self.fun, refs=refs)
         if options.shardings is not None:
             options.shardings.check_outputs(self.name, traced.out_tree)
         return traced.at_sizes(sizes) if sizes else traced
@@ -340,7 +360,7 @@ class Jitted:
 
     def bind(self, call: Arguments, values: list[Any]) -> Any:
         """Under a trace: one equation (or its equations, with ``inline``)."""
-        traced = self.trace(call, tuple([v.aval for v in values]))
+        traced = self.trace(call, tuple([v.aval for v in values]), refs=True)
         if traced.refs is not None:
             return self.call_with_refs(call)
         return traced.out_tree.unflatten(self.equation(call, traced, values))
@@ -356,10 +376,15 @@ class Jitted:
 
     def call_with_refs(self, call: Arguments) -> Any:
         """The call where references are used: their contents go in, the last ones come out."""
-        label = f"jit({self.name})"
+        label, leaves = f"jit({self.name})", call.leaves
         passed = ref_arguments(call, label, argument_names(call.tree, call.parameters))
         values = leaf_values(call, self.name)
-        traced = self.trace(call, tuple([v.aval for v in values]))
+        traced = self.trace(call, tuple([v.aval for v in values]), refs=True)
+        if traced.refs is not None and traced.refs.custom:
+            if is_differentiated():
+                args, kwargs = call.tree.unflatten(leaves)
+                return call.fun(*args, **kwargs)
+            note_custom(label)
         used = RefCall(label, traced.refs, passed)
         values.extend(used.contents())
         current = state()
@@ -368,7 +393,7 @@ class Jitted:
             outs = self.equation(call, traced, values)
         else:
             arrays = [to_array(v) for v in values]
-            outs = self.make_entry(call, arrays, traced).call(arrays)
+            outs = cast("CallEntry", self.make_entry(call, arrays, traced)).call(arrays)
         return traced.out_tree.unflatten(used.write_back(outs))
 
     def entry(self, call: Arguments, arrays: list[Array]) -> CallEntry | None:
@@ -395,7 +420,7 @@ class Jitted:
                 logger.warning(
                     "%s", explain_miss(self.fun, self.name, key, self.runs.keys(), names)
                 )
-            traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs)
+            traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs, refs=True)
             if given is None and traced.refs is not None:
                 return None
             placement, committed = choose_placement(sigs, self.name, placed)

@@ -13,7 +13,13 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import state
+from tracebridge.core.control.ref_cells import (
+    AbstractRef,
+    Cell,
+    active_trace,
+    frame_of,
+    trace_below,
+)
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.shape_errors import IndexingError
@@ -31,145 +37,6 @@ from tracebridge.core.tree.tree import flatten
 
 _WHOLE = (None, ..., (), (...,))
 _PYTHON_SCALARS = (bool, int, float, complex)
-
-
-@final
-class AbstractRef:
-    """The type of a reference: that of its content, and where and how it is kept."""
-
-    __slots__ = ("inner_aval", "kind", "memory_space")
-
-    def __init__(self, inner_aval: ShapedArray, memory_space: Any = None, kind: Any = None) -> None:
-        self.inner_aval = inner_aval
-        self.memory_space = memory_space
-        self.kind = kind
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """Sizes of the content."""
-        return self.inner_aval.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the content."""
-        return self.inner_aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes of the content."""
-        return self.inner_aval.ndim
-
-    @property
-    def size(self) -> Any:
-        """Number of elements of the content."""
-        return self.inner_aval.size
-
-    @property
-    def weak_type(self) -> bool:
-        """Whether the content is weakly typed."""
-        return self.inner_aval.weak_type
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.inner_aval, self.memory_space, self.kind
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AbstractRef) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def str_short(self) -> str:
-        """The form of messages, such as ``Ref{f32[3]}``."""
-        return f"Ref{{{self.inner_aval.str_short()}}}"
-
-    def __repr__(self) -> str:
-        dtype, shape = self.inner_aval.dtype.name, self.inner_aval.shape
-        return f"Ref{{{dtype}[{','.join(map(str, shape))}]}}"
-
-
-# cells -------------------------------------------------------------------------------------------
-
-
-@final
-class Cell:
-    """The content of a reference within one traced program, or outside of all.
-
-    ``owner``: the trace whose tracers the content may be (None: arrays only). ``entered``:
-    whether the content came from outside the program.
-    """
-
-    __slots__ = ("entered", "owner", "value", "written")
-
-    def __init__(self, value: Any, owner: Trace | None, *, entered: bool) -> None:
-        self.value = value
-        self.owner = owner
-        self.entered = entered
-        self.written = False
-
-
-def _current() -> Trace | None:
-    """The current trace, None outside of all."""
-    current = state()
-    return None if current is None else current.trace
-
-
-def _below(trace: Any) -> Trace | None:
-    """The trace on which ``trace`` runs operations; None for those that stage a program."""
-    parent = getattr(trace, "parent", None)
-    if parent is None:
-        owner = getattr(trace, "owner", None)
-        parent = None if owner is None else owner.parent
-    return parent
-
-
-def _frame(trace: Any) -> Any:
-    """The innermost trace that stages a program and that ``trace`` runs on, or None."""
-    while trace is not None and not hasattr(trace, "captures"):
-        trace = _below(trace)
-    return trace
-
-
-@final
-class Captures:
-    """The references that a function uses while it is staged, as inputs and results.
-
-    ``refs``: those that were made outside, in the order of their extra inputs. ``written``: for
-    each whether it has an extra result too.
-    """
-
-    __slots__ = ("_cells", "_inputs", "refs", "written")
-
-    def __init__(self) -> None:
-        self.refs: list[Ref] = []
-        self.written: list[bool] = []
-        self._cells: list[Cell] = []
-        self._inputs: list[Any] = []
-
-    def cell(self, ref: Ref, trace: Any) -> Cell:
-        """The cell of ``ref`` in the program that ``trace`` stages."""
-        for known, cell in zip(self.refs, self._cells, strict=True):
-            if known is ref:
-                return cell
-        value = trace.input(ref.inner_aval, 0)
-        value.source = None  # it stands for no argument, so messages can't name one
-        cell = Cell(value, trace, entered=True)
-        self.refs.append(ref)
-        self._cells.append(cell)
-        self._inputs.append(value)
-        return cell
-
-    def close(
-        self, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The inputs and results of the program with those of the references behind them."""
-        if not self.refs:
-            return inputs, outputs
-        self.written = [cell.written for cell in self._cells]
-        finals = [cell.value for cell in self._cells if cell.written]
-        whole = [*inputs, *self._inputs], [*outputs, *finals]
-        # Tracers end with the trace: only the references are kept.
-        self._cells, self._inputs = [], []
-        return whole
 
 
 # the class ---------------------------------------------------------------------------------------
@@ -302,8 +169,8 @@ class Ref(_Access):
             msg = f"{call}: the reference {self._type.str_short()} {self._closed}"
             raise RefError(msg, hint="read the reference before, or make another one with new_ref")
         own = self._frame
-        trace = _current()
-        frame = None if trace is None else _frame(trace)
+        trace = active_trace()
+        frame = None if trace is None else frame_of(trace)
         if own is not None and own.done:
             raise _leaked(self)
         if frame is own or frame is None:
@@ -405,11 +272,11 @@ class _At:
 
 def make_ref(value: Any, kind: Any = None, *, entered: bool = False) -> Ref:
     """A reference in the current program whose content is ``value``."""
-    trace = _current()
+    trace = active_trace()
     ref = object.__new__(Ref)
     ref._type = AbstractRef(value.aval, None, kind)
     ref._cell = Cell(_settled(value), trace, entered=entered)
-    ref._frame = None if trace is None else _frame(trace)
+    ref._frame = None if trace is None else frame_of(trace)
     ref._closed = ""
     return ref
 
@@ -418,7 +285,7 @@ def end_ref(call: str, ref: Any, reason: str) -> Any:
     """The last content of ``ref``, which can't be used any more."""
     if not isinstance(ref, Ref):
         raise RefError(call=call, got=f"{type(ref).__name__}", expected="a reference of new_ref")
-    cell = ref._here(call)
+    cell: Cell = ref._here(call)
     if cell.entered or cell is not ref._cell:
         msg = f"{call}: the reference {ref._type.str_short()} was made outside this function"
         raise RefError(msg, hint=f"call {call} where the reference was made, or read it here")
@@ -455,14 +322,9 @@ def write_ref(ref: Ref, value: Any) -> None:
     _store("set", ref, ref._here("set"), value)
 
 
-def is_local(ref: Ref) -> bool:
-    """Whether ``ref`` belongs to a function that is being traced."""
-    return ref._frame is not None
-
-
 def outer_refs(refs: Sequence[Ref]) -> bool:
     """Whether all were made outside of all traces, so that a trace may remember them."""
-    return not any([is_local(r) for r in refs])
+    return all([r._frame is None for r in refs])
 
 
 # values ------------------------------------------------------------------------------------------
@@ -527,8 +389,8 @@ def _check_level(call: str, ref: Ref, owner: Trace | None, trace: Trace) -> None
     """Raise if ``trace`` maps or differentiates a function around which the reference was made."""
     lower: Any = trace
     while lower is not None:
-        lower = _below(lower)
-        if lower is owner or (lower is None and owner is None and _frame(trace) is None):
+        lower = trace_below(lower)
+        if lower is owner or (lower is None and owner is None and frame_of(trace) is None):
             batched = isinstance(trace, BatchTrace)
             kind = "mapped by vmap" if batched else "being differentiated"
             inside = "vmap" if batched else "grad, jvp or vjp"
@@ -612,5 +474,3 @@ def check_distinct(call: str, refs: Sequence[tuple[str, Ref]], captured: Sequenc
         if any([c is ref for c in captured]):
             msg = f"{call}: the reference {ref._type.str_short()} is passed and closed over"
             raise RefError(msg, where=f"argument {name}", hint="do one of both")
-
-

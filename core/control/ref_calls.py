@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.control.ref import (
-    Captures,
     Ref,
     check_distinct,
     final_of,
+    lend,
     make_ref,
     read_ref,
+    take_back,
     write_ref,
 )
+from tracebridge.core.control.ref_cells import Captures
+from tracebridge.core.ir.typeof import as_value
 
 
 @final
@@ -32,6 +35,11 @@ class RefUses:
         self._inner: list[Ref] = []
         self.arguments = arguments
         self.written: list[bool] = []
+
+    @property
+    def custom(self) -> bool:
+        """Whether the traced program lacks the rule of a function that takes references."""
+        return self._captures.custom
 
     @property
     def captured(self) -> list[Ref]:
@@ -66,9 +74,7 @@ class RefCall:
 
     __slots__ = ("_passed", "_uses")
 
-    def __init__(
-        self, call: str, uses: RefUses | None, passed: Sequence[tuple[str, Ref]]
-    ) -> None:
+    def __init__(self, call: str, uses: RefUses | None, passed: Sequence[tuple[str, Ref]]) -> None:
         self._uses = RefUses(Captures(), ()) if uses is None else uses
         check_distinct(call, passed, self._uses.captured)
         self._passed = [ref for _, ref in passed]
@@ -104,3 +110,55 @@ def ref_arguments(args: Any, call: str, names: Sequence[str]) -> list[tuple[str,
     args.leaves = leaves
     args.refs = tuple(places)
     return found
+
+
+@final
+class MappedRefs:
+    """A call of ``fun`` mapped over axes of references: their contents are mapped instead.
+
+    ``leaves`` are those of ``(args, kwargs)`` of structure ``tree``, ``dims`` their axes.
+    """
+
+    __slots__ = ("_fun", "_kept", "_leaves", "_places", "_tree", "dims")
+
+    def __init__(
+        self, call: str, fun: Any, leaves: Sequence[Any], dims: Sequence[int | None], tree: Any
+    ) -> None:
+        self._fun = fun
+        self._leaves = leaves
+        self._tree = tree
+        self._places = [
+            i for i, (x, d) in enumerate(zip(leaves, dims, strict=True))
+            if d is not None and isinstance(x, Ref)
+        ]  # fmt: skip
+        self._kept = [isinstance(x, Ref) and i not in self._places for i, x in enumerate(leaves)]
+        check_distinct(call, [(f"leaf {i}", leaves[i]) for i in self._places], ())
+        self.dims = [dims[i] for i in self._places]
+
+    def call(self, leaves: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The result for one element, and the last contents."""
+        given = [b if h else a for a, b, h in zip(leaves, self._leaves, self._kept, strict=True)]
+        inner = [make_ref(given[i], entered=True) for i in self._places]
+        for i, ref in zip(self._places, inner, strict=True):
+            given[i] = ref
+        args, kwargs = self._tree.unflatten(given)
+        out = self._fun(*args, **kwargs)
+        return out, [read_ref(ref) for ref in inner]
+
+    def run(self, mapped: Callable[..., Any]) -> Any:
+        """The result of ``mapped``, which is ``call`` for all elements; writes contents back."""
+        refs = [self._leaves[i] for i in self._places]
+        # The others are not among the arguments: they need no mapping.
+        given = [None if h else a for a, h in zip(self._leaves, self._kept, strict=True)]
+        lent: list[Ref] = []
+        try:
+            for i, ref in zip(self._places, refs, strict=True):
+                given[i] = lend(ref, "is mapped by vmap: use the argument of the function")
+                lent.append(ref)
+            out, finals = mapped(given)
+        finally:
+            for ref in lent:
+                take_back(ref)
+        for ref, value in zip(refs, finals, strict=True):
+            write_ref(ref, as_value(value))
+        return out

@@ -11,6 +11,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
 from tracebridge.core.control.bodies import Body, flatten_values, leaf_paths, trace_body
 from tracebridge.core.control.carry import check_structure, check_types, promoted
+from tracebridge.core.control.ref import has_refs, read_ref, write_ref
+from tracebridge.core.control.ref_cells import is_differentiated, note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
@@ -81,6 +83,10 @@ def run_scan(
     if not callable(f):
         msg = f"{call}: f is {f!r} of type {type(f).__name__}, expected a function"
         raise ArgumentSpecError(msg)
+    leaves, tree = flatten(xs)
+    if has_refs(leaves):
+        f, xs = _over_refs(call, f, apply, leaves, tree)
+        apply = None
     init_values, init_tree = flatten_values(call, "init", init)
     xs_values, xs_tree = flatten_values(call, "xs", xs)
     steps = number_of_steps(call, xs, xs_values, length)
@@ -90,10 +96,21 @@ def run_scan(
         return _python_loop(call, body, init, xs_values, xs_tree, steps, reverse)
     slices = [ShapedArray(v.aval.shape[1:], v.aval.dtype, v.aval.weak_type) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
+    if traced.custom:
+        if is_differentiated() and type(steps) is int and steps:
+            # Each step for itself, so that the custom rules run and find the references.
+            body = f if apply is None else functools.partial(apply, f)
+            return _python_loop(call, body, init, xs_values, xs_tree, steps, reverse)
+        note_custom(call)
     n_carry = len(init_values)
+    jaxpr, hoisted = traced.jaxpr, traced.hoisted
+    if traced.writes:
+        # The contents of references that the body writes are carries too.
+        jaxpr = carried_refs(jaxpr, len(hoisted), n_carry, len(traced.writes))
+        init_values = [*init_values, *[read_ref(r) for r in traced.writes]]
     results = bind_scan(
-        traced.jaxpr,
-        traced.hoisted,
+        jaxpr,
+        hoisted,
         init_values,
         xs_values,
         length=steps,
@@ -102,7 +119,47 @@ def run_scan(
         split_transpose=bool(split_transpose),
     )
     carry_tree, ys_tree = traced.out
-    return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(results[n_carry:])
+    for ref, value in zip(traced.writes, results[n_carry:], strict=False):
+        write_ref(ref, value)
+    ys = results[len(init_values) :]
+    return carry_tree.unflatten(results[:n_carry]), ys_tree.unflatten(ys)
+
+
+def carried_refs(jaxpr: Jaxpr, n_consts: int, n_carry: int, n_refs: int) -> Jaxpr:
+    """A body (consts, carry, xs, contents) -> (carry, ys, contents) with contents as carries."""
+    key = ("scan_refs", n_consts, n_carry, n_refs)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        first, last = n_consts + n_carry, jaxpr.n_in - n_refs
+        order = [*range(first), *range(last, jaxpr.n_in), *range(first, last)]
+        outs, end = jaxpr.outs, len(jaxpr.outs) - n_refs
+        slots = [*outs[:n_carry], *outs[end:], *outs[n_carry:end]]
+        found = jaxpr.cache[key] = rewire(jaxpr, order, slots)
+    return found
+
+
+def _over_refs(
+    call: str, f: Callable[..., Any], apply: Callable[..., Any] | None, leaves: list[Any], tree: Any
+) -> tuple[Callable[..., Any], Any]:
+    """A body and xs without references: the body gets the part of each at the number of a step."""
+    refs = [(i, leaf) for i, leaf in enumerate(leaves) if has_refs([leaf])]
+    given = {f"xs leaf {i}": ref.shape for i, ref in refs}
+    sizes = {shape[0] for shape in given.values() if shape}
+    if len(sizes) != 1 or not all(given.values()):
+        msg = f"{call}: references to loop over have shapes {given}, expected equal leading axes"
+        raise AxisSizeError(msg)
+    (size,) = sizes
+
+    def body(carry: Any, x: Any) -> Any:
+        step, rest = x
+        given = list(rest)
+        for i, ref in refs:
+            given.insert(i, ref.at[step])
+        args = carry, tree.unflatten(given)
+        return f(*args) if apply is None else apply(f, *args)
+
+    arrays = [leaf for leaf in leaves if not has_refs([leaf])]
+    return body, (lax.iota("int32", size), arrays)
 
 
 def bind_scan(
@@ -163,7 +220,7 @@ def _traced(
 
     def trace() -> Body:
         avals = (*[v.aval for v in init], *slices)
-        return trace_body(call, f, in_tree, avals, take_apart, call, apply)
+        return trace_body(call, f, in_tree, avals, take_apart, call, apply, writes=True)
 
     n_carry = len(init)
     body = trace()
