@@ -211,10 +211,3 @@ def check_argument_count(call: str, fun: Any, argnums: Any, highest: int, n_args
         raise ArgumentSpecError(
             msg, hint="give the arguments to differentiate by position, not by keyword"
         )
-
-
-def check_reduce_axes(call: str, reduce_axes: Sequence[Any]) -> None:
-    """Raise unless ``reduce_axes`` is empty."""
-    if tuple(reduce_axes):
-        msg = f"{call}: reduce_axes={reduce_axes!r}, expected ()"
-        raise ArgumentSpecError(msg, hint="sum over a mapped axis with lax.psum in the function")

@@ -9,10 +9,10 @@ from tracebridge._api.argnums import (
     argument_names_at,
     check_argument_count,
     check_callable,
-    check_reduce_axes,
     derivative_argnums,
 )
 from tracebridge._api.flat import FlatCall
+from tracebridge._api.reduced import with_reduced_axes
 from tracebridge._api.values import (
     differentiable,
     name_of_leaf,
@@ -50,12 +50,20 @@ class GradOptions:
         "holomorphic",
         "label",
         "nums",
+        "reduce_axes",
         "root",
         "single",
     )
 
     def __init__(
-        self, call: str, fun: Any, argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool
+        self,
+        call: str,
+        fun: Any,
+        argnums: Any,
+        has_aux: bool,
+        holomorphic: bool,
+        allow_int: bool,
+        reduce_axes: Any = (),
     ) -> None:
         check_callable(call, fun)
         self.call = call
@@ -67,6 +75,7 @@ class GradOptions:
         self.has_aux = has_aux
         self.holomorphic = holomorphic
         self.allow_int = allow_int
+        self.reduce_axes = reduce_axes
         names = argument_names_at(fun, self.nums)
         # What messages call the differentiated arguments.
         self.root = names[0] if self.single else names
@@ -90,7 +99,9 @@ def grad(
         has_aux: ``fun`` returns a pair; its second element is passed on undifferentiated.
         holomorphic: ``fun`` is complex-differentiable: arguments and result are complex.
         allow_int: integer and boolean arguments get gradients of dtype ``float0``.
-        reduce_axes: accepted for compatibility; must be empty.
+        reduce_axes: names of axes of surrounding ``vmap`` calls. The gradient of an argument
+            that all elements of such an axis share is summed over the axis: the gradient of the
+            sum of all results. Without it each element has the gradient of its own result.
 
     Returns:
         A function with the arguments of ``fun``. Its result has the structure, shapes and dtypes
@@ -107,8 +118,7 @@ def grad(
     >>> tb.grad(lambda p, x: p['w'] * x)({'w': 2.0}, 5.0)
     {'w': Array(5., dtype=float32, weak_type=True)}
     """
-    options = GradOptions("grad", fun, argnums, has_aux, holomorphic, allow_int)
-    check_reduce_axes("grad", reduce_axes)
+    options = GradOptions("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @named_like(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
@@ -148,8 +158,9 @@ def value_and_grad(
     >>> print(value, gradient)
     9.0 6.0
     """
-    options = GradOptions("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
-    check_reduce_axes("value_and_grad", reduce_axes)
+    options = GradOptions(
+        "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes
+    )
 
     @named_like(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
@@ -175,7 +186,10 @@ def gradient_of(
     positions = nums[0] if options.single else nums
     call = FlatCall(options.fun, tree, positions, args, kwargs, has_aux=options.has_aux)
     flags = differentiable(values) if options.allow_int else None
-    outs, linear = linearize_flat(call.call, values, flags)
+    flat = call.call
+    if options.reduce_axes != ():
+        flat = with_reduced_axes(options.label, flat, values, options.reduce_axes)
+    outs, linear = linearize_flat(flat, values, flags)
     out = _scalar_result(options, outs, call)
     seed = _SEEDS.get(out.aval)
     if seed is None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.argnums import (
-    check_argument_count,
-    check_callable,
-    check_reduce_axes,
-    derivative_argnums,
-)
+from tracebridge._api.argnums import check_argument_count, check_callable, derivative_argnums
 from tracebridge._api.flat import FlatCall
 from tracebridge._api.jit import jit
 from tracebridge._api.jvp import tangent_values
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge._api.reduced import with_reduced_axes
 from tracebridge._api.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.values import (
     differentiable,
@@ -24,6 +20,7 @@ from tracebridge._api.values import (
     values_of,
 )
 from tracebridge._api.wraps import named_like
+from tracebridge.core.collectives.shared import psum_shared, reduced_axes
 from tracebridge.core.control.jit import Arguments
 from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
 from tracebridge.core.errors.filtering import api_boundary
@@ -36,7 +33,7 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import leaves_for
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.values import Value
+from tracebridge.core.ir.values import Value, literal
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.prefix import check_same_structure
 from tracebridge.core.tree.registry import register_pytree_node_class
@@ -123,7 +120,8 @@ def vjp(
             ``(result, auxiliary data)``.
         *primals: the arguments.
         has_aux: see ``fun``.
-        reduce_axes: accepted for compatibility; must be empty.
+        reduce_axes: names of axes of surrounding ``vmap`` calls. The cotangent of an argument that
+            all elements of such an axis share is summed over the axis.
 
     Returns:
         ``(result, pullback)``, with ``has_aux`` also the auxiliary data. ``pullback(cotangent)``
@@ -140,12 +138,14 @@ def vjp(
     6.0 3.0 2.0
     """
     check_callable("vjp", fun)
-    check_reduce_axes("vjp", reduce_axes)
     name = name_of(fun)
     leaves, tree = flatten(primals)
     values = values_of(f"vjp({name})", leaves, tree, "primals")
     flat = FlatCall(fun, tree, has_aux=has_aux)
-    outs, linear = linearize_flat(flat.call, values, differentiable(values))
+    function = flat.call
+    if reduce_axes != ():
+        function = with_reduced_axes(f"vjp({name})", function, values, reduce_axes)
+    outs, linear = linearize_flat(function, values, differentiable(values))
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
     pullback = Pullback(
@@ -166,7 +166,7 @@ def linear_transpose(
         fun: linear function of arrays and trees of arrays: floating and complex ones, or integers
             throughout.
         *primals: arguments, or objects with ``shape`` and ``dtype`` in their place.
-        reduce_axes: accepted for compatibility; must be empty.
+        reduce_axes: as in ``vjp``; stand-ins for arguments count as shared by all elements.
 
     Returns:
         A function that takes a tree of the structure, shapes and dtypes of the result of ``fun``
@@ -183,12 +183,14 @@ def linear_transpose(
     2.0 -3.0
     """
     check_callable("linear_transpose", fun)
-    check_reduce_axes("linear_transpose", reduce_axes)
     call = f"linear_transpose({name_of(fun)})"
     leaves, tree = flatten((primals, {}))
     args = Arguments(fun, leaves, tree, parameters=parameter_names(fun))
     jaxpr, out_tree = trace_to_jaxpr("linear_transpose", fun, args)
     _check_transposable(call, jaxpr)
+    axes = reduced_axes(call, reduce_axes)
+    # A stand-in has no elements that could differ: any constant will do.
+    likes = [leaf if hasattr(leaf, "_trace") else literal(0, "int32") for leaf in leaves]
 
     def transposed(cotangent: Any) -> tuple[Any, ...]:
         flat, ct_tree = flatten(cotangent)
@@ -197,7 +199,10 @@ def linear_transpose(
         cts = tangent_values(
             call, flat, jaxpr.out_avals, ct_tree, ("cotangent", "result"), integers=True
         )
-        results = transpose_linear(call, jaxpr, cts)
+        results = [
+            r if r is None or not axes else psum_shared(r, like, axes)
+            for r, like in zip(transpose_linear(call, jaxpr, cts), likes, strict=True)
+        ]
         (given, _) = tree.unflatten(
             [
                 public(zeros_of(cotangent_aval(a)) if r is None else r)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+import tracebridge.core.lax as lax
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
 from tracebridge._api.wraps import named_like
@@ -48,8 +49,10 @@ def vmap(
             result. None for results that do not depend on mapped arguments.
         axis_name: name of the mapped axis, for collectives inside ``fun``.
         axis_size: size of the mapped axis; needed only if no argument is mapped.
-        spmd_axis_name: accepted for compatibility; has no effect on one device.
-        sum_match: accepted for compatibility.
+        spmd_axis_name: axis, or axes, of a mesh that the mapped axis is spread over; it has no
+            effect on one device.
+        sum_match: where ``out_axes`` is None, sum a mapped result over the mapped axis, instead
+            of raising.
 
     Returns:
         A function with the arguments of ``fun``, each with one more axis where it is mapped.
@@ -63,8 +66,8 @@ def vmap(
     >>> print(tb.vmap(lambda x, y: x + y, in_axes=(0, None))(tnp.arange(3.0), 10.0))
     [10. 11. 12.]
     """
-    del sum_match, spmd_axis_name
     check_callable("vmap", fun)
+    _check_spmd_axis_name(spmd_axis_name)
     if type(in_axes) is list:
         in_axes = tuple(in_axes)
     _check_spec("in_axes", in_axes)
@@ -115,7 +118,7 @@ def vmap(
         placed = [
             _float0_batch(empty[i], w, size)
             if i in empty
-            else _place(fun, o, d, w, size, (structure, i))
+            else _place(fun, o, d, w, size, (structure, i), sum_match=sum_match)
             for i, (o, d, w) in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
         return structure.unflatten(placed)
@@ -132,6 +135,18 @@ def _check_spec(option: str, axes: Any) -> None:
                 f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
                 expected="ints, None, and tuples, lists or dicts of them",
             )
+
+
+def _check_spmd_axis_name(name: Any) -> None:
+    """Raise AxisSpecError unless all of ``spmd_axis_name`` can be names."""
+    for one in name if isinstance(name, tuple) else (name,):
+        try:
+            hash(one)
+        except TypeError:
+            raise AxisSpecError(
+                f"vmap: spmd_axis_name is {name!r}",
+                expected="a name of a mesh axis, a tuple of names, or None",
+            ) from None
 
 
 def _input_dims(
@@ -272,12 +287,21 @@ def _float0_batch(shape: tuple[Any, ...], wanted: int | None, size: Any) -> Any:
 
 
 def _place(
-    fun: Any, out: Value, dim: int | None, wanted: Any, size: Any, place: tuple[PyTreeDef, int]
+    fun: Any,
+    out: Value,
+    dim: int | None,
+    wanted: Any,
+    size: Any,
+    place: tuple[PyTreeDef, int],
+    *,
+    sum_match: bool,
 ) -> Any:
     """``out`` with its batch axis where ``out_axes`` wants it."""
     if wanted is None:
         if dim is None:
             return public(out)
+        if sum_match:
+            return lax.reduce_sum(out, (dim,))
         where = name_of_leaf(*place, "the result")
         raise AxisSpecError(
             f"vmap({name_of(fun)}): out_axes is None for {where}, which depends on mapped "

@@ -10,7 +10,12 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.errors import ArgumentSpecError, GradientTypeError, UnsupportedDtypeError
+from tracebridge.errors import (
+    ArgumentSpecError,
+    GradientTypeError,
+    UnboundAxisNameError,
+    UnsupportedDtypeError,
+)
 
 
 def test_gradient_of_a_product_with_a_sine() -> None:
@@ -276,7 +281,93 @@ def test_generator_functions_are_refused() -> None:
             tb.value_and_grad(fun)
 
 
-def test_reduce_axes_must_be_empty() -> None:
-    """The argument exists for compatibility only."""
-    with pytest.raises(ArgumentSpecError, match="psum"):
-        tb.grad(lambda x: x, reduce_axes=("i",))
+# --- reduce_axes: gradients of what the elements of a mapped axis share ----------------------
+
+W = np.array([1.0, -2.0, 0.5], np.float32)
+XS = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
+
+
+def loss(w: Any, x: Any) -> Any:
+    return tnp.sum(tnp.sin(w * x)) + tnp.sum(w * w)
+
+
+def summed_gradient() -> Any:
+    return tb.grad(lambda w: tnp.sum(tb.vmap(loss, (None, 0))(w, XS)))(W)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_shared_arguments_get_the_gradient_of_the_sum(jitted: bool) -> None:
+    """With reduce_axes it is summed over the axis, for arguments without a mapped axis only."""
+    gradient = tb.grad(loss, (0, 1), reduce_axes=("batch",))
+    inner = tb.jit(gradient) if jitted else gradient
+    mapped = tb.vmap(inner, (None, 0), out_axes=(None, 0), axis_name="batch")
+
+    dw, dx = (tb.jit(mapped) if jitted else mapped)(W, XS)
+
+    np.testing.assert_allclose(dw, summed_gradient(), rtol=1e-5)
+    np.testing.assert_allclose(dx, tb.vmap(tb.grad(loss, 1), (None, 0))(W, XS), rtol=1e-6)
+    both = tb.vmap(inner, axis_name="batch")(np.stack([W] * 4), XS)[0]
+    np.testing.assert_allclose(both, tb.vmap(tb.grad(loss))(np.stack([W] * 4), XS), rtol=1e-6)
+
+
+def test_without_reduce_axes_gradients_are_those_of_elements() -> None:
+    """Each element has its own, and their sum is the gradient of the sum."""
+    each = tb.vmap(tb.grad(loss), (None, 0), axis_name="batch")(W, XS)
+
+    assert (4, 3) == each.shape
+    np.testing.assert_allclose(each.sum(0), summed_gradient(), rtol=1e-5)
+
+
+def test_reduced_gradients_in_all_forms() -> None:
+    """value_and_grad with auxiliary data and trees, an unused argument, a gradient of zero."""
+
+    def f(params: Any, x: Any) -> Any:
+        return loss(params["w"], x), x[0]
+
+    def step(params: Any, x: Any) -> Any:
+        return tb.value_and_grad(f, has_aux=True, reduce_axes=["batch"])(params, x)
+
+    params = {"w": W, "unused": np.float32(3)}
+    out_axes = ((0, 0), None)
+    (value, aux), found = tb.vmap(step, (None, 0), out_axes, axis_name="batch")(params, XS)
+
+    np.testing.assert_allclose(value, tb.vmap(loss, (None, 0))(W, XS), rtol=1e-6)
+    np.testing.assert_array_equal(aux, XS[:, 0])
+    np.testing.assert_allclose(found["w"], summed_gradient(), rtol=1e-5)
+    assert 0.0 == float(found["unused"])
+
+
+def test_reduced_gradients_over_nested_axes() -> None:
+    """Only over the axes that are named, and each of them once."""
+    xs = np.stack([XS, -XS])
+
+    def over(names: Any, out_axes: tuple[Any, Any]) -> Any:
+        inner = tb.vmap(
+            tb.grad(loss, reduce_axes=names), (None, 0), out_axes=out_axes[0], axis_name="i"
+        )
+        return tb.vmap(inner, (None, 0), out_axes=out_axes[1], axis_name="o")(W, xs)
+
+    each = over((), (0, 0))
+    np.testing.assert_allclose(over("i", (None, 0)), each.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(over(("o",), (0, None)), each.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(over(("i", "o"), (None, None)), each.sum((0, 1)), rtol=1e-5)
+
+
+def test_second_derivatives_of_reduced_gradients() -> None:
+    """The outer derivative of what the map gives is that of the summed gradient."""
+
+    def total(w: Any) -> Any:
+        f = tb.grad(loss, reduce_axes=("batch",))
+        return tb.vmap(f, (None, 0), out_axes=None, axis_name="batch")(w, XS)
+
+    def expected(w: Any) -> Any:
+        return tb.grad(lambda w: tnp.sum(tb.vmap(loss, (None, 0))(w, XS)))(w)
+
+    for jacobian in (tb.jacfwd, tb.jacrev):
+        np.testing.assert_allclose(jacobian(total)(W), jacobian(expected)(W), rtol=1e-5, atol=1e-5)
+
+
+def test_reduce_axes_must_be_bound() -> None:
+    """A name that no surrounding vmap has is an error, as in collectives."""
+    with pytest.raises(UnboundAxisNameError, match="'i'"):
+        tb.grad(lambda x: x, reduce_axes=("i",))(1.0)

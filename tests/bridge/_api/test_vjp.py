@@ -15,6 +15,7 @@ from tracebridge.errors import (
     LinearityError,
     ShapeMismatchError,
     TreeMismatchError,
+    UnboundAxisNameError,
     UnsupportedDtypeError,
 )
 
@@ -238,7 +239,31 @@ def test_arguments_must_be_arrays() -> None:
         tb.vjp(lambda x: x, {"a": "x"})
 
 
-def test_reduce_axes_must_be_empty() -> None:
-    """The argument exists for compatibility only."""
-    with pytest.raises(ArgumentSpecError, match="psum"):
+def test_reduce_axes() -> None:
+    """Cotangents of what all elements share are summed, also by a pullback that is an argument."""
+    w, xs, cts = np.float32(2), np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+
+    def pull(w: Any, x: Any, ct: Any) -> Any:
+        _, pullback = tb.vjp(lambda w, x: w * x, w, x, reduce_axes=("i",))
+        return tb.jit(lambda p, ct: p(ct))(pullback, ct)
+
+    out_axes = (None, 0)
+    dw, dx = tb.vmap(pull, (None, 0, 0), out_axes, axis_name="i")(w, xs, cts)
+
+    assert (3.0, [2.0, 2.0, 2.0]) == (float(dw), dx.tolist())
+    with pytest.raises(UnboundAxisNameError, match="'i'"):
         tb.vjp(lambda x: x, 1.0, reduce_axes=("i",))
+
+
+def test_reduce_axes_of_a_transpose() -> None:
+    """Stand-ins count as shared by all elements."""
+    struct = tb.ShapeDtypeStruct((), "float32")
+    xs = np.arange(3, dtype=np.float32)
+
+    def transposed(like: Any, x: Any) -> Any:
+        return tb.linear_transpose(lambda w: w * x, like, reduce_axes=("i",))(1.0)[0]
+
+    shared = tb.vmap(lambda x: transposed(struct, x), out_axes=None, axis_name="i")(xs)
+    own = tb.vmap(lambda x: transposed(x, x), axis_name="i")(xs)
+
+    assert (3.0, [0.0, 1.0, 2.0]) == (float(shared), own.tolist())

@@ -221,6 +221,25 @@ def test_mapped_result_cannot_lose_its_axis() -> None:
         tb.vmap(lambda x: {"a": x}, out_axes=None)(A)
 
 
+def test_mapped_results_may_be_summed() -> None:
+    """With sum_match a result without out_axes is the sum over the elements."""
+    f = tb.vmap(lambda x, y: (x, {"y": y}), (1, None), (None, None), sum_match=True)
+    x, rest = f(A, 2.0)
+
+    np.testing.assert_array_equal(x, A.sum(1))
+    assert 2.0 == rest["y"]
+    gradient = tb.grad(lambda a: tnp.sum(f(a, 2.0)[0] ** 2))(A)
+    np.testing.assert_array_equal(gradient, np.repeat(2 * A.sum(1)[:, None], 3, 1))
+
+
+@pytest.mark.parametrize("name", ["x", ("x", "y"), 3])
+def test_axes_of_a_mesh_change_nothing_on_one_device(name: Any) -> None:
+    """spmd_axis_name is a name or a tuple of names."""
+    np.testing.assert_array_equal(tb.vmap(lambda x: 2 * x, spmd_axis_name=name)(A), 2 * A)
+    with pytest.raises(AxisSpecError, match="spmd_axis_name is"):
+        tb.vmap(lambda x: x, spmd_axis_name=[name])
+
+
 def test_axis_of_result_out_of_range() -> None:
     """The message shows the shape of one element's result."""
     with pytest.raises(
