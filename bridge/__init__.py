@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from tracebridge import custom_derivatives as custom_derivatives
     from tracebridge import dlpack as dlpack
     from tracebridge import dtypes as dtypes
+    from tracebridge import debug as debug
     from tracebridge import errors as errors
     from tracebridge import lax as lax
     from tracebridge import numpy as numpy
     from tracebridge import sharding as sharding
     from tracebridge import stages as stages
+    from tracebridge import monitoring as monitoring
     from tracebridge import test_util as test_util
+    from tracebridge import ref as ref
     from tracebridge import testing as testing
     from tracebridge import tf as tf
     from tracebridge import torch as torch
@@ -94,6 +97,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+    from tracebridge.core.control.ref import Ref as Ref
+    from tracebridge.core.control.ref_functions import empty_ref as empty_ref
+    from tracebridge.core.control.ref_functions import free_ref as free_ref
+    from tracebridge.core.control.ref_functions import freeze as freeze
+    from tracebridge.core.control.ref_functions import new_ref as new_ref
 # fmt: off
 _SUBMODULES = frozenset((
     "custom_derivatives", "dlpack", "dtypes", "errors", "lax", "numpy", "sharding", "stages",
@@ -139,6 +147,8 @@ _MODULE_OF = {
     for name in names.split()
 }
 
+    "core.control.ref": "Ref",
+    "core.control.ref_functions": "empty_ref free_ref freeze new_ref",
 __all__ = ["config", "float0", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - the table is the list
 
 
