@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge.core import lax
-from tracebridge.core.collectives.axes import Collective, map_leaves, single_name, size_of_axis
+from tracebridge.core.collectives.axes import (
+    Collective,
+    bound_names,
+    by_group,
+    checked_groups,
+    from_groups,
+    map_leaves,
+    size_of_axis,
+)
+from tracebridge.core.collectives.replicas import all_gather as all_gather_op
+from tracebridge.core.collectives.replicas import reduce_scatter as scatter_op
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
@@ -19,7 +29,10 @@ def _after_batch(axis: int, d: int) -> int:
 
 @final
 class AllGather(Collective):
-    """Parameters ``axes`` (one name), ``size``, ``axis`` and ``tiled``."""
+    """Parameters ``axes`` (one name), ``size``, ``axis``, ``tiled`` and ``axis_index_groups``.
+
+    ``size`` is the number of elements of the axis, or of each group.
+    """
 
     name = "all_gather"
 
@@ -33,14 +46,22 @@ class AllGather(Collective):
         return ShapedArray(shape, x.dtype)
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
-        axis = params["axis"]
+        axis, groups = params["axis"], params["axis_index_groups"]
+        if groups is not None:
+            parts = lax.move_batch_axis(by_group(x, d, ctx.size, groups), 1, axis + 1)
+            gathered = _merged(parts, axis + 1) if params["tiled"] else parts
+            return from_groups(lax.broadcast_batch(gathered, len(groups[0]), 1), groups), 0
         given = d is not None
         x = lax.move_batch_axis(x, d, axis) if given else lax.broadcast_batch(x, ctx.size, axis)
-        if params["tiled"]:
-            shape = x.aval.shape
-            merged = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
-            x = lax.reshape(x, merged)
-        return x, None
+        return (_merged(x, axis) if params["tiled"] else x), None
+
+    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+        axis = params["axis"]
+        if not params["tiled"]:
+            (aval,) = ctx.avals_in
+            shape = (*aval.shape[:axis], 1, *aval.shape[axis:])
+            x = ctx.reshape(x, ShapedArray(shape, aval.dtype))
+        return all_gather_op(ctx, x, ctx.aval_out, groups, axis)
 
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
         if d is None:
@@ -80,13 +101,20 @@ class ReduceScatter(Collective):
         return ShapedArray((*x.shape[:axis], *part, *x.shape[axis + 1 :]), x.dtype)
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+        axis, groups = params["axis"], params["axis_index_groups"]
+        if groups is not None:
+            x = lax.reduce_sum(by_group(x, d, ctx.size, groups), (1,))
+            x = _split(x, axis + 1, params["size"]) if params["tiled"] else x
+            return from_groups(lax.move_batch_axis(x, axis + 1, 1), groups), 0
         x = lax.reduce_sum(lax.to_front(x, d, ctx.size), (0,))
-        axis = params["axis"]
+        return (_split(x, axis, ctx.size) if params["tiled"] else x), axis
+
+    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+        axis, out = params["axis"], ctx.aval_out
         if params["tiled"]:
-            shape = x.aval.shape
-            part = shape[axis] // ctx.size
-            x = lax.reshape(x, (*shape[:axis], ctx.size, part, *shape[axis + 1 :]))
-        return x, axis
+            return scatter_op(ctx, x, out, groups, axis)
+        part = ShapedArray((*out.shape[:axis], 1, *out.shape[axis:]), out.dtype)
+        return ctx.reshape(scatter_op(ctx, x, part, groups, axis), out)
 
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
         if d is None:
@@ -105,10 +133,25 @@ all_gather_p = AllGather()
 reduce_scatter_p = ReduceScatter()
 
 
-def _no_groups(call: str, groups: Any) -> None:
-    if groups is not None:
-        msg = f"{call}: axis_index_groups must be None, got {groups!r}"
-        raise AxisSpecError(msg, hint="nest two vmaps with an axis name each")
+def _merged(x: Any, axis: int) -> Any:
+    """``x`` with ``axis`` and the next as one."""
+    shape = x.aval.shape
+    return lax.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def _split(x: Any, axis: int, size: Any) -> Any:
+    """``x`` with ``axis`` as two, of which the first has ``size``."""
+    shape = x.aval.shape
+    return lax.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
+
+
+def _sizes(call: str, axis_name: Any, groups: Any) -> tuple[tuple[Any, ...], list[Any], Any]:
+    """Names of axes, their sizes (those of groups, where there are some), the checked groups."""
+    names = bound_names(call, axis_name)
+    if not names:
+        raise AxisSpecError(f"{call}: got no axis name", expected="a name, or a tuple of names")
+    found = checked_groups(call, names, groups)
+    return names, [size_of_axis(call, n) if found is None else len(found[0]) for n in names], found
 
 
 def all_gather(
@@ -123,8 +166,9 @@ def all_gather(
 
     Args:
         x: pytree of arrays.
-        axis_name: a bound axis name.
-        axis_index_groups: only ``None``.
+        axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
+        axis_index_groups: groups of positions of one named axis, of one length; each group
+            is on its own.
         axis: where the new axis goes.
         tiled: concatenate along the existing axis ``axis`` instead.
 
@@ -138,13 +182,18 @@ def all_gather(
     >>> tb.vmap(lambda x: tb.lax.all_gather(x, "i"), axis_name="i")(tb.numpy.arange(2)).tolist()
     [[0, 1], [0, 1]]
     """
-    _no_groups("all_gather", axis_index_groups)
-    name = single_name("all_gather", axis_name)
-    size = size_of_axis("all_gather", name)
+    names, sizes, groups = _sizes("all_gather", axis_name, axis_index_groups)
 
     def gather(value: Any) -> Any:
         at = lax.as_axis("all_gather", axis, value.aval.ndim + (not tiled))
-        return all_gather_p.bind(value, axes=(name,), size=size, axis=at, tiled=bool(tiled))
+        # The last name runs fastest; after it the new axis is there to be concatenated.
+        joined = bool(tiled)
+        for name, size in zip(names[::-1], sizes[::-1], strict=True):
+            value = all_gather_p.bind(
+                value, axes=(name,), size=size, axis=at, tiled=joined, axis_index_groups=groups
+            )
+            joined = True
+        return value
 
     return map_leaves(gather, x)
 
@@ -161,9 +210,10 @@ def psum_scatter(
 
     Args:
         x: pytree of arrays.
-        axis_name: a bound axis name.
+        axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         scatter_dimension: the array axis to split; its size is that of the named axis.
-        axis_index_groups: only ``None``.
+        axis_index_groups: groups of positions of one named axis, of one length; each group
+            is on its own.
         tiled: keep the array axis; its size is then a multiple of that of the named axis.
 
     Raises:
@@ -175,12 +225,21 @@ def psum_scatter(
     >>> tb.vmap(lambda x: tb.lax.psum_scatter(x, "i"), axis_name="i")(x).tolist()
     [2, 4]
     """
-    _no_groups("psum_scatter", axis_index_groups)
-    name = single_name("psum_scatter", axis_name)
-    size = size_of_axis("psum_scatter", name)
+    names, sizes, groups = _sizes("psum_scatter", axis_name, axis_index_groups)
 
     def scatter(value: Any) -> Any:
         at = lax.as_axis("psum_scatter", scatter_dimension, value.aval.ndim)
-        return reduce_scatter_p.bind(value, axes=(name,), size=size, axis=at, tiled=bool(tiled))
+        last = len(names) - 1
+        for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
+            # The array axis goes when the last name has taken its part.
+            value = reduce_scatter_p.bind(
+                value,
+                axes=(name,),
+                size=size,
+                axis=at,
+                tiled=bool(tiled) or i < last,
+                axis_index_groups=groups,
+            )
+        return value
 
     return map_leaves(scatter, x)

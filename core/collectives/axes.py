@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.collectives.replicas import replica_groups
 from tracebridge.core.config.scopes import axis_env
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
 from tracebridge.core.ir.primitive import Primitive
@@ -82,8 +83,13 @@ class Collective(Primitive):
         return axis_name in params["axes"]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        """All axes of vmap are gone before lowering."""
-        raise UnboundAxisNameError(params["axes"][0], call=self.name)
+        """Axes of vmap are gone before lowering; those of pmap are replicas of the program."""
+        groups = replica_groups(ctx, self.name, params["axes"], params.get("axis_index_groups"))
+        return self.communicate(ctx, operands[0], groups, **params)
+
+    def communicate(self, ctx: Any, x: Any, groups: np.ndarray[Any, Any], **params: Any) -> Any:
+        """The operation between the replicas of each row of ``groups``."""
+        raise TypeError(self.name)
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -100,6 +106,42 @@ class Collective(Primitive):
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         """Batch over the named axis itself; ``d`` is None where the elements are all equal."""
         raise TypeError(self.name)
+
+
+def checked_groups(call: str, names: Sequence[Any], groups: Any) -> Any:
+    """``axis_index_groups`` as tuples: a partition of the one named axis into equal parts.
+
+    Raises:
+        AxisSpecError: they are not.
+    """
+    if groups is None:
+        return None
+    if len(names) != 1:
+        msg = f"{call}: axis_index_groups needs exactly one axis name, got {tuple(names)}"
+        raise AxisSpecError(msg)
+    found = tuple([tuple([int(i) for i in g]) for g in groups])
+    members = sorted([i for g in found for i in g])
+    size = size_of_axis(call, names[0])
+    if members != list(range(size)) or len({len(g) for g in found}) != 1:
+        msg = f"{call}: axis_index_groups {found} do not split the axis {names[0]!r} of size {size}"
+        raise AxisSpecError(msg, expected="groups of one length that hold each index once")
+    return found
+
+
+def by_group(x: Any, d: int | None, size: Any, groups: Sequence[Sequence[int]]) -> Any:
+    """``x`` with its batch axis split in front: (group, position in the group, ...)."""
+    x = lax.to_front(x, d, size)
+    order = np.concatenate([np.asarray(g, np.int32) for g in groups])
+    shape = (len(groups), len(groups[0]), *x.aval.shape[1:])
+    return lax.reshape(take_rows(x, order), shape)
+
+
+def from_groups(x: Any, groups: Sequence[Sequence[int]]) -> Any:
+    """The inverse: the elements in the order of their positions along the axis, in front."""
+    order = np.concatenate([np.asarray(g, np.int32) for g in groups])
+    shape = x.aval.shape
+    rows = lax.reshape(x, (shape[0] * shape[1], *shape[2:]))
+    return take_rows(rows, np.argsort(order).astype(np.int32))
 
 
 def take_rows(x: Any, order: np.ndarray[Any, Any]) -> Any:

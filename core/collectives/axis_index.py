@@ -9,6 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import Collective, axis_names, size_of_axis, size_value
+from tracebridge.core.collectives.replicas import axis_position
 from tracebridge.core.ir.aval import ShapedArray
 
 _I32 = np.dtype(np.int32)
@@ -27,6 +28,11 @@ class AxisIndex(Collective):
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return lax.broadcasted_iota(_I32, (ctx.size,), 0), 0
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        del operands
+        (name,) = params["axes"]
+        return axis_position(ctx, name)
 
 
 axis_index_p = AxisIndex()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -10,11 +11,17 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import (
     Collective,
+    bound_names,
+    by_group,
+    checked_groups,
+    from_groups,
     map_leaves,
     single_name,
     size_of_axis,
     take_rows,
 )
+from tracebridge.core.collectives.replicas import all_to_all as all_to_all_op
+from tracebridge.core.collectives.replicas import permute
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
@@ -41,6 +48,10 @@ class Ppermute(Collective):
             moved = lax.select(flags, moved, lax.zeros_of(moved.aval))
         return moved, 0
 
+    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+        pairs = [(row[a], row[b]) for row in groups.tolist() for a, b in params["perm"]]
+        return permute(ctx, x, ctx.aval_out, pairs)
+
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
@@ -52,6 +63,9 @@ class Ppermute(Collective):
 @final
 class AllToAll(Collective):
     """Element i gives part j of ``split_axis`` to element j, as part i of ``concat_axis``.
+
+    Parameters besides these two: ``axes`` (one name), ``axis_index_groups`` and ``size``, the
+    number of elements of the axis, or of each group.
 
     The part loses its axis and gets a new one of the size of the named axis.
     """
@@ -74,6 +88,10 @@ class AllToAll(Collective):
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         """The batch axis and the split axis change places."""
         split, concat = params["split_axis"], params["concat_axis"]
+        groups = params["axis_index_groups"]
+        if groups is not None:
+            parts = lax.move_batch_axis(by_group(x, d, ctx.size, groups), split + 2, 1)
+            return from_groups(lax.move_batch_axis(parts, 2, concat + 2), groups), 0
         x = lax.to_front(x, d, ctx.size)
         parts = lax.move_batch_axis(x, split + 1, 0)
         return lax.move_batch_axis(parts, 1, concat + 1), 0
@@ -84,6 +102,14 @@ class AllToAll(Collective):
         moved = lax.move_batch_axis(x, d, 0)
         axes = {name: params[name] + 1 for name in ("split_axis", "concat_axis")}
         return self.bind(moved, **{**params, **axes}), 0
+
+    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+        (aval,) = ctx.avals_in
+        split, concat = params["split_axis"], params["concat_axis"]
+        received = all_to_all_op(ctx, x, aval, groups, split)
+        order = [i for i in range(aval.ndim) if i != split]
+        order.insert(concat, split)
+        return ctx.transpose(received, ctx.aval_out, order)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
@@ -165,10 +191,11 @@ def all_to_all(
 
     Args:
         x: pytree of arrays.
-        axis_name: a bound axis name.
+        axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         split_axis: array axis whose part j goes to element j.
         concat_axis: array axis of the result along which the received parts lie.
-        axis_index_groups: only ``None``.
+        axis_index_groups: groups of positions of one named axis, of one length; each group
+            exchanges on its own.
         tiled: split and concatenate existing axes, instead of removing and adding one.
 
     Raises:
@@ -180,37 +207,63 @@ def all_to_all(
     >>> f(tb.numpy.array([[0, 1], [2, 3]])).tolist()
     [[0, 2], [1, 3]]
     """
-    if axis_index_groups is not None:
-        msg = f"all_to_all: axis_index_groups must be None, got {axis_index_groups!r}"
-        raise AxisSpecError(msg, hint="nest two vmaps with an axis name each")
-    name = single_name("all_to_all", axis_name)
-    size = size_of_axis("all_to_all", name)
+    names = bound_names("all_to_all", axis_name)
+    groups = checked_groups("all_to_all", names, axis_index_groups)
+    sizes = [size_of_axis("all_to_all", n) if groups is None else len(groups[0]) for n in names]
+    size = math.prod(sizes)
 
     def exchange(value: Any) -> Any:
         ndim = value.aval.ndim
         split = lax.as_axis("all_to_all", split_axis, ndim)
         concat = lax.as_axis("all_to_all", concat_axis, ndim)
-        if not tiled:
-            return all_to_all_p.bind(
-                value, axes=(name,), size=size, split_axis=split, concat_axis=concat
-            )
         shape = value.aval.shape
-        if shape[split] % size != 0:
+        if shape[split] % size if tiled else shape[split] != size:
+            kind = "be a multiple of" if tiled else "have"
             msg = (
-                f"all_to_all: axis {split} of {value.aval.str_short()} must be a multiple of the "
-                f"size {size} of the axis {name!r}"
+                f"all_to_all: axis {split} of {value.aval.str_short()} must {kind} the size "
+                f"{size} of {_described(names, groups)}"
             )
             raise ShapeMismatchError(msg)
+        if not tiled:
+            return _exchange(value, names, sizes, split, concat, groups)
         parts = (*shape[:split], size, shape[split] // size, *shape[split + 1 :])
         # Without the axis of the parts the axes are those of ``value``.
-        received = all_to_all_p.bind(
-            lax.reshape(value, parts), axes=(name,), size=size, split_axis=split, concat_axis=concat
-        )
+        received = _exchange(lax.reshape(value, parts), names, sizes, split, concat, groups)
         out = received.aval.shape
         merged = (*out[:concat], out[concat] * out[concat + 1], *out[concat + 2 :])
         return lax.reshape(received, merged)
 
     return map_leaves(exchange, x)
+
+
+def _described(names: Sequence[Any], groups: Any) -> str:
+    what = f"the axis {names[0]!r}" if len(names) == 1 else f"the axes {tuple(names)}"
+    return what if groups is None else f"the groups of {what}"
+
+
+def _exchange(
+    value: Any, names: Sequence[Any], sizes: Sequence[Any], split: int, concat: int, groups: Any
+) -> Any:
+    """The exchange over the product of the axes, one axis after the other."""
+    if len(names) == 1:
+        return all_to_all_p.bind(
+            value,
+            axes=tuple(names),
+            size=sizes[0],
+            split_axis=split,
+            concat_axis=concat,
+            axis_index_groups=groups,
+        )
+    shape = value.aval.shape
+    n = len(names)
+    value = lax.reshape(value, (*shape[:split], *sizes, *shape[split + 1 :]))
+    for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
+        value = _exchange(value, (name,), (size,), split + i, split + i, groups)
+    order = [a for a in range(value.aval.ndim) if not split <= a < split + n]
+    order[concat:concat] = range(split, split + n)
+    value = lax.transpose(value, tuple(order))
+    shape = value.aval.shape
+    return lax.reshape(value, (*shape[:concat], math.prod(sizes), *shape[concat + n :]))
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
@@ -220,7 +273,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
         x: pytree of arrays.
         axis_name: a bound axis name.
         axis: the array axis.
-        axis_index_groups: only ``None``.
+        axis_index_groups: as in ``all_to_all``.
 
     >>> import tracebridge as tb
     >>> f = tb.vmap(lambda x: tb.lax.pswapaxes(x, "i", 0), axis_name="i")

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
-
-import numpy as np
+from typing import Any, ClassVar, final
 
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import (
     Collective,
     axis_names,
+    by_group,
+    checked_groups,
+    from_groups,
     map_leaves,
     single_name,
     size_of_axis,
     size_value,
-    take_rows,
 )
 from tracebridge.core.collectives.axis_index import axis_index
+from tracebridge.core.collectives.replicas import all_reduce
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import bool_, is_bool, is_complex, is_inexact
 from tracebridge.core.dtypes.weak_type import is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
-from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.tree import tree
 
 
 class _AllReduce(Collective):
     """Parameters ``axes`` and ``axis_index_groups`` (a tuple of tuples, or None)."""
+
+    # The StableHLO operation that combines two elements.
+    combine: ClassVar[str]
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
@@ -47,17 +50,15 @@ class _AllReduce(Collective):
         return (self.bind(out, axes=rest, axis_index_groups=None) if rest else out), None
 
     def _in_groups(self, x: Any, d: int | None, ctx: Any, groups: Any) -> tuple[Any, Any]:
-        """Sort elements by group, reduce each group, and give the result to its members."""
-        x = lax.to_front(x, d, ctx.size)
-        order = np.concatenate([np.asarray(g, np.int32) for g in groups])
-        count, length = len(groups), len(groups[0])
-        shape = x.aval.shape[1:]
-        sorted_x = take_rows(x, order)
-        reduced = self.reduce(lax.reshape(sorted_x, (count, length, *shape)), (1,))
-        dims = (0, *range(2, 2 + len(shape)))
-        wide = lax.broadcast_in_dim(reduced, (count, length, *shape), dims)
-        back = lax.reshape(wide, (count * length, *shape))
-        return take_rows(back, np.argsort(order).astype(np.int32)), 0
+        """Reduce each group, and give the result to its members."""
+        parts = by_group(x, d, ctx.size, groups)
+        shape = parts.aval.shape
+        dims = (0, *range(2, len(shape)))
+        wide = lax.broadcast_in_dim(self.reduce(parts, (1,)), shape, dims)
+        return from_groups(wide, groups), 0
+
+    def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
+        return all_reduce(ctx, x, ctx.aval_out, groups, self.combine)
 
     def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
         """The reduction of array axes that the collective stands for."""
@@ -74,6 +75,7 @@ class Psum(_AllReduce):
     """Sum over named axes."""
 
     name = "psum"
+    combine = "stablehlo.add"
 
     def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
         return lax.reduce_sum(x, axes)
@@ -105,6 +107,7 @@ class Pmax(_Extremum):
     """Maximum over named axes."""
 
     name = "pmax"
+    combine = "stablehlo.maximum"
 
     def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
         return lax.reduce_max(x, axes)
@@ -115,6 +118,7 @@ class Pmin(_Extremum):
     """Minimum over named axes."""
 
     name = "pmin"
+    combine = "stablehlo.minimum"
 
     def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
         return lax.reduce_min(x, axes)
@@ -135,25 +139,9 @@ def _split_axes(call: str, axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, 
     return names, positions
 
 
-def _checked_groups(call: str, names: tuple[Any, ...], groups: Any) -> Any:
-    """``axis_index_groups`` as tuples: a partition of the one named axis into equal parts."""
-    if groups is None:
-        return None
-    if len(names) != 1:
-        msg = f"{call}: axis_index_groups needs exactly one axis name, got {names}"
-        raise AxisSpecError(msg)
-    found = tuple([tuple([int(i) for i in g]) for g in groups])
-    members = sorted([i for g in found for i in g])
-    size = size_of_axis(call, names[0])
-    if members != list(range(size)) or len({len(g) for g in found}) != 1:
-        msg = f"{call}: axis_index_groups {found} do not split the axis {names[0]!r} of size {size}"
-        raise AxisSpecError(msg, expected="groups of one length that hold each index once")
-    return found
-
-
 def _all_reduce(primitive: _AllReduce, x: Any, axis_name: Any, groups: Any) -> Any:
     names, positions = _split_axes(primitive.name, axis_name)
-    groups = _checked_groups(primitive.name, names, groups)
+    groups = checked_groups(primitive.name, names, groups)
 
     def apply(value: Any) -> Any:
         if is_bool(value.aval.dtype):
@@ -206,7 +194,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     count: Any = 1
     for name in names:
         count = count * size_of_axis("pmean", name)
-    groups = _checked_groups("pmean", names, axis_index_groups)
+    groups = checked_groups("pmean", names, axis_index_groups)
     if groups is not None:
         count = len(groups[0])
 

@@ -39,8 +39,10 @@ class LoweringContext(Builder):
         "_names",
         "avals_in",
         "avals_out",
+        "axis_env",
         "callbacks",
         "module",
+        "n_replicas",
         "platform",
     )
 
@@ -50,6 +52,9 @@ class LoweringContext(Builder):
         self.platform = platform
         self.avals_in: tuple[ShapedArray, ...] = ()
         self.avals_out: tuple[ShapedArray, ...] = ()
+        # Named axes whose elements are replicas of the program, with their sizes, outermost first.
+        self.axis_env: tuple[tuple[Any, int], ...] = ()
+        self.n_replicas = 1
         # Host functions that the program calls, in the order of their index.
         self.callbacks: list[Any] = []
         self._functions: dict[Any, Any] = {}
@@ -124,9 +129,11 @@ class LoweringContext(Builder):
 
     def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
         """Emit ``jaxpr`` once per module as a private function and call it."""
-        symbol = self._functions.get(jaxpr)
+        # Collectives in it depend on the axes.
+        key = (jaxpr, self.axis_env) if self.axis_env else jaxpr
+        symbol = self._functions.get(key)
         if symbol is None:
-            symbol = self._functions[jaxpr] = self._emit_function(jaxpr, name)
+            symbol = self._functions[key] = self._emit_function(jaxpr, name)
         dims = self._dim_operands()
         operation = self.create(
             "func.call",

@@ -66,13 +66,16 @@ def lower_module(
     embed_constants: bool = False,
     platform_index: bool = False,
     names: Sequence[str] = (),
+    axis_env: tuple[tuple[Any, int], ...] = (),
+    n_replicas: int = 1,
 ) -> LoweredModule:
     """Lower ``jaxpr`` to a module with a public function ``main``.
 
     ``donated`` are inputs whose memory results may reuse. With ``embed_constants`` no constant
     becomes an argument. With ``platform_index`` main has a leading ``i32`` argument, the number
     of the platform among several for which the module is meant. With symbolic dimensions all
-    inputs stay, and ``names`` are what messages about their sizes call them.
+    inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
+    axes, outermost first, whose elements are replicas of the program.
     """
     symbolic = has_symbolic_dims(jaxpr.in_avals)
     kept = _kept_inputs(jaxpr, keep_unused or symbolic)
@@ -81,9 +84,10 @@ def lower_module(
         ir = mlir.ir
         module = ir.Module.create()
         module.operation.attributes["sym_name"] = string(_module_name(name))
-        module.operation.attributes["mhlo.num_replicas"] = i32(1)
+        module.operation.attributes["mhlo.num_replicas"] = i32(n_replicas)
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
+        ctx.axis_env, ctx.n_replicas = axis_env, n_replicas
         ctx.unique_name("main")
         types = [tensor_type(_PLATFORM_INDEX)] if platform_index else []
         n_extra = len(types) + len(hoisted)
