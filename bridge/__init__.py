@@ -14,24 +14,29 @@ from tracebridge.core.config.config import config as config
 from tracebridge.core.dtypes.dtypes import float0 as float0
 
 if TYPE_CHECKING:
+    from tracebridge import ad_checkpoint as ad_checkpoint
+    from tracebridge import checkpoint_policies as checkpoint_policies
     from tracebridge import custom_derivatives as custom_derivatives
+    from tracebridge import debug as debug
     from tracebridge import dlpack as dlpack
     from tracebridge import dtypes as dtypes
-    from tracebridge import debug as debug
     from tracebridge import errors as errors
+    from tracebridge import experimental as experimental
     from tracebridge import lax as lax
+    from tracebridge import monitoring as monitoring
     from tracebridge import numpy as numpy
+    from tracebridge import ref as ref
     from tracebridge import sharding as sharding
     from tracebridge import stages as stages
-    from tracebridge import monitoring as monitoring
     from tracebridge import test_util as test_util
-    from tracebridge import ref as ref
     from tracebridge import testing as testing
     from tracebridge import tf as tf
     from tracebridge import torch as torch
     from tracebridge import tree as tree
     from tracebridge import tree_util as tree_util
     from tracebridge import typing as typing
+    from tracebridge._api.checkpoint import checkpoint as checkpoint
+    from tracebridge._api.checkpoint import remat as remat
     from tracebridge._api.custom_gradient import custom_gradient as custom_gradient
     from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
     from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
@@ -90,26 +95,30 @@ if TYPE_CHECKING:
     from tracebridge.core.config.scopes import numpy_rank_promotion as numpy_rank_promotion
     from tracebridge.core.config.scopes import threefry_partitionable as threefry_partitionable
     from tracebridge.core.config.scopes import transfer_guard as transfer_guard
+    from tracebridge.core.control.callbacks.pure import pure_callback as pure_callback
     from tracebridge.core.control.closure_convert import closure_convert as closure_convert
-    from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
-    from tracebridge.core.ir.typeof import typeof as typeof
-    from tracebridge.core.runtime.array import Array as Array
-
-__version__ = "0.1.0"
-
     from tracebridge.core.control.ref import Ref as Ref
     from tracebridge.core.control.ref_functions import empty_ref as empty_ref
     from tracebridge.core.control.ref_functions import free_ref as free_ref
     from tracebridge.core.control.ref_functions import freeze as freeze
     from tracebridge.core.control.ref_functions import new_ref as new_ref
+    from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
+    from tracebridge.core.ir.typeof import typeof as typeof
+    from tracebridge.core.runtime.array import Array as Array
+    from tracebridge.core.runtime.tokens import effects_barrier as effects_barrier
+
+__version__ = "0.1.0"
+
 # fmt: off
 _SUBMODULES = frozenset((
-    "custom_derivatives", "dlpack", "dtypes", "errors", "lax", "numpy", "sharding", "stages",
+    "ad_checkpoint", "checkpoint_policies", "custom_derivatives", "debug", "dlpack", "dtypes",
+    "errors", "experimental", "lax", "monitoring", "numpy", "ref", "sharding", "stages",
     "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 # Module below this package -> the names that come from it.
 _NAMES_BY_MODULE = {
+    "_api.checkpoint": "checkpoint remat",
     "_api.custom_gradient": "custom_gradient",
     "_api.custom_jvp": "custom_jvp",
     "_api.custom_vjp": "custom_vjp",
@@ -136,10 +145,14 @@ _NAMES_BY_MODULE = {
         "explain_cache_misses explicit_x64_dtypes log_compiles numpy_dtype_promotion "
         "numpy_rank_promotion threefry_partitionable transfer_guard"
     ),
+    "core.control.callbacks.pure": "pure_callback",
     "core.control.closure_convert": "closure_convert",
+    "core.control.ref": "Ref",
+    "core.control.ref_functions": "empty_ref free_ref freeze new_ref",
     "core.ir.shape_struct": "ShapeDtypeStruct",
     "core.ir.typeof": "typeof",
     "core.runtime.array": "Array",
+    "core.runtime.tokens": "effects_barrier",
 }
 _MODULE_OF = {
     name: f"tracebridge.{module}"
@@ -147,8 +160,6 @@ _MODULE_OF = {
     for name in names.split()
 }
 
-    "core.control.ref": "Ref",
-    "core.control.ref_functions": "empty_ref free_ref freeze new_ref",
 __all__ = ["config", "float0", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - the table is the list
 
 

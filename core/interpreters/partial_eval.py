@@ -38,10 +38,10 @@ def partial_eval_jaxpr(
 ) -> PartialJaxprs:
     """Split ``jaxpr`` by which inputs are unknown.
 
-    Results at ``instantiate`` are made unknown. ``saveable(application) -> bool`` decides which
-    known results may become residuals (default: all); what may not is computed again in the
-    unknown part, from inputs and saveable values. With ``keep_effects`` equations that have effects
-    belong to the unknown part whatever they depend on.
+    Results at ``instantiate`` are made unknown. ``saveable(application)``, a bool or one per
+    result in a list, decides which known results may become residuals (default: all); what may not
+    is computed again in the unknown part, from inputs and saveable values. With ``keep_effects``
+    equations that have effects belong to the unknown part whatever they depend on.
     """
     n_out = len(jaxpr.outs)
     wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
@@ -69,10 +69,10 @@ def _split(
     unknown_steps: list[int] = []
     for k, (app, idx) in enumerate(jaxpr.steps):
         is_unknown = any([unknown[i] for i in idx]) or (keep_effects and bool(app.effects))
-        may_save = is_unknown or saveable is None or bool(saveable(app))
+        may_save = is_unknown or saveable is None or saveable(app)
         (unknown_steps if is_unknown else known_steps).append(k)
         unknown.extend([is_unknown] * len(app.outs))
-        saved.extend([may_save] * len(app.outs))
+        saved.extend(may_save if type(may_save) is list else [bool(may_save)] * len(app.outs))
     unknown_out = tuple(unknown[s] or w for s, w in zip(jaxpr.outs, wanted, strict=True))
     needed, again = _needed_residuals(jaxpr, unknown, saved, unknown_steps, unknown_out, fixed)
     unknown_jaxpr = _sub_jaxpr(

@@ -1,0 +1,21 @@
+"""Checkpointing in differentiation: names of values, policies, and what is kept."""
+
+from __future__ import annotations
+
+from tracebridge import checkpoint_policies
+from tracebridge._api.checkpoint import checkpoint, remat
+from tracebridge._api.saved_residuals import print_saved_residuals, saved_residuals
+from tracebridge.core.control.policies import Offloadable, Recompute, Saveable
+from tracebridge.core.lax.annotations import checkpoint_name
+
+__all__ = [
+    "Offloadable",
+    "Recompute",
+    "Saveable",
+    "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "print_saved_residuals",
+    "remat",
+    "saved_residuals",
+]

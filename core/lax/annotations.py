@@ -1,0 +1,102 @@
+"""Annotations that compute nothing: names of values, and the memory that a value lives in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.mlir.attrs import boolean, dictionary, string
+from tracebridge.core.tree import tree
+
+
+class Annotation(Primitive):
+    """The identity on one operand; its parameter says something about the value."""
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return avals[0]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return operands[0]
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """The annotation is about the value; its tangent is another one."""
+        return self.bind(primals[0], **params), tangents[0]
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [ct]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        return self.bind(args[0], **params), dims[0]
+
+
+@final
+class Name(Annotation):
+    """Gives a value a name (parameter ``name``) that policies of ``checkpoint`` refer to."""
+
+    name = "name"
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """Outside traces there is nothing to do."""
+        return arrays[0]
+
+
+name_p = Name()
+
+
+@final
+class ToMemory(Annotation):
+    """Moves a value to the memory of parameter ``kind``: "device" or a memory of the host.
+
+    The CPU has one memory only, so that nothing moves there.
+    """
+
+    name = "to_memory"
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        if ctx.platform == "cpu":
+            return operands[0]
+        attributes = {
+            "call_target_name": string("annotate_device_placement"),
+            "has_side_effect": boolean(True),
+            "mhlo.frontend_attributes": dictionary(
+                {"_xla_buffer_placement": string(params["kind"])}
+            ),
+        }
+        return ctx.op1("stablehlo.custom_call", operands, ctx.aval_out, attributes)
+
+
+to_memory_p = ToMemory()
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """``x`` with a name by which policies of ``checkpoint`` can save it.
+
+    Args:
+        x: array, number, or a tree of them; every leaf gets the name.
+        name: the name; several values may have the same one.
+
+    Returns:
+        A tree like ``x`` with the same values.
+
+    Raises:
+        TypeError: the name is no string.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.ad_checkpoint import checkpoint_name
+    >>> policy = tb.checkpoint_policies.save_only_these_names("first")
+    >>> @tb.checkpoint(policy=policy)
+    ... def f(x):
+    ...     return tb.lax.sin(checkpoint_name(tb.lax.sin(x), "first"))
+    >>> print(tb.grad(f)(0.0))
+    1.0
+    """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        msg = f"checkpoint_name: name is {name!r} of type {type(name).__name__}, expected a string"
+        raise TypeError(msg)
+    leaves, treedef = tree.checked_flatten(x)
+    return tree.unflatten(treedef, [name_p.bind(as_value(leaf), name=name) for leaf in leaves])

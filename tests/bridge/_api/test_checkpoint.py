@@ -1,0 +1,257 @@
+"""The arguments of checkpoint, its errors, and what saved_residuals says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.ad_checkpoint import (
+    Offloadable,
+    Recompute,
+    Saveable,
+    checkpoint_name,
+    print_saved_residuals,
+    saved_residuals,
+)
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.tracer_errors import (
+    ConcretizationTypeError,
+    NonHashableStaticArgumentError,
+)
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    CustomRuleError,
+    TreeMismatchError,
+)
+
+P = tb.checkpoint_policies
+
+
+def test_forms() -> None:
+    """A decorator, with and without options; name and documentation are those of the function."""
+
+    @tb.checkpoint
+    def f(x: Any) -> Any:
+        """Doc."""
+        return x * x
+
+    @tb.remat(prevent_cse=False)
+    def g(x: Any, *, scale: float) -> Any:
+        return x * x * scale
+
+    assert (f.__name__, f.__doc__) == ("f", "Doc.")
+    assert float(tb.grad(f)(3.0)) == 6.0
+    assert float(tb.grad(lambda x: g(x, scale=2.0))(3.0)) == 12.0
+    assert tb.remat is tb.checkpoint
+
+
+def test_trees_closures_and_methods() -> None:
+    """Arguments and results are trees; values closed over are differentiated."""
+
+    class Model:
+        w = 3.0
+
+        @tb.checkpoint
+        def apply(self, x: Any) -> Any:
+            return x * self.w
+
+    def f(d: Any) -> Any:
+        inner = tb.checkpoint(lambda p: {"y": tnp.sin(p["x"] * d["w"])})
+        return inner({"x": d["x"]})["y"]
+
+    slope = tb.grad(f)({"w": 2.0, "x": 0.5})
+    np.testing.assert_allclose(slope["w"], 0.5 * np.cos(1.0), rtol=1e-6)
+    np.testing.assert_allclose(slope["x"], 2.0 * np.cos(1.0), rtol=1e-6)
+    with pytest.raises(UnsupportedDtypeError, match="argument self is"):
+        Model().apply(2.0)
+
+
+def test_static_arguments() -> None:
+    """By number and by name; each value is traced once."""
+    traced: list[bool] = []
+
+    def f(x: Any, flip: bool) -> Any:
+        traced.append(flip)
+        return -x * x if flip else x * x
+
+    for g in (tb.checkpoint(f, static_argnums=1), tb.checkpoint(f, static_argnames="flip")):
+        assert [float(tb.grad(g)(3.0, True)), float(tb.grad(g)(3.0, False))] == [-6.0, 6.0]
+        assert float(tb.grad(lambda x, g=g: g(x, flip=True))(1.0)) == -2.0
+        g(3.0, True)
+    assert (traced.count(True), traced.count(False)) == (2, 1)
+    with pytest.raises(ArgumentSpecError, match="static_argnums contains 5"):
+        tb.checkpoint(f, static_argnums=5)
+    with pytest.raises(NonHashableStaticArgumentError):
+        tb.checkpoint(f, static_argnums=1)(1.0, [])
+
+
+def test_the_same_call_is_traced_once() -> None:
+    """Calls in a loop, or of functions around it, find the trace."""
+    traced: list[int] = []
+
+    @tb.checkpoint
+    def f(x: Any) -> Any:
+        traced.append(1)
+        return tnp.sin(x)
+
+    for x in (1.0, 2.0, 3.0):
+        tb.grad(f)(x)
+        tb.jit(lambda x: f(x))(x)
+
+    assert len(traced) == 1
+
+
+def test_prevent_cse_per_argument() -> None:
+    """One boolean for each positional argument, or a tree of them."""
+    f = tb.checkpoint(lambda x, y: tnp.sin(x * y["a"] * y["b"]), prevent_cse=(True, False))
+    jaxpr = tb.make_jaxpr(f)(1.0, {"a": 2.0, "b": 3.0}).jaxpr
+    assert jaxpr.steps[0][0].params["prevent_cse"] == (True, False, False)
+    np.testing.assert_allclose(
+        tb.jit(tb.grad(f))(1.0, {"a": 2.0, "b": 3.0}), 6.0 * np.cos(6.0), rtol=1e-6
+    )
+    with pytest.raises(TreeMismatchError, match="is no prefix of the arguments"):
+        tb.checkpoint(lambda x, y: x * y, prevent_cse=(True,))(1.0, 2.0)
+
+
+def test_options_are_checked() -> None:
+    """Wrong options say what was expected."""
+    with pytest.raises(ArgumentSpecError, match="static_argnums"):
+        tb.checkpoint(tnp.sin, concrete=True)
+    with pytest.raises(ArgumentSpecError, match="policy is 3"):
+        tb.checkpoint(tnp.sin, policy=3)
+    with pytest.raises(ArgumentSpecError, match="prevent_cse is 1"):
+        tb.checkpoint(tnp.sin, prevent_cse=1)
+    with pytest.raises(TypeError, match="expected a function"):
+        tb.checkpoint(3)
+
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, *_: Any, **__: Any) -> bool:
+            return True
+
+    with pytest.raises(ArgumentSpecError, match="not hashable"):
+        tb.checkpoint(tnp.sin, policy=Unhashable())
+    with pytest.raises(ConcretizationTypeError):
+        tb.grad(tb.checkpoint(lambda x: x if x > 0 else -x))(1.0)
+    with pytest.raises(CustomRuleError, match="returned 'yes' for sin"):
+        tb.grad(tb.checkpoint(tnp.sin, policy=lambda *_, **__: "yes"))(1.0)
+
+
+def test_policy_arguments_are_checked() -> None:
+    """Names are strings, memories are known, policies are functions."""
+    with pytest.raises(ArgumentSpecError, match="contains 3"):
+        P.save_only_these_names("a", 3)
+    with pytest.raises(ArgumentSpecError, match="two policies"):
+        P.save_from_both_policies(P.dots_saveable, None)
+    with pytest.raises(ArgumentSpecError, match="offload_dst is 'disk'"):
+        P.offload_dot_with_no_batch_dims("device", "disk")
+    options = {"offload_src": "device", "offload_dst": "pinned_host"}
+    with pytest.raises(ArgumentSpecError, match="to be saved in place and to be offloaded"):
+        P.save_and_offload_only_these_names(
+            names_which_can_be_saved=["a"], names_which_can_be_offloaded=["a"], **options
+        )
+    with pytest.raises(ArgumentSpecError, match="is the string 'a'"):
+        P.save_and_offload_only_these_names(
+            names_which_can_be_saved="a", names_which_can_be_offloaded=[], **options
+        )
+    with pytest.raises(TypeError, match="name is 3"):
+        checkpoint_name(1.0, 3)
+
+
+def test_policies_are_equal_by_what_they_say() -> None:
+    """Policies made twice are one key."""
+    assert P.save_only_these_names("a", "b") == P.save_only_these_names("b", "a")
+    assert P.save_only_these_names("a") != P.save_any_names_but_these("a")
+    assert hash(P.save_only_these_names("a")) == hash(P.save_only_these_names("a"))
+    both = [P.save_from_both_policies(P.dots_saveable, P.save_only_these_names("a"))] * 2
+    assert both[0] == both[1]
+    assert P.checkpoint_dots is P.dots_saveable
+
+
+def f(w: Any, x: Any) -> Any:
+    """A product, a named sine, an exponential."""
+    y = checkpoint_name(tnp.sin(w @ x), "first")
+    return tnp.sum(tnp.exp(y))
+
+
+W, X = tnp.ones((3, 2)), tnp.ones(2)
+
+
+def origins(policy: Any) -> list[str]:
+    """What is kept under a policy, without the places."""
+    kept = saved_residuals(tb.checkpoint(f, policy=policy), W, X)
+    return [text.split(" from ")[0] for _, text in kept if "argument" not in text]
+
+
+def test_saved_residuals() -> None:
+    """Lists what is kept, with its aval and the line it comes from."""
+    kept = saved_residuals(f, W, X)
+    assert [("f32[3,2]", "from the argument w"), ("f32[2]", "from the argument x")] == [
+        (a.str_short(), text) for a, text in kept[:2]
+    ]
+    assert all("test_checkpoint.py" in text for _, text in kept[2:])
+    assert any(text.startswith("output of cos from") for _, text in kept)
+
+    assert origins(None) == []
+    assert origins(P.dots_saveable) == ["output of dot_general"]
+    assert origins(P.save_only_these_names("first")) == ["named 'first'"]
+    assert origins(lambda *_, **__: Recompute) == []
+    assert origins(lambda prim, *_, **__: Saveable if prim is tb.lax.exp_p else Recompute) == [
+        "output of exp"
+    ]
+    moved = origins(P.offload_dot_with_no_batch_dims("device", "pinned_host"))
+    assert moved == ["output of dot_general"]
+    last = saved_residuals(
+        tb.checkpoint(f, policy=lambda *_, **__: Offloadable("device", "pinned_host")), W, X
+    )[-1][1]
+    assert last.endswith(", moved to pinned_host")
+
+
+def test_saved_residuals_of_calls_and_constants() -> None:
+    """Values inside jit are named by the operation; arrays closed over are constants."""
+    kept = saved_residuals(tb.jit(lambda x: tnp.sin(tnp.sin(x))), X)
+    assert [text.split(" from ")[0] for _, text in kept] == ["output of cos", "output of cos"]
+    constant = tnp.arange(2.0)
+    assert "from a constant" in [text for _, text in saved_residuals(lambda x: x * constant, X)]
+    assert saved_residuals(lambda x: x + 1.0, X) == []
+
+
+def test_print_saved_residuals(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line per value."""
+    print_saved_residuals(lambda d: d["a"] * d["b"], {"a": 2.0, "b": X})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "f32[] from the argument d['a']",
+        "f32[2] from the argument d['b']",
+    ]
+
+
+def test_offloaded_values_come_back() -> None:
+    """On CPU, which has one memory, offloading keeps values in place."""
+    policy = P.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=["first"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+    ours = tb.checkpoint(f, policy=policy)
+    jaxpr = str(tb.make_jaxpr(tb.grad(ours))(W, X))
+
+    assert "to_memory[kind=pinned_host]" in jaxpr
+    assert "to_memory[kind=device]" in jaxpr
+    np.testing.assert_allclose(tb.jit(tb.grad(ours))(W, X), tb.grad(f)(W, X), rtol=1e-6)
+
+
+def test_names_are_kept_by_all_transformations() -> None:
+    """checkpoint_name is the identity, for trees too."""
+    named = lambda x: checkpoint_name({"a": x, "b": 2.0 * x}, "n")
+    assert float(named(3.0)["b"]) == 6.0
+    assert float(tb.grad(lambda x: named(x)["b"])(3.0)) == 2.0
+    assert tb.vmap(named)(tnp.arange(2.0))["b"].tolist() == [0.0, 2.0]
+    assert float(tb.linear_transpose(lambda x: named(x)["b"], 1.0)(1.0)[0]) == 2.0
+    assert str(tb.make_jaxpr(named)(1.0)).count("name[name=n]") == 2
