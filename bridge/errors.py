@@ -25,14 +25,14 @@ from tracebridge.core.errors.exchange_errors import (
 from tracebridge.core.errors.export_errors import (
     ExportError,
 )
+from tracebridge.core.errors.ref_errors import (
+    RefError,
+)
 from tracebridge.core.errors.runtime_errors import (
     ArgumentMismatchError,
     BackendNotFoundError,
     CallbackError,
     CompileError,
-from tracebridge.core.errors.ref_errors import (
-    RefError,
-)
     DeletedArrayError,
     DevicePlacementError,
     DonationError,

@@ -40,7 +40,8 @@ def xla_computation(
     Args:
         fun: function of arrays and trees of arrays.
         static_argnums: positions of arguments that are compile-time constants.
-        axis_env: pairs of axis name and size that ``fun`` may use in collectives.
+        axis_env: pairs of axis name and size that ``fun`` may use in collectives, outermost
+            first; the program is meant for one replica per element of these axes.
         in_parts: must be None: programs over several devices are made by ``shard_map``.
         out_parts: must be None, likewise.
         backend: platform to lower for: "cpu", "cuda", "rocm", "tpu"; it need not be installed.
@@ -101,7 +102,14 @@ def xla_computation(
                 f"xla_computation({name_of(fun)}): the function uses values of an enclosing "
                 "trace, so that it has no program of its own"
             )
-        built = computation_of(jaxpr, name, _platform(backend), call.donated, tuple_args)
+        built = computation_of(
+            jaxpr,
+            name,
+            _platform(backend),
+            call.donated,
+            tuple_args=tuple_args,
+            axis_env=[(axis, size) for axis, size in axis_env or ()],
+        )
         if not return_shape:
             return built
         return built, tree.unflatten([struct_of(a) for a in jaxpr.out_avals])

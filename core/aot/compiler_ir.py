@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
@@ -26,11 +27,27 @@ def hlo_of(module: LoweredModule, *, tuple_args: bool = False, return_tuple: boo
 
 
 def computation_of(
-    jaxpr: Jaxpr, name: str, platform: str, donated: Sequence[int], tuple_args: bool | None
+    jaxpr: Jaxpr,
+    name: str,
+    platform: str,
+    donated: Sequence[int] = (),
+    *,
+    tuple_args: bool | None = False,
+    axis_env: Sequence[tuple[Any, int]] = (),
 ) -> Any:
-    """The XlaComputation of a program; it takes all inputs and returns a tuple."""
+    """The XlaComputation of a program; it takes all inputs and returns a tuple.
+
+    ``axis_env``: named axes, outermost first, whose elements are replicas of the program.
+    """
     module = lower_module(
-        jaxpr, name, platform, keep_unused=True, donated=tuple(donated), embed_constants=True
+        jaxpr,
+        name,
+        platform,
+        keep_unused=True,
+        donated=tuple(donated),
+        embed_constants=True,
+        axis_env=tuple(axis_env),
+        n_replicas=math.prod([size for _, size in axis_env]),
     )
     with building():
         module.module.operation.attributes["sym_name"] = string(name)

@@ -14,6 +14,7 @@ from tracebridge.errors import (
     BackendNotFoundError,
     DevicePlacementError,
     NonHashableStaticArgumentError,
+    UnboundAxisNameError,
     UnexpectedTracerError,
 )
 
@@ -88,6 +89,21 @@ def test_axes_of_vmap_do_not_need_axis_env() -> None:
 
     found = tb.xla_computation(lambda x: x * tb.lax.axis_size("i"), axis_env=[("i", 4)])(2)
     assert "constant(4)" in found.as_hlo_text()
+
+
+def test_collectives_between_replicas() -> None:
+    """The elements of the named axes are replicas, of which groups take part."""
+
+    def g(x: Any) -> Any:
+        return tuple(tb.lax.psum(x, names) for names in ("i", "j", ("i", "j")))
+
+    text = tb.xla_computation(g, axis_env=[("i", 4), ("j", 2)])(5.0).as_hlo_text()
+
+    assert "replica_count=8" in text
+    for groups in ("{{0,2,4,6},{1,3,5,7}}", "{{0,1},{2,3},{4,5},{6,7}}", "{{0,1,2,3,4,5,6,7}}"):
+        assert f"replica_groups={groups}" in text
+    with pytest.raises(UnboundAxisNameError, match="'k'"):
+        tb.xla_computation(lambda x: tb.lax.psum(x, "k"), axis_env=[("i", 4)])(5.0)
 
 
 @pytest.mark.parametrize(
