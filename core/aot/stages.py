@@ -32,7 +32,7 @@ from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.compile import Program, compile_lowered
 from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.placement import choose_placement
+from tracebridge.core.runtime.placement import MeshPlacement, choose_placement
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.tree.prefix import equality_errors_of_structures
@@ -364,20 +364,26 @@ class Compiled(Stage):
         return self._entry.call(self._at_place([to_array(v) for v in arrays]))
 
     def _at_place(self, arrays: list[Any]) -> list[Any]:
-        """The arrays on the program's device; an array committed elsewhere is an error."""
-        placement = self._program.placement
-        for i, array in enumerate(arrays):
+        """The arrays at the program's place; an array committed elsewhere is an error."""
+        for i, (array, placement) in enumerate(zip(arrays, self._places(), strict=True)):
             sig = array.sig
             if sig.sharding is placement:
                 continue
-            if sig.committed:
+            if sig.committed and sig.sharding.device_set != placement.device_set:
                 raise DevicePlacementError(
                     f"{self._called()}: {self._argument(i)} is committed to {sig.sharding}, but "
                     f"the program was compiled for {placement}",
                     hint="move it with device_put(x, device)",
                 )
-            arrays[i] = move(array, placement, committed=False)
+            arrays[i] = move(array, placement, committed=sig.committed)
         return arrays
+
+    def _places(self) -> Sequence[Any]:
+        """The sharding of each argument."""
+        placement = self._program.placement
+        if type(placement) is MeshPlacement:
+            return placement.in_shardings
+        return [placement] * len(self._avals)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The same as calling the object."""
@@ -417,13 +423,13 @@ class Compiled(Stage):
     @property
     def input_shardings(self) -> Any:
         """Tree ``(args, kwargs)`` of the shardings of the arguments."""
-        return self.in_tree.unflatten([self._program.placement] * len(self._avals))
+        return self.in_tree.unflatten(self._places())
 
     @property
     def output_shardings(self) -> Any:
         """Tree of the shardings of the result."""
-        n = len(self._traced.whole.out_avals)
-        return self.out_tree.unflatten([self._program.placement] * n)
+        results = self._program.signatures(True)
+        return self.out_tree.unflatten([s.sharding for s in results])
 
 
 def trace_stage(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:

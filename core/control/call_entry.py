@@ -12,8 +12,7 @@ from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for
 from tracebridge.core.runtime.donation import check_donation, mark_donated, owned
 from tracebridge.core.runtime.execute import SINGLE, TREE, make_run
-from tracebridge.core.runtime.placement import all_at
-from tracebridge.core.runtime.transfer import move
+from tracebridge.core.runtime.placement import all_at, moving
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 
@@ -83,16 +82,7 @@ class CallEntry:
             unflatten=None if single else self.out_tree.unflatten,
             star=star,
         )
-        if not self.moved:
-            return run
-        placement = self.program.placement
-
-        def run_moved(*args: Any) -> Any:
-            given = args[0] if star else args
-            here = [move(a, placement, committed=a.sig.committed) for a in given]
-            return run(here) if star else run(*here)
-
-        return run_moved
+        return moving(run, self.program.placement, star=star) if self.moved else run
 
     def one_to_one(self, run: Any) -> tuple[Any, ...]:
         """The entry of the fast path for one argument."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
@@ -20,12 +20,15 @@ from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
+from tracebridge.core.runtime.placement import MeshPlacement
 from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.runtime.spmd import compile_spmd
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.runtime.placement import Placement
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 logger = logging.getLogger("tracebridge.compile")
@@ -82,14 +85,17 @@ class Program:
 def compile_jaxpr(
     jaxpr: Jaxpr,
     name: str,
-    placement: SingleDeviceSharding,
+    placement: Placement,
     *,
     keep_unused: bool = False,
     donated: tuple[int, ...] = (),
     compiler_options: tuple[tuple[str, Any], ...] = (),
 ) -> Program:
-    """Lower and compile ``jaxpr`` for the device of ``placement``."""
+    """Lower and compile ``jaxpr`` for the device or the devices of ``placement``."""
     check_not_forked()
+    if type(placement) is MeshPlacement:
+        # XLA may split results and arguments in different ways.
+        donated = ()
     lowered = lower_module(
         jaxpr, name, placement.device.platform, keep_unused=keep_unused, donated=donated
     )
@@ -98,13 +104,15 @@ def compile_jaxpr(
 
 def compile_lowered(
     lowered: LoweredModule,
-    placement: SingleDeviceSharding,
+    placement: Placement,
     out_avals: Sequence[Any],
     donated: tuple[int, ...] = (),
     compiler_options: tuple[tuple[str, Any], ...] = (),
 ) -> Program:
     """Compile a lowered module, or find the executable of an equal one."""
     check_not_forked()
+    if type(placement) is MeshPlacement:
+        return cast("Program", compile_spmd(lowered, placement, out_avals, (), compiler_options))
     with building():
         bytecode = module_to_bytecode(lowered.module)
     key = (bytecode, placement, compiler_options)

@@ -20,8 +20,8 @@ from tracebridge.core.runtime.backends import check_not_forked, on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
-from tracebridge.core.runtime.placement import all_at, choose_placement
-from tracebridge.core.runtime.transfer import move, put_literal
+from tracebridge.core.runtime.placement import all_at, choose_placement, moving
+from tracebridge.core.runtime.transfer import put_literal
 from tracebridge.core.util.caching import clear_all
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ class EagerTrace(Trace):
 
     def prepare(self, app: Application, arrays: Sequence[Array]) -> Callable[..., Any]:
         """Compile ``app`` for the signatures of ``arrays``."""
+        own = getattr(app.primitive, "prepare", None)
+        if own is not None:
+            return own(app, arrays)
         sigs = [a.sig for a in arrays]
         name = call_name(app)
         placement, committed = choose_placement(sigs, name)
@@ -105,13 +108,7 @@ class EagerTrace(Trace):
         program = compile_jaxpr(jaxpr, name, placement)
         form = LIST if app.multiple else SINGLE
         run = make_run(program, len(arrays), form, committed=committed)
-        if all_at(sigs, placement):
-            return run
-
-        def run_moved(*values: Array) -> Any:
-            return run(*[move(v, placement, committed=v.sig.committed) for v in values])
-
-        return run_moved
+        return run if all_at(sigs, placement) else moving(run, placement)
 
     def to_numpy(self, value: Any) -> np.ndarray[Any, Any]:
         """The elements of an array constant, for lowering."""

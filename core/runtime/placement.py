@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.runtime.backends import default_placement
+from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from tracebridge.core.sharding.single_device import SingleDeviceSharding
+    from tracebridge.core.runtime.array import Array
+    from tracebridge.core.sharding.mesh import Mesh
+
+
+@final
+class MeshPlacement:
+    """Several devices: a mesh, and the sharding of each argument over it."""
+
+    __slots__ = ("in_shardings", "mesh")
+
+    def __init__(self, mesh: Mesh, in_shardings: tuple[NamedSharding, ...]) -> None:
+        self.mesh = mesh
+        self.in_shardings = in_shardings
+
+    @property
+    def device(self) -> Any:
+        """One of the devices; all are of one platform."""
+        return self.mesh.device_tuple[0]
+
+    @property
+    def replicated(self) -> NamedSharding:
+        """The sharding of an array that each device holds."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def __repr__(self) -> str:
+        return f"MeshPlacement({self.mesh!r}, {[s.spec for s in self.in_shardings]})"
+
+
+Placement = SingleDeviceSharding | MeshPlacement
 
 
 def choose_placement(
     signatures: Sequence[Any], name: str, device: SingleDeviceSharding | None = None
-) -> tuple[SingleDeviceSharding, bool]:
+) -> tuple[Any, bool]:
     """Placement of a computation and whether its results are committed.
 
     Raises:
@@ -28,7 +61,7 @@ def choose_placement(
             continue
         if chosen is None:
             chosen, first = sig.sharding, i
-        elif sig.sharding is not chosen:
+        elif sig.sharding is not chosen and sig.sharding.device_set != chosen.device_set:
             msg = (
                 f"{name}: arguments are committed to different devices: argument {first} to "
                 f"{chosen}, argument {i} to {sig.sharding}"
@@ -36,11 +69,70 @@ def choose_placement(
             raise DevicePlacementError(msg, hint="move one with device_put(x, device)")
     if device is not None:
         return device, True
-    if chosen is not None:
+    if chosen is None:
+        return default_placement(), False
+    if type(chosen) is SingleDeviceSharding:
         return chosen, True
-    return default_placement(), False
+    mesh = chosen.mesh
+    return MeshPlacement(mesh, tuple([_over(mesh, sig) for sig in signatures])), True
+
+
+def _over(mesh: Mesh, sig: Any) -> NamedSharding:
+    """The sharding over ``mesh`` under which an argument enters: its own, if it has one there."""
+    sharding = sig.sharding
+    if isinstance(sharding, NamedSharding):
+        if sharding.mesh is mesh:
+            return sharding
+        if sharding.device_tuple == mesh.device_tuple:
+            ndim = sig.aval.ndim
+            found = sharding_at(mesh, sharding.parts_of(ndim), sharding.positions(ndim))
+            if found is not None:
+                return found
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def sharding_at(
+    mesh: Mesh, parts: Sequence[int], positions: Sequence[tuple[int, ...]]
+) -> NamedSharding | None:
+    """The sharding over ``mesh`` that puts these parts on its devices, if it has a name."""
+    ndim = len(parts)
+    axes = [name for name, size in mesh.shape_tuple if size > 1]
+    for choice in itertools.product(range(-1, ndim), repeat=len(axes)):
+        entries = [tuple([n for n, c in zip(axes, choice, strict=True) if c == d])
+                   for d in range(ndim)]  # fmt: skip
+        spec = PartitionSpec(*_trimmed(entries))
+        found = NamedSharding(mesh, spec)
+        if found.parts_of(ndim) == tuple(parts) and list(found.positions(ndim)) == list(positions):
+            return found
+    return None
+
+
+def _trimmed(entries: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Without empty entries at the end."""
+    n = len(entries)
+    while n and not entries[n - 1]:
+        n -= 1
+    return entries[:n]
 
 
 def all_at(signatures: Sequence[Any], placement: Any) -> bool:
     """Whether every argument is there already."""
-    return all([s.sharding is placement for s in signatures])
+    if type(placement) is SingleDeviceSharding:
+        return all([s.sharding is placement for s in signatures])
+    wanted = placement.in_shardings
+    return all([s.sharding is w for s, w in zip(signatures, wanted, strict=True)])
+
+
+def bring(arrays: Sequence[Array], placement: Any) -> list[Array]:
+    """The arrays at the place where a computation runs."""
+    if type(placement) is SingleDeviceSharding:
+        return [move(a, placement, committed=a.sig.committed) for a in arrays]
+    wanted = placement.in_shardings
+    return [move(a, s, committed=True) for a, s in zip(arrays, wanted, strict=True)]
+
+
+def moving(run: Callable[..., Any], placement: Any, *, star: bool = False) -> Callable[..., Any]:
+    """``run`` of arrays that are elsewhere; with ``star`` of one sequence of them."""
+    if star:
+        return lambda arrays: run(bring(arrays, placement))
+    return lambda *arrays: run(*bring(arrays, placement))

@@ -32,8 +32,8 @@ from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
-from tracebridge.core.runtime.placement import all_at, choose_placement
-from tracebridge.core.runtime.transfer import move, put_literal
+from tracebridge.core.runtime.placement import all_at, choose_placement, moving
+from tracebridge.core.runtime.transfer import put_literal
 from tracebridge.core.util.caching import BoundedCache, register_cache
 
 SCALAR_TYPES = frozenset({float, int, bool, complex})
@@ -213,7 +213,7 @@ class Planned:
         form = SINGLE if found.single else LIST
         run = make_run(program, len(arrays), form, committed=committed)
         if not all_at(sigs, placement):
-            run = _moving(run, placement)
+            run = moving(run, placement)
         if any([aval is not None for aval in found.scalars]):
             return _with_scalars(run, found.scalars)
         return run
@@ -226,13 +226,6 @@ def _pick(index: int) -> Callable[..., Any]:
         return values[index]
 
     return run
-
-
-def _moving(run: Callable[..., Any], placement: Any) -> Callable[..., Any]:
-    def run_moved(*arrays: Array) -> Any:
-        return run(*[move(a, placement, committed=a.sig.committed) for a in arrays])
-
-    return run_moved
 
 
 def _with_scalars(

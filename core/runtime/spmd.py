@@ -1,0 +1,241 @@
+"""Programs over several devices: partitioned ones, and ones in replicas.
+
+A partitioned program is written for whole arrays; XLA splits it (Shardy propagates the shardings
+of the arguments to the results). A program in replicas is written for one device and runs on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core._jaxlib.mlir import module_to_bytecode
+from tracebridge.core._jaxlib.xla import (
+    DeviceList,
+    HloSharding,
+    XlaRuntimeError,
+    array_result_handler,
+    compile_and_load,
+    make_compile_options,
+)
+from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.mlir.attrs import string
+from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.backends import backend_of
+from tracebridge.core.runtime.placement import MeshPlacement, sharding_at
+from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.runtime.transfer import move
+
+if TYPE_CHECKING:
+    from tracebridge.core.lowering.module import LoweredModule
+    from tracebridge.core.sharding.mesh import Mesh
+    from tracebridge.core.sharding.named import NamedSharding
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@final
+class SpmdProgram:
+    """A loaded executable for several devices; has the attributes of ``Program``."""
+
+    __slots__ = (
+        "constants",
+        "donated",
+        "executable",
+        "kept",
+        "lowered",
+        "name",
+        "out_avals",
+        "out_shardings",
+        "placement",
+    )
+
+    def __init__(
+        self,
+        executable: Any,
+        lowered: LoweredModule,
+        placement: MeshPlacement,
+        out_avals: Sequence[Any],
+        out_shardings: Sequence[NamedSharding],
+        donated: tuple[int, ...] = (),
+    ) -> None:
+        self.executable = executable
+        self.lowered = lowered
+        self.kept = lowered.kept
+        self.name = lowered.name
+        self.placement = placement
+        self.out_avals = tuple(out_avals)
+        self.out_shardings = tuple(out_shardings)
+        everywhere = placement.replicated
+        self.constants = [move(c, everywhere, committed=False).buf for c in lowered.hoisted]
+        self.donated = donated
+
+    def handlers(self, committed: bool) -> list[Any]:
+        """Jaxlib's result handlers of the results."""
+        return [
+            array_result_handler(a, s.backend_for(a.ndim), committed)
+            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
+        ]
+
+    def signatures(self, committed: bool) -> list[Signature]:
+        """The signatures of the results."""
+        return [
+            signature(a, s, committed)
+            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
+        ]
+
+
+def compile_replicas(
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    out_shardings: Sequence[NamedSharding],
+    donated: tuple[int, ...] = (),
+) -> SpmdProgram:
+    """A program that each device of a mesh runs on its own parts of the arguments.
+
+    ``out_avals`` are those of whole results.
+    """
+    ids = [[d.id] for d in placement.mesh.device_tuple]
+    settings = make_compile_options(len(ids), 1, ids)
+    executable = _load(lowered, lowered.module, placement.mesh, settings)
+    return SpmdProgram(executable, lowered, placement, out_avals, out_shardings, donated)
+
+
+def compile_spmd(
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    donated: tuple[int, ...] = (),
+    options: Options = (),
+) -> SpmdProgram:
+    """A program for whole arrays, split over the devices of a mesh."""
+    avals = tuple(out_avals)
+    whole: set[int] = set()
+    while True:
+        executable = _partitioned(lowered, placement, avals, whole, options)
+        found = _result_shardings(executable, placement.mesh, avals)
+        nameless = {i for i, s in enumerate(found) if s is None} - whole
+        if not nameless:
+            break
+        # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
+        whole |= nameless
+    shardings = [placement.replicated if s is None else s for s in found]
+    return SpmdProgram(executable, lowered, placement, avals, shardings, donated)
+
+
+def _partitioned(
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    whole: set[int],
+    options: Options,
+) -> Any:
+    """The executable, with the results ``whole`` on each device."""
+    mesh = placement.mesh
+    with building():
+        # A copy: a lowered module may be compiled again, for another placement.
+        module = mlir.ir.Module.parse(module_to_bytecode(lowered.module))
+        _annotate(module, lowered, placement, out_avals, whole)
+    ids = [[d.id for d in mesh.device_tuple]]
+    settings = make_compile_options(
+        1,
+        len(ids[0]),
+        ids,
+        spmd=True,
+        env_overrides=options,
+        propagate_to_outputs=[i not in whole for i in range(len(out_avals))],
+    )
+    return _load(lowered, module, mesh, settings)
+
+
+def _annotate(
+    module: Any,
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    whole: set[int],
+) -> None:
+    """Write the mesh and the shardings into a module."""
+    ir = mlir.ir
+    mesh = placement.mesh
+    module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(
+        ir.IntegerType.get_signless(32), mesh.size
+    )
+    sizes = ", ".join([f'"a{i}"={size}' for i, size in enumerate(mesh.axis_sizes)])
+    (main,) = [
+        op
+        for op in module.body.operations
+        if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main"
+    ]
+    with ir.InsertionPoint.at_block_begin(module.body):
+        ir.Operation.create(
+            "sdy.mesh",
+            attributes={
+                "sym_name": string("mesh"),
+                "mesh": ir.Attribute.parse(f"#sdy.mesh<[{sizes}]>"),
+            },
+        )
+    n = len(main.attributes["function_type"].value.inputs)
+    entries = [placement.replicated] * (n - len(lowered.kept))
+    entries += [placement.in_shardings[i] for i in lowered.kept]
+    ranks = [ir.RankedTensorType(t).rank for t in main.attributes["function_type"].value.inputs]
+    rows = [_sdy(s, rank) for s, rank in zip(entries, ranks, strict=True)]
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
+    main.attributes["res_attrs"] = ir.ArrayAttr.get(
+        [
+            _sdy(placement.replicated, aval.ndim) if i in whole else ir.DictAttr.get({})
+            for i, aval in enumerate(out_avals)
+        ]
+    )
+
+
+def _sdy(sharding: NamedSharding, ndim: int) -> Any:
+    """The attributes of an argument or result with this sharding."""
+    rows = (*sharding.axes, *[()] * ndim)[:ndim]
+    dims = ", ".join(["{" + ", ".join([f'"a{a}"' for a in axes]) + "}" for axes in rows])
+    ir = mlir.ir
+    text = f"#sdy.sharding<@mesh, [{dims}]>"
+    return ir.DictAttr.get({"sdy.sharding": ir.Attribute.parse(text)})
+
+
+def _result_shardings(
+    executable: Any, mesh: Mesh, avals: Sequence[Any]
+) -> list[NamedSharding | None]:
+    """How XLA splits the results; None where no PartitionSpec of the mesh says it."""
+    if not avals:
+        return []
+    found = [HloSharding.from_proto(p) for p in executable.get_output_shardings()]
+    return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
+
+
+def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
+    if sharding.is_replicated():
+        return sharding_at(mesh, (1,) * ndim, [(0,) * ndim] * mesh.size)
+    if not sharding.is_tiled():
+        return None
+    dims = sharding.tile_assignment_dimensions()
+    table = np.asarray(sharding.tile_assignment_devices()).reshape(dims)
+    positions: list[tuple[int, ...]] = [()] * mesh.size
+    for place in np.ndindex(*table.shape):
+        positions[int(table[place])] = tuple(place[:ndim])
+    return sharding_at(mesh, tuple(dims[:ndim]), positions)
+
+
+def _load(lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any) -> Any:
+    devices = mesh.device_tuple
+    try:
+        with building():
+            return compile_and_load(
+                backend_of(devices[0]).client,
+                module,
+                DeviceList(devices),
+                settings,
+                lowered.callbacks,
+            )
+    except XlaRuntimeError as error:
+        msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"
+        raise CompileError(msg) from error
