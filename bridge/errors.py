@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+)
 from tracebridge.core.errors.base import (
     InternalError,
     TracebridgeError,
+)
+from tracebridge.core.errors.check_errors import (
+    CheckError,
+    DivisionByZeroError,
+    FailedCheckError,
+    NanError,
+    OutOfBoundsError,
 )
 from tracebridge.core.errors.config_errors import (
     OptionValueError,
@@ -12,6 +23,7 @@ from tracebridge.core.errors.config_errors import (
 )
 from tracebridge.core.errors.dtype_errors import (
     DtypeMismatchError,
+    ExplicitX64Error,
     ExplicitX64Warning,
     TypePromotionError,
     UnsupportedDtypeError,
@@ -64,6 +76,7 @@ from tracebridge.core.errors.transform_errors import (
     AxisSizeError,
     AxisSpecError,
     CustomRuleError,
+    EffectError,
     GradientTypeError,
     JaxprTypeError,
     KeyReuseError,
@@ -76,22 +89,29 @@ from tracebridge.core.errors.transform_errors import (
 __all__ = [
     "ArgumentMismatchError",
     "ArgumentSpecError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "AxisError",
     "AxisSizeError",
     "AxisSpecError",
     "BackendNotFoundError",
     "BroadcastError",
     "CallbackError",
+    "CheckError",
     "CompileError",
     "ConcretizationTypeError",
     "CustomRuleError",
     "DeletedArrayError",
     "DevicePlacementError",
+    "DivisionByZeroError",
     "DonationError",
     "DtypeMismatchError",
+    "EffectError",
     "ExchangeError",
+    "ExplicitX64Error",
     "ExplicitX64Warning",
     "ExportError",
+    "FailedCheckError",
     "ForkedProcessError",
     "GradientTypeError",
     "InconclusiveDimensionError",
@@ -102,13 +122,16 @@ __all__ = [
     "LayoutError",
     "LinearityError",
     "MissingRuleError",
+    "NanError",
     "NonConcreteBooleanIndexError",
     "NonFiniteError",
     "NonHashableStaticArgumentError",
     "OptionValueError",
+    "OutOfBoundsError",
     "OwnershipError",
     "PluginError",
     "RankError",
+    "RefError",
     "ShapeMismatchError",
     "TracebridgeError",
     "TracerArrayConversionError",
@@ -119,7 +142,6 @@ __all__ = [
     "UnboundAxisNameError",
     "UnexpectedTracerError",
     "UnknownOptionError",
-    "RefError",
     "UnsupportedDtypeError",
     "UnsupportedExchangeDtypeError",
     "UnsupportedJaxlibError",

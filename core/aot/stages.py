@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
@@ -15,6 +17,7 @@ from tracebridge.core.control.jit import (
     TracedCall,
     argument_names,
 )
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (
     ArgumentMismatchError,
@@ -32,11 +35,14 @@ from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.compile import Program, compile_lowered
 from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.monitoring import LOWER, finished
 from tracebridge.core.runtime.placement import MeshPlacement, choose_placement
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+logger = logging.getLogger("tracebridge.compile")
 
 CompilerOptions = dict[str, str | bool | int | float]
 """XLA flags by name."""
@@ -207,6 +213,7 @@ class Traced(Stage):
             (platform,) = lowering_platforms
             if platform != placement.device.platform:
                 placement, committed = None, False
+        start = time.perf_counter()
         module = lower_module(
             self._traced.whole,
             self._name,
@@ -214,6 +221,7 @@ class Traced(Stage):
             keep_unused=self._jitted.options.keep_unused,
             donated=self._args.donated,
         )
+        finished(LOWER, self._name, start, logger)
         return Lowered(self, module, placement, committed, platform)
 
 
@@ -307,7 +315,7 @@ def _checked_dialect(dialect: str | None) -> str:
     if dialect in (None, "stablehlo", "hlo"):
         return dialect or "stablehlo"
     msg = f"unknown dialect {dialect!r}, expected 'stablehlo' or 'hlo'"
-    raise ValueError(msg)
+    raise ArgumentValueError(msg)
 
 
 @final

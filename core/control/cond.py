@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
@@ -19,6 +20,7 @@ from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.separate import unknown_outs
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import (
     HigherOrderPrimitive,
@@ -27,6 +29,7 @@ from tracebridge.core.ir.primitive import (
 )
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lowering import tokens
 
 Flags = tuple[bool, ...]
 
@@ -38,6 +41,7 @@ class Choice(HigherOrderPrimitive):
     """
 
     n_lead: ClassVar[int]
+    effect_place = "in_control_flow"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
@@ -170,12 +174,8 @@ class Cond(Choice):
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         index, *args = operands
-        branches = params["branches"]
-        case = ctx.op("stablehlo.case", [index], ctx.avals_out, regions=len(branches))
-        for region, branch in zip(case.regions, branches, strict=True):
-            with ctx.block(region, ()):
-                ctx.finish(ctx.inline_jaxpr(branch, args))
-        return list(case.results)
+        emit = [functools.partial(ctx.inline_jaxpr, b, args) for b in params["branches"]]
+        return tokens.case(ctx, self.effects(**params), index, ctx.avals_out, emit)
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -183,6 +183,7 @@ class Cond(Choice):
         if dims[0] is None:
             return super().batch(ctx, args, dims, **params)
         # Each element chooses for itself: all branches run.
+        check_effects(self.effects(**params), "in_batched_choice", "vmap of cond")
         moved, in_dims = _in_front(args, dims)
         index, *operands = moved
         batched = [

@@ -377,6 +377,7 @@ class CustomJvpCall(HigherOrderPrimitive):
     """
 
     name = "custom_jvp_call"
+    effect_place = "in_custom_rules"
     holds_functions = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

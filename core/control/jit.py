@@ -47,6 +47,7 @@ from tracebridge.core.runtime.fastpath import (
     make_cached_call,
     make_keyed_call,
 )
+from tracebridge.core.runtime.monitoring import TRACE, finished
 from tracebridge.core.runtime.placement import choose_placement
 from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
 from tracebridge.core.tree.paths import keystr
@@ -192,9 +193,9 @@ def trace_call(
     key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
     found = _TRACED.get(cache_on, key)
     if found is not None:
-        return found
         if found.refs is not None and not refs:
             raise refuse_captures(name_of(fun))
+        return found
     start = time.perf_counter()
     name = name_of(fun)
     # Must not refer to the function: the remembered trace would keep it alive.
@@ -213,13 +214,12 @@ def trace_call(
     whole = stage(flat, avals, debug, captures=captures)
     if uses is None and (captures.refs or captures.custom):
         uses = RefUses(captures, ())
-    traced = TracedCall(whole, trees[0], uses)
     if uses is not None and not refs:
         raise refuse_captures(name)
+    traced = TracedCall(whole, trees[0], uses)
     if not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
-    if option("log_compiles"):
-        logger.warning("traced %s in %.1f ms", name, 1e3 * (time.perf_counter() - start))
+    finished(TRACE, name, start, logger)
     return traced
 
 

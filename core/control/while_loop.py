@@ -9,8 +9,14 @@ import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
 from tracebridge.core.control.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.carry import check_structure, check_types, promoted
+from tracebridge.core.control.ref import Ref, read_ref, write_ref
+from tracebridge.core.control.ref_cells import note_custom
 from tracebridge.core.control.rewire import rewire, used_inputs
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, GradientTypeError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    EffectError,
+    GradientTypeError,
+)
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
@@ -18,12 +24,14 @@ from tracebridge.core.interpreters.separate import unknown_outs
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.effects import check_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.lowering import tokens
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 T = TypeVar("T")
@@ -35,6 +43,10 @@ def groups(params: dict[str, Any], args: Sequence[T]) -> tuple[list[T], list[T],
     first = params["cond_nconsts"]
     second = first + params["body_nconsts"]
     return list(args[:first]), list(args[first:second]), list(args[second:])
+
+
+def _first(state: Sequence[Any]) -> Any:
+    return state[0]
 
 
 def _chosen(flags: Sequence[bool], xs: Sequence[T]) -> list[T]:
@@ -49,6 +61,7 @@ class While(HigherOrderPrimitive):
     """
 
     name = "while"
+    effect_place = "in_control_flow"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
@@ -57,6 +70,7 @@ class While(HigherOrderPrimitive):
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         cond_consts, body_consts, carry = groups(params, operands)
         avals = groups(params, ctx.avals_in)[2]
+        effects = self.effects(**params)
 
         def condition(state: Sequence[Any]) -> Any:
             return ctx.inline_jaxpr(params["cond_jaxpr"], [*cond_consts, *state])[0]
@@ -64,7 +78,17 @@ class While(HigherOrderPrimitive):
         def body(state: Sequence[Any]) -> Sequence[Any]:
             return ctx.inline_jaxpr(params["body_jaxpr"], [*body_consts, *state])
 
-        return ctx.while_loop(carry, avals, condition, body)
+        if not ordered_effects(params["cond_jaxpr"].effects):
+            return tokens.while_loop(ctx, effects, carry, avals, condition, body)
+
+        # The region of a condition gives no token, so that the loop carries what it found.
+        def step(state: Sequence[Any]) -> Sequence[Any]:
+            new = body(state[1:])
+            return [condition(new), *new]
+
+        going = params["cond_jaxpr"].out_avals[0]
+        state = [condition(carry), *carry]
+        return tokens.while_loop(ctx, effects, state, [going, *avals], _first, step)[1:]
 
     # differentiation: forward mode only ----------------------------------------------------------
 
@@ -76,7 +100,9 @@ class While(HigherOrderPrimitive):
 
         The number of steps is not known, so the first loop can keep nothing for the second one.
         """
-        _, out_tangents = self._joint(primals, tangents, params)
+        # The first loop has the effects.
+        silent = _silent(params, "linearize")
+        _, out_tangents = self._joint(primals, tangents, silent)
         return self.bind(*primals, **params), out_tangents
 
     def _joint(
@@ -194,7 +220,15 @@ class While(HigherOrderPrimitive):
         """A loop of the known carries, and the whole loop again for the others."""
         flags = self.unknown_outs(unknown, **params)
         whole = self.application(tuple([a.aval for a in args]), params)
-        smaller, kept, carry = self.dce(tuple([not u for u in flags]), whole)
+        wanted = tuple([not u for u in flags])
+        smaller, kept, carry = self.dce(wanted, whole)
+        if whole.effects:
+            # They stay in one of the loops: in the first one, if they do not need unknown values.
+            silent = self.application(whole.avals, _silent(params, "partial evaluation"))
+            if any([k and u for k, u in zip(kept, unknown, strict=True)]):
+                smaller, kept, carry = self.dce(wanted, silent)
+            else:
+                whole = silent
         process = current_trace().process
         known = iter(process(smaller, _chosen(kept, args)))
         known_of = [next(known) if here else None for here in carry]
@@ -203,6 +237,23 @@ class While(HigherOrderPrimitive):
 
 
 while_p = While()
+
+
+def _silent(params: dict[str, Any], call: str) -> dict[str, Any]:
+    """The parameters of the loop without its effects, for a loop that repeats another one."""
+    found = dict(params)
+    for name in ("body_jaxpr", "cond_jaxpr"):
+        jaxpr: Jaxpr = params[name]
+        if jaxpr.effects:
+            used = (True,) * len(jaxpr.outs)
+            found[name] = dce_jaxpr(jaxpr, used, keep_in=True, keep_effects=False)[0]
+            if found[name].effects:
+                msg = (
+                    f"{call} of while_loop: it would run twice, and its steps need results of "
+                    "callbacks with side effects"
+                )
+                raise EffectError(msg, hint="use jvp, which runs it once")
+    return found
 
 
 def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]:
@@ -257,6 +308,8 @@ def _batched(
             break
         carry = wider
     if test_dim is not None:
+        effects = body.effects | cond.effects
+        check_effects(effects, "in_batched_choice", "vmap of while_loop")
         new_body, new_cond = _guarded(new_body, new_cond, len(body_consts), len(cond_consts))
     found = body.cache[key] = (new_body, new_cond, carry)
     return found
@@ -343,8 +396,33 @@ def run_while(
         return [_checked_test(call, cond_fun, result)], None
 
     cond = trace_body(call, cond_fun, in_tree, avals, test, f"{call} cond_fun")
-    results = bind_while(cond.jaxpr, cond.hoisted, body.jaxpr, body.hoisted, init)
-    return tree.unflatten(results)
+    if not body.writes:
+        return tree.unflatten(bind_while(cond.jaxpr, cond.hoisted, body.jaxpr, body.hoisted, init))
+    # The contents of references that the body writes are carries too.
+    test_jaxpr, test_consts = _seeing(cond, body.writes)
+    state = [*init, *[read_ref(r) for r in body.writes]]
+    results = bind_while(test_jaxpr, test_consts, body.jaxpr, body.hoisted, state)
+    for ref, value in zip(body.writes, results[len(init) :], strict=True):
+        write_ref(ref, value)
+    return tree.unflatten(results[: len(init)])
+
+
+def _seeing(cond: Body, writes: Sequence[Ref]) -> tuple[Jaxpr, list[Any]]:
+    """The condition with the contents of ``writes`` as last carries, and its constants."""
+    consts = cond.hoisted
+    n_values = len(consts) - len(cond.reads)
+    order: list[Any] = list(range(n_values))
+    kept = list(consts[:n_values])
+    carried: list[Any] = [r.inner_aval for r in writes]
+    for i, ref in enumerate(cond.reads):
+        at = next((k for k, written in enumerate(writes) if written is ref), None)
+        if at is None:
+            order.append(n_values + i)
+            kept.append(consts[n_values + i])
+        else:
+            carried[at] = n_values + i
+    order = [*order, *range(len(consts), cond.jaxpr.n_in), *carried]
+    return rewire(cond.jaxpr, order), kept
 
 
 def bind_while(
@@ -414,14 +492,17 @@ def _traced_body(
 
     def trace() -> Body:
         avals = tuple([v.aval for v in init])
-        return trace_body(call, body_fun, in_tree, avals, take_apart, call, apply)
+        return trace_body(call, body_fun, in_tree, avals, take_apart, call, apply, writes=True)
 
     body = trace()
-    fitted = promoted(init, [v.aval for v in init], body.jaxpr.out_avals)
+    n = len(init)
+    fitted = promoted(init, [v.aval for v in init], body.jaxpr.out_avals[:n])
     if fitted is not None:
         init = fitted
         body = trace()
-    check_types(call, tree, [v.aval for v in init], body.jaxpr.out_avals)
+    if body.custom:
+        note_custom(call)
+    check_types(call, tree, [v.aval for v in init], body.jaxpr.out_avals[:n])
     return body, init
 
 

@@ -72,5 +72,9 @@ class JaxprTypeError(TracebridgeError, TypeError):
     """A Jaxpr is not well formed; found by the checks that `enable_checks` turns on."""
 
 
+class EffectError(TracebridgeError, ValueError):
+    """A transformation met a callback, or another effect, that it cannot carry out there."""
+
+
 class KeyReuseError(TracebridgeError, TypeError):
     """A random key was consumed twice; found by the key reuse checker."""

@@ -8,21 +8,24 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 
 
 def dce_jaxpr(
-    jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool = False
+    jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool = False, *, keep_effects: bool = True
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
     """``jaxpr`` reduced to the results ``used_out``, and which inputs it still needs.
 
-    Inputs that are not needed are dropped unless ``keep_in``. Higher-order primitives with a
-    method ``dce(used_outs, application)`` shrink their own Jaxprs.
+    Inputs that are not needed are dropped unless ``keep_in``. Equations with effects are needed
+    unless ``keep_effects`` is off, for programs that repeat what another one does. Higher-order
+    primitives with a method ``dce(used_outs, application)`` shrink their own Jaxprs.
     """
-    key = ("dce", used_out, keep_in)
+    key = ("dce", used_out, keep_in, keep_effects)
     found = jaxpr.cache.get(key)
     if found is None:
-        found = jaxpr.cache[key] = _dce(jaxpr, used_out, keep_in)
+        found = jaxpr.cache[key] = _dce(jaxpr, used_out, keep_in, keep_effects)
     return found
 
 
-def _dce(jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool) -> tuple[Jaxpr, tuple[bool, ...]]:
+def _dce(
+    jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool, keep_effects: bool
+) -> tuple[Jaxpr, tuple[bool, ...]]:
     fixed = jaxpr.n_in + len(jaxpr.consts)
     live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.steps]))
     for slot, used in zip(jaxpr.outs, used_out, strict=True):
@@ -37,7 +40,7 @@ def _dce(jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool) -> tuple[Jaxpr
         outs = list(range(start, end))
         used = tuple(live[start:end])
         end = start
-        if not any(used) and not app.effects:
+        if not any(used) and not (app.effects and keep_effects):
             continue
         if not all(used) and (shrink := getattr(app.primitive, "dce", None)) is not None:
             app, keep_args, keep_outs = shrink(used, app)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.application import Application
-from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.effects import Effects, check_effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.util.caching import BoundedCache
@@ -137,6 +137,8 @@ class HigherOrderPrimitive(Primitive):
     """
 
     multiple_results = True
+    # The attribute of Effect that effects inside must have.
+    effect_place: ClassVar[str] = ""
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """The effects of the Jaxprs inside."""
@@ -144,6 +146,8 @@ class HigherOrderPrimitive(Primitive):
         found: Effects = no_effects
         for jaxpr in jaxprs_in_params(params):
             found |= jaxpr.effects
+        if found and self.effect_place:
+            check_effects(found, self.effect_place, self.name)
         return found
 
     def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:

@@ -10,10 +10,12 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
+from tracebridge.core.ir.effects import Effect, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.recipes import recipe_of
+from tracebridge.core.lowering.tokens import put, take, token_type
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.types import tensor_type
@@ -41,9 +43,11 @@ class LoweringContext(Builder):
         "avals_out",
         "axis_env",
         "callbacks",
+        "inspections",
         "module",
         "n_replicas",
         "platform",
+        "tokens",
     )
 
     def __init__(self, module: Any, platform: str) -> None:
@@ -57,6 +61,10 @@ class LoweringContext(Builder):
         self.n_replicas = 1
         # Host functions that the program calls, in the order of their index.
         self.callbacks: list[Any] = []
+        # Functions of the placement, called when the program is compiled for one.
+        self.inspections: list[Any] = []
+        # The tokens of ordered effects in the current function (lowering/tokens.py).
+        self.tokens: dict[Effect, Any] = {}
         self._functions: dict[Any, Any] = {}
         self._names: set[str] = set()
 
@@ -135,13 +143,17 @@ class LoweringContext(Builder):
         if symbol is None:
             symbol = self._functions[key] = self._emit_function(jaxpr, name)
         dims = self._dim_operands()
+        effects = ordered_effects(jaxpr.effects)
+        n = len(effects)
         operation = self.create(
             "func.call",
-            results=[tensor_type(a) for a in jaxpr.out_avals],
-            operands=[*[v for _, v in dims], *operands],
+            results=[*[token_type() for _ in effects], *[tensor_type(a) for a in jaxpr.out_avals]],
+            operands=[*[v for _, v in dims], *take(self, effects), *operands],
             attributes={"callee": mlir.ir.FlatSymbolRefAttr.get(symbol)},
         )
-        return list(operation.results)
+        results = list(operation.results)
+        put(self, effects, results[:n])
+        return results[n:]
 
     def _dim_operands(self) -> list[tuple[str, Any]]:
         """Names and values of the dimension variables that functions take as leading arguments."""
@@ -151,8 +163,9 @@ class LoweringContext(Builder):
         ir = mlir.ir
         symbol = self.unique_name(name)
         dims = self._dim_operands()
-        in_types = [*[v.type for _, v in dims], *[tensor_type(a) for a in jaxpr.in_avals]]
-        out_types = [tensor_type(a) for a in jaxpr.out_avals]
+        tokens = [token_type() for _ in ordered_effects(jaxpr.effects)]
+        in_types = [*[v.type for _, v in dims], *tokens, *[tensor_type(a) for a in jaxpr.in_avals]]
+        out_types = [*tokens, *[tensor_type(a) for a in jaxpr.out_avals]]
         with ir.InsertionPoint(self.module.body):
             function = self.create(
                 "func.func",
@@ -169,19 +182,23 @@ class LoweringContext(Builder):
     def fill_function(
         self, function: Any, in_types: list[Any], jaxpr: Jaxpr, dims: Sequence[str] = ()
     ) -> None:
-        """Emit ``jaxpr`` as the body of a function whose first arguments are dimensions."""
+        """Emit ``jaxpr`` as the body of a function of dimensions, tokens and its inputs."""
         ir = mlir.ir
         block = function.regions[0].blocks.append(
             *in_types, arg_locs=[ir.Location.unknown()] * len(in_types)
         )
-        outer = self._constants, self._dims, self._const_values
+        outer = self._constants, self._dims, self._const_values, self.tokens
         arguments = list(block.arguments)
+        effects = ordered_effects(jaxpr.effects)
+        n_dims, n_first = len(dims), len(dims) + len(effects)
+        self.tokens = dict(zip(effects, arguments[n_dims:n_first], strict=True))
         self._constants = {}
         self._dims = dict(zip(dims, arguments, strict=False))
         self._const_values = {}
         with ir.InsertionPoint(block):
-            self.finish(self.inline_jaxpr(jaxpr, arguments[len(dims) :]), "func.return")
-        self._constants, self._dims, self._const_values = outer
+            outs = self.inline_jaxpr(jaxpr, arguments[n_first:])
+            self.finish([*take(self, effects), *outs], "func.return")
+        self._constants, self._dims, self._const_values, self.tokens = outer
 
     def unique_name(self, name: str) -> str:
         """A symbol that no other function of the module has."""

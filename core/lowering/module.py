@@ -10,9 +10,11 @@ import numpy as np
 import tracebridge.core.lowering.platforms  # pyright: ignore[reportUnusedImport]  # noqa: F401 - importing it registers the rules
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import LoweringContext
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
+from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
 from tracebridge.core.mlir.attrs import i32, string
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.types import tensor_type
@@ -31,10 +33,12 @@ class LoweredModule:
     """A module with what is needed to call it.
 
     ``kept``: which inputs main still takes. ``hoisted``: Array constants that main takes before
-    them. ``callbacks``: host functions by index.
+    them. ``callbacks``: host functions by index. ``effects``: those of the program; main takes
+    an empty array for each ordered one before all other arguments, and gives one after all
+    results. ``inspections``: functions of the placement, to be called when it is known.
     """
 
-    __slots__ = ("callbacks", "hoisted", "kept", "module", "name")
+    __slots__ = ("callbacks", "effects", "hoisted", "inspections", "kept", "module", "name")
 
     def __init__(
         self,
@@ -43,12 +47,16 @@ class LoweredModule:
         kept: tuple[int, ...],
         hoisted: tuple[Any, ...],
         callbacks: list[Any],
+        effects: Effects = no_effects,
+        inspections: Sequence[Any] = (),
     ) -> None:
         self.module = module
         self.name = name
         self.kept = kept
         self.hoisted = hoisted
         self.callbacks = callbacks
+        self.effects = effects
+        self.inspections = tuple(inspections)
 
     def as_text(self) -> str:
         """The StableHLO text."""
@@ -80,6 +88,8 @@ def lower_module(
     symbolic = has_symbolic_dims(jaxpr.in_avals)
     kept = _kept_inputs(jaxpr, keep_unused or symbolic)
     hoisted = () if embed_constants else tuple(_large_constants(jaxpr))
+    ordered = ordered_effects(jaxpr.effects)
+    tokens = [RUNTIME_TOKEN] * len(ordered)
     with building():
         ir = mlir.ir
         module = ir.Module.create()
@@ -90,10 +100,11 @@ def lower_module(
         ctx.axis_env, ctx.n_replicas = axis_env, n_replicas
         ctx.unique_name("main")
         types = [tensor_type(_PLATFORM_INDEX)] if platform_index else []
-        n_extra = len(types) + len(hoisted)
-        types += [tensor_type(h.aval) for h in hoisted]
+        n_first = len(types) + len(tokens)
+        n_extra = n_first + len(hoisted)
+        types += [tensor_type(a) for a in (*tokens, *[h.aval for h in hoisted])]
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
-        out_types = [tensor_type(a) for a in jaxpr.out_avals]
+        out_types = [tensor_type(a) for a in (*jaxpr.out_avals, *tokens)]
         attributes: dict[str, Any] = {
             "sym_name": string("main"),
             "sym_visibility": string("public"),
@@ -106,13 +117,14 @@ def lower_module(
             main = ctx.create("func.func", attributes=attributes, regions=1)
         block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
         with ir.InsertionPoint(block):
-            arguments = list(block.arguments)[int(platform_index) :]
+            arguments = list(block.arguments)[n_first:]
+            create_tokens(ctx, ordered)
             for array, value in zip(hoisted, arguments, strict=False):
                 ctx.bind_constant(array, value)
             if symbolic:
                 define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
-    return LoweredModule(module, name, kept, hoisted, ctx.callbacks)
+    return LoweredModule(module, name, kept, hoisted, ctx.callbacks, jaxpr.effects, ctx.inspections)
 
 
 def _fill_main(
@@ -121,7 +133,9 @@ def _fill_main(
     operands: list[Any] = [None] * jaxpr.n_in
     for i, value in zip(kept, arguments, strict=True):
         operands[i] = value
-    ctx.finish(ctx.inline_jaxpr(jaxpr, operands), "func.return")
+    outs = ctx.inline_jaxpr(jaxpr, operands)
+    tokens = [ctx.splat(False, RUNTIME_TOKEN) for _ in ordered_effects(jaxpr.effects)]
+    ctx.finish([*outs, *tokens], "func.return")
 
 
 def _module_name(name: str) -> str:

@@ -238,7 +238,9 @@ class Builder:
 
     def block(self, region: Any, avals: Sequence[ShapedArray]) -> _Block:
         """``with builder.block(region, avals) as arguments:`` emits into a new block."""
-        return _Block(self, region, [tensor_type(a) for a in avals])
+        return _Block(
+            self, region, [tensor_type(a) if type(a) is ShapedArray else a for a in avals]
+        )
 
     def finish(self, values: Sequence[Any], terminator: str = "stablehlo.return") -> None:
         """End a block with its results."""

@@ -15,14 +15,16 @@ from tracebridge.core._jaxlib.xla import (
     compile_and_load,
     make_compile_options,
 )
-from tracebridge.core.config.scopes import option
 from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.ir.effects import ordered_effects
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
+from tracebridge.core.runtime.monitoring import COMPILE, LOWER, finished
 from tracebridge.core.runtime.placement import MeshPlacement
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.runtime.spmd import compile_spmd
+from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.util.caching import BoundedCache
 
@@ -96,9 +98,11 @@ def compile_jaxpr(
     if type(placement) is MeshPlacement:
         # XLA may split results and arguments in different ways.
         donated = ()
+    start = time.perf_counter()
     lowered = lower_module(
         jaxpr, name, placement.device.platform, keep_unused=keep_unused, donated=donated
     )
+    finished(LOWER, name, start, logger)
     return compile_lowered(lowered, placement, jaxpr.out_avals, donated, compiler_options)
 
 
@@ -121,6 +125,10 @@ def compile_lowered(
         executable = _compile(lowered, placement, compiler_options)
         if not lowered.callbacks:
             _EXECUTABLES.set(key, executable)
+    if lowered.callbacks or ordered_effects(lowered.effects):
+        executable = EffectfulExecutable(executable, lowered, placement)
+    for inspect in lowered.inspections:
+        inspect(placement)
     from_device = [_constant_on(c, placement) for c in lowered.hoisted]
     return Program(executable, lowered, placement, out_avals, from_device, donated)
 
@@ -147,6 +155,5 @@ def _compile(
     except XlaRuntimeError as error:
         msg = f"XLA could not compile {lowered.name}: {error}"
         raise CompileError(msg) from error
-    if option("log_compiles"):
-        logger.warning("compiled %s in %.1f ms", lowered.name, 1e3 * (time.perf_counter() - start))
+    finished(COMPILE, lowered.name, start, logger)
     return executable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,17 @@ LATER: dict[str, tuple[str, ...]] = {
     "RankError": ("numpy.linalg",),
     "InconclusiveDimensionError": ("export",),
     "JaxprTypeError": ("extend",),
-    "CallbackError": ("pure_callback",),
-    "MissingRuleError": ("pure_callback",),
 }
+
+
+@pytest.fixture(autouse=True)
+def _options_as_before() -> Iterator[None]:
+    """An example may change options for the whole process."""
+    before = tb.config.values
+    yield
+    for name, value in tb.config.values.items():
+        if value != before[name]:
+            tb.config.update(name, before[name])
 
 
 def examples(stem: str) -> list[str]:

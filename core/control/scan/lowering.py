@@ -14,6 +14,7 @@ import numpy as np
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lowering import tokens
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.mlir.types import is_static
 
@@ -112,8 +113,13 @@ class _Loop:
             rest = self.steps(rest, base, unroll)
             return [self._arith("add", count, ctx.splat(1, _I32)), *rest]
 
-        state = ctx.while_loop(
-            [start, *self.init, *ys], [_I32, *carry_avals, *self.y_avals], more, body
+        state = tokens.while_loop(
+            ctx,
+            self.jaxpr.effects,
+            [start, *self.init, *ys],
+            [_I32, *carry_avals, *self.y_avals],
+            more,
+            body,
         )
         rest = list(state)[1:]
         if type(self.length) is int and self.length % unroll:

@@ -26,6 +26,7 @@ class Scan(HigherOrderPrimitive):
     """
 
     name = "scan"
+    effect_place = "in_control_flow"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         jaxpr, length = params["jaxpr"], params["length"]

@@ -1,0 +1,1 @@
+"""Primitives that call Python functions of the user."""

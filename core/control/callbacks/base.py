@@ -1,0 +1,162 @@
+"""What the primitives that call Python functions share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.scan.forward import bind_scan
+from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lowering.callbacks import emit_callback
+from tracebridge.core.runtime.host_callback import HostCallback
+from tracebridge.core.runtime.tokens import wait_for
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import flatten, leaves_with_path
+
+MAX_UNROLLED = 16  # calls for the elements of a batch that are written out, not looped over
+
+
+class CallbackPrimitive(Primitive):
+    """Calls ``callback``, a HostCallback; results have the types ``result_avals``.
+
+    Applications are not remembered: they hold a function of the user, which dies with the
+    programs that call it.
+    """
+
+    multiple_results: ClassVar[bool] = True
+    holds_functions: ClassVar[bool] = True
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        app = self.application(tuple([a.aval for a in args]), params)
+        return current_trace().process(app, args)
+
+    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+        return Application(self, avals, params)
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return list(params["result_avals"])
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        del avals, params
+        return no_effects
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> list[Any]:
+        """Eagerly: the call itself, after the programs that it has to wait for."""
+        for effect in self.effects(**params):
+            if effect.ordered:
+                wait_for(effect)
+        return params["callback"].evaluate(params["result_avals"], arrays)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        callback: HostCallback = params["callback"]
+        function = functools.partial(callback.from_host, ctx.avals_out)
+        effects = list(self.effects(**params))
+        return emit_callback(
+            ctx, function, operands, effects[0] if effects else None, callback.name
+        )
+
+
+def flat_callback(
+    call: str,
+    callback: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out_tree: Any,
+) -> tuple[HostCallback, list[Any]]:
+    """The callback of flat arrays, and the arguments that are arrays as values."""
+    if not callable(callback):
+        msg = f"{call}: callback is {callback!r} of type {type(callback).__name__}"
+        raise ArgumentSpecError(msg, expected="a function")
+    leaves, in_tree = flatten((args, kwargs))
+    values: list[Any] = []
+    statics: dict[int, Any] = {}
+    for i, leaf in enumerate(leaves):
+        try:
+            values.append(as_value(leaf))
+        except UnsupportedDtypeError:
+            statics[i] = leaf
+    return HostCallback(call, callback, in_tree, statics, out_tree), values
+
+
+def result_types(call: str, result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
+    """Avals and structure of the declared results."""
+    leaves, tree = flatten(result_shape_dtypes)
+    avals: list[ShapedArray] = []
+    for i, leaf in enumerate(leaves):
+        shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+        if shape is None or dtype is None:
+            where = keystr(leaves_with_path(result_shape_dtypes)[i][0])
+            msg = f"{call}: result_shape_dtypes{where} is {leaf!r} of type {type(leaf).__name__}"
+            raise ArgumentSpecError(
+                msg,
+                expected="something with shape and dtype, such as ShapeDtypeStruct(shape, dtype)",
+            )
+        if canonicalize(dtype) != dtype:
+            msg = f"{call}: result_shape_dtypes names {dtype} while 64-bit dtypes are off"
+            raise UnsupportedDtypeError(
+                msg, expected=str(canonicalize(dtype)), hint="turn on option enable_x64"
+            )
+        avals.append(ShapedArray(tuple(shape), dtype))
+    return tuple(avals), tree
+
+
+def check_sharding(call: str, sharding: Any) -> None:
+    """Raise unless ``sharding`` is None or names one device: programs run on one."""
+    if sharding is not None and not isinstance(sharding, SingleDeviceSharding):
+        msg = f"{call}: sharding is {sharding!r}"
+        raise DevicePlacementError(msg, expected="None or a SingleDeviceSharding")
+
+
+def in_sequence(
+    primitive: Primitive,
+    size: Any,
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    params: dict[str, Any],
+    *,
+    unroll: bool | None = None,
+) -> list[Any]:
+    """Bind once for each element of a batch, in order; results have the batch axis in front.
+
+    ``unroll``: whether the calls are written out; by default if they are few.
+    """
+    args = [a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
+    fits = type(size) is int and size <= MAX_UNROLLED
+    if type(size) is int and (fits if unroll is None else unroll):
+        rows: list[list[Any]] = []
+        for i in range(size):
+            given = [
+                a if d is None else lax.index_in_dim(a, i, 0, keepdims=False)
+                for a, d in zip(args, dims, strict=True)
+            ]
+            rows.append(primitive.bind(*given, **params))
+        if rows:
+            stacked = zip(*rows, strict=True)
+            return [lax.concatenate([lax.expand_dims(r, (0,)) for r in c], 0) for c in stacked]
+    n_fixed = dims.count(None)
+    fixed = [a for a, d in zip(args, dims, strict=True) if d is None]
+    moved = [a for a, d in zip(args, dims, strict=True) if d is not None]
+
+    def step(*values: Any) -> list[Any]:
+        constant, sliced = iter(values[:n_fixed]), iter(values[n_fixed:])
+        given = [next(constant) if d is None else next(sliced) for d in dims]
+        return primitive.bind(*given, **params)
+
+    slices = [ShapedArray(a.aval.shape[1:], a.aval.dtype, a.aval.weak_type) for a in moved]
+    body = stage(step, [*[a.aval for a in fixed], *slices], locate=False)
+    return bind_scan(body, fixed, (), moved, length=size)

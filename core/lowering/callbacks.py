@@ -1,0 +1,127 @@
+"""Calls of Python functions from a module.
+
+Targets of jaxlib call the function with the operands as read-only ndarrays and take a tuple of
+ndarrays. The function is referred to by its position among the host callbacks of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core.dtypes.dtypes import is_extended
+from tracebridge.core.errors.runtime_errors import CallbackError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import Effect
+from tracebridge.core.lowering.tokens import put, take, token_type
+from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, string
+from tracebridge.core.mlir.types import tensor_type
+
+_TARGETS = {
+    "cpu": "xla_ffi_python_cpu_callback",
+    "cuda": "xla_ffi_python_gpu_callback",
+    "rocm": "xla_ffi_python_gpu_callback",
+}
+_TYPED_FFI = 4
+
+
+def emit_callback(
+    ctx: Any,
+    function: Callable[..., Sequence[Any]],
+    operands: Sequence[Any],
+    effect: Effect | None,
+    name: str,
+) -> list[Any]:
+    """Call ``function(*ndarrays) -> ndarrays`` for the current equation.
+
+    ``name`` stands in messages. Without an effect the call may be dropped, repeated or moved.
+    Results without elements are not asked for.
+    """
+    target = _TARGETS.get(ctx.platform)
+    if target is None:
+        msg = f"Python callbacks do not work on platform {ctx.platform!r}"
+        raise CallbackError(msg, expected=" or ".join(sorted(_TARGETS)))
+    ordered = [effect] if effect is not None and effect.ordered else []
+    n_tokens = len(ordered)
+    asked = [a for a in ctx.avals_out if _has_elements(a)]
+    index = len(ctx.callbacks)
+    wanted = [_has_elements(a) for a in ctx.avals_out]
+    ctx.callbacks.append(HostFunction(function, name, n_tokens, wanted))
+    ir = mlir.ir
+    ui64 = ir.IntegerType.get_unsigned(64)
+    tokens = [token_type()] * n_tokens if n_tokens else []
+    results = ctx.create(
+        "stablehlo.custom_call",
+        results=[*tokens, *[tensor_type(a) for a in asked]],
+        operands=[*take(ctx, ordered), *operands],
+        attributes={
+            "call_target_name": string(target),
+            "has_side_effect": boolean(effect is not None),
+            "api_version": i32(_TYPED_FFI),
+            "backend_config": dictionary({"index": ir.IntegerAttr.get(ui64, index)}),
+            "operand_layouts": _layouts(n_tokens, ctx.avals_in),
+            "result_layouts": _layouts(n_tokens, asked),
+        },
+    ).results
+    put(ctx, ordered, results[:n_tokens])
+    given = iter(results[n_tokens:])
+    return [next(given) if _has_elements(a) else _empty(ctx, a) for a in ctx.avals_out]
+
+
+def _has_elements(aval: ShapedArray) -> bool:
+    return not any([type(d) is int and d == 0 for d in aval.shape])
+
+
+def _empty(ctx: Any, aval: ShapedArray) -> Any:
+    return ctx.splat(False if aval.dtype.kind == "b" else 0, aval)
+
+
+def _layouts(n_tokens: int, avals: Sequence[ShapedArray]) -> Any:
+    """Row-major layouts; tokens have none."""
+    ranks = [*[0] * n_tokens, *map(_rank, avals)]
+    attr, index = mlir.ir.DenseElementsAttr, mlir.ir.IndexType.get()
+    return array(
+        [attr.get(np.arange(rank - 1, -1, -1, dtype=np.int64), type=index) for rank in ranks]
+    )
+
+
+def _rank(aval: ShapedArray) -> int:
+    dtype: Any = aval.dtype
+    return aval.ndim + (len(dtype.element_shape) if is_extended(dtype) else 0)
+
+
+@final
+class HostFunction:
+    """What jaxlib calls: hides tokens, leaves out results without elements, keeps exceptions.
+
+    jaxlib makes a text of an exception; ``pop_failure`` gives the exception itself.
+    """
+
+    __slots__ = ("_asked", "_failures", "_n_tokens", "function", "name")
+
+    def __init__(self, function: Any, name: str, n_tokens: int, asked: Sequence[bool]) -> None:
+        self.function = function
+        self.name = name
+        self._n_tokens = n_tokens
+        self._asked = None if all(asked) else list(asked)
+        self._failures: list[BaseException] = []
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        n = self._n_tokens
+        try:
+            results = self.function(*operands[n:])
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+        if self._asked is not None:
+            results = [r for r, a in zip(results, self._asked, strict=True) if a]
+        return (*[None] * n, *results)
+
+    def pop_failure(self) -> BaseException | None:
+        """The latest exception, which is forgotten with all others."""
+        found = self._failures.pop() if self._failures else None
+        self._failures.clear()
+        return found
