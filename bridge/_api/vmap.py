@@ -10,9 +10,9 @@ from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
 from tracebridge._api.wraps import named_like
 from tracebridge.core.control.jit import argument_names
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.control.ref import has_refs
 from tracebridge.core.control.ref_calls import MappedRefs
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
@@ -84,20 +84,12 @@ def vmap(
         flat_args, tree = flatten((args, kwargs))
         same = type(in_axes) is int and in_axes == 0
         dims = [0] * len(flat_args) if same else _input_dims(fun, in_axes, args, kwargs)
+        if has_refs([a for a, d in zip(flat_args, dims, strict=True) if d is not None]):
+            options = axis_name, axis_size, spmd_axis_name, sum_match
+            return _map_refs(mapped, flat_args, dims, tree, out_axes, options)
         values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
         out_tree: list[PyTreeDef] = []
-        if has_refs([a for a, d in zip(flat_args, dims, strict=True) if d is not None]):
-            refs = MappedRefs(f"vmap({name_of(fun)})", mapped, flat_args, dims, tree)
-
-            @named_like(fun)
-            def call(leaves: list[Any]) -> Any:
-                return refs.call(leaves)
-
-            axes = out_axes, refs.dims
-            return refs.run(
-                vmap(call, (dims,), axes, axis_name, axis_size, spmd_axis_name, sum_match)
-            )
         # Results of dtype float0 have no value: position among the results -> shape.
         empty: dict[int, Any] = {}
 
@@ -124,6 +116,24 @@ def vmap(
         return structure.unflatten(placed)
 
     return api_boundary(vmap_f)
+
+
+def _map_refs(
+    fun: Callable[..., Any],
+    leaves: Sequence[Any],
+    dims: Sequence[int | None],
+    tree: PyTreeDef,
+    out_axes: Any,
+    options: tuple[Any, ...],
+) -> Any:
+    """The call of a function that maps over mutable references: over their contents."""
+    refs = MappedRefs(f"vmap({name_of(fun)})", fun, leaves, dims, tree)
+
+    @named_like(fun)
+    def call(given: list[Any]) -> Any:
+        return refs.call(given)
+
+    return refs.run(vmap(call, (dims,), (out_axes, refs.dims), *options))
 
 
 def _check_spec(option: str, axes: Any) -> None:

@@ -83,4 +83,4 @@ def platform_dependent(
     outs = platform_dependent_p.bind(
         *found.operands, branches=found.jaxprs, platforms=tuple(platforms)
     )
-    return found.out_tree.unflatten(outs)
+    return found.finish(outs)

@@ -8,6 +8,7 @@ docs/decisions/0012-references-are-boxes.md.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -35,28 +36,29 @@ from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.tree.tree import flatten
 
-_WHOLE = (None, ..., (), (...,))
 _PYTHON_SCALARS = (bool, int, float, complex)
 
 
 # the class ---------------------------------------------------------------------------------------
 
 
-class _Access:
+class _Access(abc.ABC):
     """What references and parts of them have in common."""
 
     __slots__ = ("__weakref__",)
 
+    @abc.abstractmethod
     def _read(self, index: Any) -> Any:
-        raise NotImplementedError
+        """The elements at an index."""
 
+    @abc.abstractmethod
     def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
-        raise NotImplementedError
+        """Replace the elements at an index, or add to them."""
 
     @property
+    @abc.abstractmethod
     def inner_aval(self) -> ShapedArray:
         """Type of the content."""
-        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -133,7 +135,11 @@ class Ref(_Access):
     Made by ``new_ref``. Two references are equal only if they are the same object.
     """
 
-    __slots__ = ("_cell", "_closed", "_frame", "_type", "_where")
+    __slots__ = ("_cell", "_closed", "_frame", "_type")
+    _cell: Cell
+    _closed: str  # why it can't be used, or empty
+    _frame: Any  # the trace of the program in which it was made; None outside of all
+    _type: AbstractRef
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         del args, kwargs
@@ -331,10 +337,10 @@ def outer_refs(refs: Sequence[Ref]) -> bool:
 
 
 def _is_whole(index: Any) -> bool:
-    kind = type(index)
-    if kind is slice:
-        return index == slice(None)
-    return index is None or index is ... or (kind is tuple and index in _WHOLE)
+    # By identity: entries may be arrays, which have no plain equality.
+    if type(index) is tuple:
+        return not index or (len(index) == 1 and index[0] is ...)
+    return index is None or index is ...
 
 
 def _checked(index: Any, shape: tuple[Any, ...]) -> Any:

@@ -7,9 +7,11 @@ from typing import Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
-from tracebridge.core.control.bodies import Body, flatten_values, trace_body
+from tracebridge.core.control.bodies import Body, flatten_values, leaf_value, trace_body
 from tracebridge.core.control.cond import cond_p
 from tracebridge.core.control.inline_rules import describe
+from tracebridge.core.control.ref import Ref, has_refs, hide_refs, read_ref, write_ref
+from tracebridge.core.control.ref_cells import note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.dtypes.dtypes import is_bool, is_extended, is_integer
 from tracebridge.core.dtypes.promotion import result_type
@@ -28,6 +30,7 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.prefix import equality_errors_of_structures
+from tracebridge.core.tree.tree import flatten
 
 _NO_OPERAND: Any = object()
 
@@ -170,14 +173,31 @@ def _predicate(pred: Any) -> Any:
 
 @final
 class Branches:
-    """Traced functions that take the same operands and give results of the same types."""
+    """Traced functions that take the same operands and give results of the same types.
 
-    __slots__ = ("jaxprs", "operands", "out_tree")
+    The last of both are the contents of the references that some branch writes.
+    """
 
-    def __init__(self, jaxprs: tuple[Jaxpr, ...], operands: list[Any], out_tree: Any) -> None:
+    __slots__ = ("_written", "jaxprs", "operands", "out_tree")
+
+    def __init__(
+        self,
+        jaxprs: tuple[Jaxpr, ...],
+        operands: list[Any],
+        out_tree: Any,
+        written: Sequence[Ref],
+    ) -> None:
         self.jaxprs = jaxprs
         self.operands = operands
         self.out_tree = out_tree
+        self._written = written
+
+    def finish(self, results: Sequence[Any]) -> Any:
+        """The tree of the results; references get their last contents."""
+        n = len(results) - len(self._written)
+        for ref, value in zip(self._written, results[n:], strict=True):
+            write_ref(ref, value)
+        return self.out_tree.unflatten(results[:n])
 
 
 def traced_branches(
@@ -187,17 +207,43 @@ def traced_branches(
     operands: Sequence[Any],
 ) -> Branches:
     """Trace ``functions`` of the same operands; what they close over becomes operands too."""
-    values, in_tree = flatten_values(call, "operands", tuple(operands))
+    leaves, in_tree = flatten(tuple(operands))
+    if has_refs(leaves):
+        leaves, in_tree = hide_refs(leaves, in_tree)
+        operands = in_tree.unflatten(leaves)
+    values = [leaf_value(call, "operands", operands, i, leaf) for i, leaf in enumerate(leaves)]
     avals = tuple([v.aval for v in values])
 
     def take_apart(result: Any) -> tuple[list[Any], Any]:
         return flatten_values(call, "the result", result)
 
-    bodies = [trace_body(call, f, in_tree, avals, take_apart, call) for f in functions]
+    bodies = [trace_body(call, f, in_tree, avals, take_apart, call, writes=True) for f in functions]
+    if any([b.custom for b in bodies]):
+        note_custom(call)
+    written = list({id(r): r for b in bodies for r in b.writes}.values())
+    if written:
+        bodies = [_writing(b, written) for b in bodies]
     labels = [f"{n} {name_of(f)}" for n, f in zip(names, functions, strict=True)]
     jaxprs = _same_results(call, bodies, labels)
     consts, jaxprs = _same_constants(jaxprs, bodies)
-    return Branches(tuple(jaxprs), [*consts, *values], bodies[0].out)
+    contents = [read_ref(r) for r in written]
+    return Branches(tuple(jaxprs), [*consts, *values, *contents], bodies[0].out, written)
+
+
+def _writing(body: Body, written: Sequence[Ref]) -> Body:
+    """The branch with the contents of all ``written`` as last inputs and results."""
+    jaxpr = body.jaxpr
+    n = len(body.writes)
+    first, end = jaxpr.n_in - n, len(jaxpr.outs) - n
+    own = {id(r): k for k, r in enumerate(body.writes)}
+    inputs = [first + own[id(r)] if id(r) in own else r.inner_aval for r in written]
+    wider = rewire(jaxpr, [*range(first), *inputs])
+    # A slot that is no input moves with the number of inputs.
+    outs = [
+        wider.outs[end + own[id(r)]] if id(r) in own else first + k for k, r in enumerate(written)
+    ]
+    whole = rewire(wider, None, [*wider.outs[:end], *outs])
+    return Body(whole, body.values, body.out, body.reads, written)
 
 
 def _call(
@@ -208,7 +254,7 @@ def _call(
     operands: Sequence[Any],
 ) -> Any:
     found = traced_branches(call, functions, names, operands)
-    return found.out_tree.unflatten(cond_p.bind(index, *found.operands, branches=found.jaxprs))
+    return found.finish(cond_p.bind(index, *found.operands, branches=found.jaxprs))
 
 
 def _same_constants(
@@ -254,7 +300,7 @@ def _same_results(call: str, bodies: Sequence[Body], labels: Sequence[str]) -> l
         shapes = any([len({a.shape for a in avals}) > 1 for avals in rows])
         error = ShapeMismatchError if shapes else DtypeMismatchError
         msg = f"{call}: the branches return different {'shapes' if shapes else 'dtypes'}"
-        types = [describe(b.out, b.jaxpr.out_avals) for b in bodies]
+        types = [describe(b.out, b.jaxpr.out_avals[: b.out.num_leaves]) for b in bodies]
         hint = "convert or reshape what one of them returns"
         raise error(_listed(msg, labels, types), hint=hint)
     return [_converted(b.jaxpr, wanted) for b in bodies]
