@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import control_programs
 import numpy as onp
 import programs
 
@@ -91,6 +92,13 @@ for _name, _make, _derive in (
         lambda api: lambda f: api.vmap(api.grad(f), (None, 0)),
     ),
     ("gradient of a scan", programs.scan_loss, lambda api: api.grad),
+    ("gradient of the body of that scan", control_programs.scan_body, lambda api: api.grad),
+    ("gradient of 20 calls of a jitted layer", control_programs.nested_jit, lambda api: api.grad),
+    ("gradient of 20 checkpointed layers", control_programs.checkpointed, lambda api: api.grad),
+    ("gradient of 8 nested checkpoints", control_programs.nested_checkpoints, lambda api: api.grad),
+    ("gradient of 10 calls of a custom_vjp", control_programs.custom_vjp, lambda api: api.grad),
+    ("gradient of 10 conds", control_programs.conds, lambda api: api.grad),
+    ("while_loop", control_programs.while_loop, lambda api: lambda f: f),
 ):
 
     @case("tracing and lowering", _name)
