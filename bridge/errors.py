@@ -6,6 +6,10 @@ from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
 )
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+)
 from tracebridge.core.errors.base import (
     InternalError,
     TracebridgeError,
@@ -23,6 +27,7 @@ from tracebridge.core.errors.config_errors import (
 )
 from tracebridge.core.errors.dtype_errors import (
     DtypeMismatchError,
+    ExplicitX64Error,
     ExplicitX64Error,
     ExplicitX64Warning,
     TypePromotionError,
@@ -91,6 +96,8 @@ __all__ = [
     "ArgumentSpecError",
     "ArgumentTypeError",
     "ArgumentValueError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "AxisError",
     "AxisSizeError",
     "AxisSpecError",
@@ -108,6 +115,7 @@ __all__ = [
     "DtypeMismatchError",
     "EffectError",
     "ExchangeError",
+    "ExplicitX64Error",
     "ExplicitX64Error",
     "ExplicitX64Warning",
     "ExportError",

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 
@@ -26,16 +27,16 @@ def check_callable(call: str, fun: Any) -> None:
             f"{call}: got a staticmethod object, expected a function. "
             f"Put @staticmethod above the line of {call}"
         )
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if not callable(fun):
         msg = f"{call}: got {fun!r} of type {type(fun).__name__}, expected a function"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if _is_generator(fun):
         msg = (
             f"{call}: {name_of(fun)} is a generator function, expected a function that returns. "
             "Return a list of the values instead of yielding them"
         )
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
 
 
 def _is_generator(fun: Any) -> bool:
@@ -70,7 +71,7 @@ def indices(call: str, option: str, value: Any) -> tuple[int, ...]:
         return tuple([operator.index(i) for i in value])
     except TypeError:
         msg = f"{call}: {option} is {value!r}, expected an int or a sequence of ints"
-        raise TypeError(msg) from None
+        raise ArgumentTypeError(msg) from None
 
 
 def names(call: str, option: str, value: Any) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ def names(call: str, option: str, value: Any) -> tuple[str, ...]:
     found = tuple(value) if isinstance(value, Iterable) else (value,)
     if not all(isinstance(n, str) for n in found):
         msg = f"{call}: {option} is {value!r}, expected a string or a sequence of strings"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import BackendNotFoundError
 from tracebridge.core.runtime.backends import Backend, get_backend
@@ -62,7 +63,7 @@ def local_devices(
     known = sorted({d.process_index for d in found.devices})
     if process_index not in known:
         msg = f"local_devices: process_index={process_index!r}, expected one of {known}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return [d for d in found.devices if d.process_index == process_index]
 
 

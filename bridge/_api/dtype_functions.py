@@ -8,6 +8,7 @@ from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes import promotion as rules
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.weak_type import scalar_dtype
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 
 
@@ -103,4 +104,4 @@ def scalar_type_of(x: Any) -> type:
         if test(dtype):
             return result
     msg = f"scalar_type_of: got {x!r} of dtype {dtype}, expected a number or an array of numbers"
-    raise TypeError(msg)
+    raise ArgumentTypeError(msg)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.wraps import named_like
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.name_stack import NAMES
 from tracebridge.core.ir.trace import use_trace
@@ -51,7 +52,7 @@ def named_scope(name: str) -> NameScope:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         msg = f"named_scope: name is {name!r} of type {type(name).__name__}, expected a string"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     return NameScope(name)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy import (
@@ -92,7 +93,7 @@ def _view(self: Any, dtype: Any = None) -> Any:
 def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     if stream is not None:
         msg = "to_device: streams are managed by XLA; stream must be None"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return creation.on_device(self, device)
 
 

@@ -5,7 +5,6 @@ These run while a function is planned, once per kind of argument, so they may be
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.dtypes.promotion import promote
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
 
@@ -123,7 +123,7 @@ def normalize_axis(axis: Any, ndim: int, name: str = "") -> int:
     Raises:
         AxisError: ``axis`` is not in ``[-ndim, ndim)``.
     """
-    index = operator.index(axis)
+    index = axis if type(axis) is int else index_of(axis, name, "axis")
     if not -ndim <= index < ndim:
         raise AxisError(index, ndim, call=name)
     return index + ndim if index < 0 else index
@@ -137,7 +137,7 @@ def normalize_axes(axis: Any, ndim: int, name: str = "") -> tuple[int, ...]:
     axes = [normalize_axis(a, ndim, name) for a in given]
     if len(set(axes)) != len(axes):
         msg = f"{name}: repeated axis in {axis}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return tuple(sorted(axes))
 
 
@@ -151,10 +151,7 @@ def hashable_axis(axis: Any) -> Any:
 
 
 def _axis_index(axis: Any) -> int:
-    if not hasattr(type(axis), "__index__"):
-        msg = f"axis: got {axis!r} of type {type(axis).__name__}, expected an int"
-        raise TypeError(msg)
-    return operator.index(axis)
+    return index_of(axis, "", "axis")
 
 
 def check_no_out(name: str, out: Any) -> None:

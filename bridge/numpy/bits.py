@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import normalize_axis
@@ -34,7 +35,7 @@ def _back(x: Any, where: int) -> Any:
 def _order(name: str, bitorder: str) -> str:
     if bitorder not in ("big", "little"):
         msg = f"{name}: bitorder={bitorder!r}, expected 'big' or 'little'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return bitorder
 
 

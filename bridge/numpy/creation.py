@@ -18,6 +18,7 @@ from tracebridge.core.dtypes.canonicalize import (
 from tracebridge.core.dtypes.dtypes import is_inexact, real_of
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
@@ -77,7 +78,7 @@ def array(
     """
     if order not in (None, "K", "C", "A"):
         msg = f"array: order={order!r}; arrays are row-major, use order='K' or 'C'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     wanted = None if dtype is None else canonicalize_explicit(dtype, "array")
     result = _convert(object, wanted, copy=copy)
     if dtype is not None and result.aval.weak_type:
@@ -215,20 +216,20 @@ def _is_foreign(leaf: Any) -> bool:
 # by formula --------------------------------------------------------------------------------------
 
 
-def canonical_shape(shape: Any) -> tuple[Any, ...]:
-    """A shape argument as a tuple of dimensions."""
+def canonical_shape(shape: Any, name: str) -> tuple[Any, ...]:
+    """A shape argument of the public function ``name`` as a tuple of dimensions."""
     if isinstance(shape, tuple | list | np.ndarray):
-        return tuple([_dim(d) for d in shape])
-    return (_dim(shape),)
+        return tuple([_dim(d, name) for d in shape])
+    return (_dim(shape, name),)
 
 
-def _dim(d: Any) -> Any:
+def _dim(d: Any, name: str) -> Any:
     if getattr(d, "is_symbolic_dim", False):
         return d
-    size = operator.index(d)
+    size = index_of(d, name, "a size of the shape")
     if size < 0:
-        msg = f"shapes have no negative sizes, got {size}"
-        raise ValueError(msg)
+        msg = f"{name}: a size of the shape is {size}, expected no negative number"
+        raise ArgumentValueError(msg)
     return size
 
 
@@ -242,7 +243,7 @@ _full_planned = Planned(_full, "full")
 
 def _constant(name: str, shape: Any, dtype: Any, value: Any, device: Any) -> Any:
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, name)
-    return on_device(_full_planned((value,), (canonical_shape(shape), kind)), device)
+    return on_device(_full_planned((value,), (canonical_shape(shape, name), kind)), device)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -287,7 +288,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
         kind = scalar_dtype(type(value))[0] if is_python_scalar(value) else value.aval.dtype
     else:
         kind = canonicalize_explicit(dtype, "full")
-    sizes = canonical_shape(shape)
+    sizes = canonical_shape(shape, "full")
     if getattr(value, "ndim", 0):
         return on_device(_broadcast_full((value,), (sizes, kind)), device)
     return on_device(_full_planned((value,), (sizes, kind)), device)
@@ -310,7 +311,7 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     kind = value.dtype if dtype is None else canonicalize_explicit(dtype, name)
     if dtype is None and isinstance(value, np.ndarray | np.generic):
         kind = canonicalize(value.dtype)
-    return tuple(value.shape) if shape is None else canonical_shape(shape), kind, weak
+    return tuple(value.shape) if shape is None else canonical_shape(shape, name), kind, weak
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -399,7 +400,7 @@ def _arange_dtype(given: list[Any]) -> Any:
 def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     if step not in (None, 1):
         msg = f"arange: a symbolic range has step 1, got {step}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "arange")
     numbers = lax.iota(kind, stop - start)
     return numbers if isinstance(start, int) and start == 0 else lax.add(numbers, start)
@@ -461,7 +462,7 @@ def linspace(
     count = operator.index(num)
     if count < 0:
         msg = f"linspace: num={count} is negative"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     values, step = _linspace_planned((start, stop), (count, bool(endpoint), operator.index(axis)))
     if dtype is not None:
         kind = canonicalize_explicit(dtype, "linspace")
@@ -488,8 +489,8 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     [[1.0, 0.0], [0.0, 1.0]]
     """
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "eye")
-    rows = _dim(N)
-    columns = rows if M is None else _dim(M)
+    rows = _dim(N, "eye")
+    columns = rows if M is None else _dim(M, "eye")
     return on_device(_eye_planned((), (rows, columns, operator.index(k), kind)), device)
 
 

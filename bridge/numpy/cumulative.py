@@ -8,6 +8,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype, value_of
@@ -218,7 +219,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     times = operator.index(n)
     if times < 0:
         msg = f"diff: n must not be negative, got {times}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if times == 0:
         return value_of(a)
     edges = [e for e in (prepend, append) if e is not None]
@@ -299,12 +300,12 @@ def _gradient(f: Any, *rest: Any) -> list[Any]:
     axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
     if len(set(axes)) != len(axes):
         msg = f"gradient: repeated axis in {axes}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if len(spacing) == 1 and spacing[0].aval.ndim == 0:
         spacing = spacing * len(axes)
     if len(spacing) not in (0, len(axes)):
         msg = f"gradient: got {len(spacing)} spacings, expected none, one or {len(axes)}"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     return [_gradient_along(f, a, spacing[i] if spacing else None) for i, a in enumerate(axes)]
 
 
@@ -369,7 +370,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     """
     if edge_order not in (None, 1):
         msg = f"gradient: edge_order must be 1, got {edge_order}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     f = value_of(f)
     axes = tuple(range(f.aval.ndim)) if axis is None else axis
     given = axes if isinstance(axes, tuple | list) else (axes,)

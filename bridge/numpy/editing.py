@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -283,7 +284,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     >>> tnp.resize(tnp.array([1, 2, 3]), (2, 2)).tolist()
     [[1, 2], [3, 1]]
     """
-    return _resize_planned((a,), (canonical_shape(new_shape),))
+    return _resize_planned((a,), (canonical_shape(new_shape, "resize"),))
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
@@ -300,7 +301,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """
     if set(trim.lower()) - set("fb"):
         msg = f"trim_zeros: trim={trim!r}, expected 'f', 'b' or 'fb'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     x = value_of(filt)
     host = concrete(x, "The number of zeros at the ends decides the size of the result")
     if not x.aval.ndim:
@@ -323,7 +324,7 @@ def _roll_axis(x: Any, axis: int, start: int) -> Any:
     source = normalize_axis(axis, ndim, "rollaxis")
     if not -ndim <= start <= ndim:
         msg = f"rollaxis: start={start} is out of bounds for an array with {ndim} axes"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     target = start + ndim if start < 0 else start
     target -= source < target
     order = [i for i in range(ndim) if i != source]

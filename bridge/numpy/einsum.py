@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -37,7 +38,7 @@ def _parse(text: str) -> Form:
     inputs, arrow, output = text.replace(" ", "").partition("->")
     if "->" in output:
         msg = f"einsum: more than one '->' in {text!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     operands = tuple([_labels(part, text) for part in inputs.split(",")])
     return operands, _labels(output, text) if arrow else None
 
@@ -47,7 +48,7 @@ def _labels(part: str, text: str) -> Labels:
     if not (head + tail).isalpha() and head + tail:
         bad = next(c for c in head + tail if not c.isalpha())
         msg = f"einsum: {bad!r} in {text!r} is no label; labels are letters"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return (*head, ELLIPSIS, *tail) if dots else tuple(head)
 
 
@@ -69,7 +70,7 @@ def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
     inputs, output = form
     if len(inputs) != len(shapes):
         msg = f"einsum: the subscripts name {len(inputs)} operands, got {len(shapes)}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     expanded: list[Labels] = []
     longest = 0
     for position, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
@@ -91,7 +92,7 @@ def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
     if unknown or len(set(output)) != len(output):
         what = f"{unknown[0]!r} is in no operand" if unknown else "labels are repeated"
         msg = f"einsum: in the output {''.join(map(str, output))!r} {what}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return expanded, output
 
 

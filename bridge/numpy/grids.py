@@ -15,6 +15,7 @@ from tracebridge.core.dtypes.canonicalize import (
     default_int,
 )
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -69,10 +70,10 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """
     if not copy:
         msg = "meshgrid: copy=False, expected True: arrays are no views"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if indexing not in ("xy", "ij"):
         msg = f"meshgrid: indexing={indexing!r}, expected 'xy' or 'ij'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if any([len(shape_of(x)) > 1 for x in xi]):
         msg = f"meshgrid: expected vectors, got shapes {[shape_of(x) for x in xi]}"
         raise RankError(msg)
@@ -92,7 +93,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "indices")
-    shape = canonical_shape(tuple(dimensions))
+    shape = canonical_shape(tuple(dimensions), "indices")
     if sparse:
         return tuple(_indices_planned((), (shape, kind, True)))
     if not shape:
@@ -124,7 +125,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """
     if n < 0 or ndim < 0:
         msg = f"diag_indices: n and ndim must not be negative, got {n} and {ndim}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return (arange(operator.index(n)),) * operator.index(ndim)
 
 
@@ -276,7 +277,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     >>> [p.tolist() for p in tnp.unravel_index(tnp.array([5, -1]), (2, 3))]
     [[1, 1], [2, 2]]
     """
-    sizes = canonical_shape(shape)
+    sizes = canonical_shape(shape, "unravel_index")
     return tuple(_unravel_planned((indices,), (sizes,))) if sizes else ()
 
 
@@ -327,7 +328,7 @@ def ravel_multi_index(
     parts = [asarray(m) for m in multi_index]
     if len(parts) != len(sizes):
         msg = f"ravel_multi_index: got {len(parts)} index arrays for {len(sizes)} axes"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
     for part, size, how in zip(parts, sizes, modes, strict=True):
         if not is_integer(part.aval.dtype):
@@ -337,13 +338,13 @@ def ravel_multi_index(
             host = concrete(part, "mode='raise' checks it", "pass mode='clip' or mode='wrap'")
             if host.size and not (host.min() >= 0 and host.max() < size):
                 msg = f"ravel_multi_index: an index is out of bounds for an axis of size {size}"
-                raise ValueError(msg)
+                raise ArgumentValueError(msg)
         elif how not in ("clip", "wrap"):
             msg = f"ravel_multi_index: mode={how!r}, expected 'raise', 'clip' or 'wrap'"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
     if order not in ("C", "F"):
         msg = f"ravel_multi_index: order={order!r}, expected 'C' or 'F'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "ravel_multi_index")
     return _ravel_planned(parts, (sizes, modes, order, kind))
 
@@ -412,7 +413,7 @@ class _Concatenator:
                 axis, ndmin, trans1d = (numbers + [axis, ndmin, trans1d][len(numbers) :])[:3]
         if not parts:
             msg = f"{self._name}: got nothing to join"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         pieces = [_piece(p, max(ndmin, 1), trans1d) for p in parts]
         joined = concatenate(pieces, axis)
         if as_column and joined.ndim == 1:

@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
@@ -37,7 +38,7 @@ def _mode(name: str, mode: Any) -> str:
     if text not in _MODES or text == "raise":
         hint = "; indices can't be checked on a device" if text == "raise" else ""
         msg = f"{name}: mode={mode!r}, expected 'fill', 'clip', 'wrap' or 'promise_in_bounds'{hint}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return text
 
 
@@ -248,7 +249,7 @@ def take_along_axis(
 def _not_in_place(name: str, inplace: bool) -> None:
     if inplace:
         msg = f"{name}: arrays are immutable; pass inplace=False and use the result"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
 
 
 def _put_along_axis(x: Any, indices: Any, values: Any, axis: Any, mode: str) -> Any:
@@ -372,7 +373,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     _not_in_place("place", inplace)
     if value_of(vals).aval.size == 0:
         msg = "place: vals is empty, expected at least one number"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return value_of(arr) if value_of(arr).aval.size == 0 else _place_planned((arr, mask, vals))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -104,7 +105,7 @@ def interp(
     for name, how in (("left", left), ("right", right)):
         if isinstance(how, str) and how != "extrapolate":
             msg = f"interp: {name}={how!r}, expected a number or 'extrapolate'"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
     values = [v for v in (left, right) if v is not None and not isinstance(v, str)]
     forms = [v if v is None or isinstance(v, str) else "value" for v in (left, right)]
     if period is not None:

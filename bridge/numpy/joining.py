@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -32,10 +33,10 @@ def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
             f"{name}: got {type(arrays).__name__}, expected a sequence of arrays; "
             f"write {name}([a, b])"
         )
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if not found:
         msg = f"{name}: got an empty sequence, expected at least one array"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return found
 
 
@@ -289,17 +290,17 @@ def _form_of(arrays: Any, leaves: list[Any]) -> Any:
     """The nesting of lists as tuples with None for each block."""
     if isinstance(arrays, tuple):
         msg = "block: got a tuple, expected lists; write [a, b]"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if not isinstance(arrays, list):
         leaves.append(arrays)
         return None
     if not arrays:
         msg = "block: got an empty list, expected at least one block in each list"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     form = tuple([_form_of(a, leaves) for a in arrays])
     if len({_depth(f) for f in form}) > 1:
         msg = "block: lists must be equally deep; put single blocks into lists too"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return form
 
 
@@ -319,7 +320,7 @@ def _split(x: Any, name: str, where: Any, axis: int, equal: bool) -> list[Any]:
         return [lax.slice_in_dim(x, a, b, axis=axis) for a, b in bounds]
     if where < 1:
         msg = f"{name}: got {where} sections, expected at least one"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     part, rest = divmod(size, where)
     if equal and rest:
         msg = (
@@ -339,7 +340,7 @@ def _cuts(name: str, where: Any) -> Any:
         return operator.index(where)
     if getattr(where, "is_symbolic_dim", False):
         msg = f"{name}: the number of sections must be an int, got the dimension {where}"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     positions = where if isinstance(where, list | tuple) else np.asarray(where).tolist()
     return tuple([operator.index(p) for p in positions])
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, unary
@@ -57,14 +58,16 @@ def _reshape(x: Any, shape: tuple[Any, ...], order: str) -> Any:
 _reshape_planned = Planned(_reshape, "reshape")
 
 
-def _size(d: Any) -> Any:
-    return d if getattr(d, "is_symbolic_dim", False) else operator.index(d)
+def _size(name: str, d: Any) -> Any:
+    if type(d) is int or getattr(d, "is_symbolic_dim", False):
+        return d
+    return index_of(d, name, "a size")
 
 
-def _shape_argument(shape: Any) -> tuple[Any, ...]:
+def _shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
     if isinstance(shape, tuple | list):
-        return tuple([_size(d) for d in shape])
-    return (_size(shape),)
+        return tuple([_size(name, d) for d in shape])
+    return (_size(name, shape),)
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
@@ -80,9 +83,9 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     try:
         if order not in ("C", "F"):
             msg = f"reshape: order must be 'C' or 'F', got {order!r}"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         del copy
-        return _reshape_planned((a,), (_shape_argument(shape), order))
+        return _reshape_planned((a,), (_shape_argument("reshape", shape), order))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -187,7 +190,7 @@ def _moveaxis(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
     targets = [normalize_axis(a, n, "moveaxis") for a in target]
     if len(sources) != len(targets) or len(set(sources)) != len(sources):
         msg = f"moveaxis: source {source} and destination {target} must be equally many, distinct"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     order = [i for i in range(n) if i not in sources]
     for where, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(where, axis)
@@ -220,7 +223,7 @@ def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
     new = sorted([normalize_axis(a, n, "expand_dims") for a in axis])
     if len(set(new)) != len(new):
         msg = f"expand_dims: repeated axis in {axis}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     sizes = iter(x.aval.shape)
     shape = tuple([1 if i in new else next(sizes) for i in range(n)])
     return lax.reshape(x, shape)
@@ -252,7 +255,7 @@ def _squeeze(x: Any, axis: Any) -> Any:
     bad = [i for i in axes if shape[i] != 1]
     if bad:
         msg = f"squeeze: axis {bad[0]} of {x.aval.str_short()} has size {shape[bad[0]]}, not 1"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return lax.reshape(x, tuple([d for i, d in enumerate(shape) if i not in axes]))
 
 
@@ -291,7 +294,7 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     [[1, 2], [1, 2]]
     """
     try:
-        return _broadcast_planned((array,), (canonical_shape(shape),))
+        return _broadcast_planned((array,), (canonical_shape(shape, "broadcast_to"),))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -304,7 +307,9 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     >>> tnp.broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
-    return broadcast_shape("broadcast_shapes", [canonical_shape(s) for s in shapes])
+    return broadcast_shape(
+        "broadcast_shapes", [canonical_shape(s, "broadcast_shapes") for s in shapes]
+    )
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -433,7 +438,7 @@ def tile(A: Any, reps: Any) -> Any:
     >>> tnp.tile(tnp.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
-    return _tile_planned((A,), (_shape_argument(reps),))
+    return _tile_planned((A,), (_shape_argument("tile", reps),))
 
 
 def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
@@ -441,7 +446,7 @@ def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
     i, j = normalize_axis(axes[0], n, "rot90"), normalize_axis(axes[1], n, "rot90")
     if i == j:
         msg = f"rot90: axes must differ, got {axes}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if k == 0:
         return x
     if k == 2:

@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
@@ -29,7 +30,7 @@ def diagonal_of(x: Any, offset: int, axis1: int, axis2: int, name: str = "diagon
     i, j = normalize_axis(axis1, ndim, name), normalize_axis(axis2, ndim, name)
     if i == j:
         msg = f"{name}: axis1 and axis2 must differ, got {axis1} and {axis2}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     rows, columns = x.aval.shape[i], x.aval.shape[j]
     first, last = max(-offset, 0), max(offset, 0)
     size = max(min(rows - first, columns - last), 0)
@@ -146,7 +147,7 @@ def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Any:
     [[1, 0, 0], [1, 1, 0]]
     """
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "tri")
-    rows, columns = canonical_shape((N, N if M is None else M))
+    rows, columns = canonical_shape((N, N if M is None else M), "eye")
     return _tri_planned((), (rows, columns, operator.index(k), kind))
 
 
@@ -216,5 +217,5 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     columns = operator.index(count)
     if columns < 0:
         msg = f"vander: N must not be negative, got {columns}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return _vander_planned((x,), (columns, bool(increasing)))

@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
@@ -156,7 +157,7 @@ _convolve_planned = Planned(_convolve, "convolve")
 def _check_mode(name: str, mode: str) -> None:
     if mode not in ("full", "same", "valid"):
         msg = f"{name}: mode={mode!r}, expected 'full', 'same' or 'valid'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
 
 
 def convolve(
@@ -283,7 +284,7 @@ def _order(name: str, m: Any) -> int:
     count = operator.index(m)
     if count < 0:
         msg = f"{name}: the order must not be negative, got {count}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return count
 
 

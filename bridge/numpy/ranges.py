@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact
@@ -24,7 +25,7 @@ def _count(name: str, num: Any) -> int:
     count = operator.index(num)
     if count < 0:
         msg = f"{name}: num={count} is negative"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return count
 
 

@@ -24,6 +24,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_unsigned,
 )
 from tracebridge.core.dtypes.finfo import iinfo
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned, unary_with_statics
 from tracebridge.numpy._promote import (
@@ -107,10 +108,11 @@ def _extreme(
         sizes = [x.aval.shape[a] for a in axes]
         if initial is None and builtins.any([type(d) is int and d == 0 for d in sizes]):
             msg = f"{name}: zero-size reduction has no identity; got {x.aval.str_short()}"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         if where is not None and initial is None:
             msg = f"{name}: where= needs initial=, the value of an empty selection"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
+        x = lax.convert_dtype(x, x.aval.dtype)  # reductions are strongly typed
         x = masked(x, where, fill(x.aval.dtype))
         result = keep_axes(reduce(x, axes), x, axes, keepdims)
         return (

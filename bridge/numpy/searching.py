@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -58,10 +59,10 @@ def where(
             return nonzero(condition, size=size, fill_value=fill_value)
         if x is None or y is None:
             msg = "where: got one of x and y, expected both or neither"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         if size is not None or fill_value is not None:
             msg = "where: size and fill_value are for the form with condition alone"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         return _where_planned((condition, x, y))
     except Exception as error:
         hide_internal_frames(error)
@@ -80,7 +81,7 @@ def _arg_extremum(x: Any, name: str, axis: Any, keepdims: bool) -> Any:
         where_ = normalize_axis(axis, x.aval.ndim, name)
     if type(x.aval.shape[where_]) is int and x.aval.shape[where_] == 0:
         msg = f"{name}: axis {axis} of an array of shape {shape} has no elements"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     search = lax.argmax if name.endswith("max") else lax.argmin
     if name.startswith("nan") and is_inexact(x.aval.dtype):
         is_nan = lax.ne(x, x)
@@ -254,11 +255,11 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     fills = fill if isinstance(fill, tuple | list) else (fill,) * ndim
     if len(fills) != ndim:
         msg = f"nonzero: got {len(fills)} fill values for {ndim} axes"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     count = operator.index(size)
     if count < 0:
         msg = f"nonzero: size must not be negative, got {count}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return tuple(_nonzero_planned((value, *fills), (count,)))
 
 
@@ -397,9 +398,9 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         msg = f"searchsorted: side must be 'left' or 'right', got {side!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if method not in SEARCH_METHODS:
         msg = f"searchsorted: method must be one of {SEARCH_METHODS}, got {method!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     xs = (a, v) if sorter is None else (a, v, sorter)
     return _searchsorted_planned(xs, (side, method))

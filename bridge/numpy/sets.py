@@ -13,6 +13,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_canonical, put_numpy
 from tracebridge.numpy._planning import concrete, value_of
@@ -130,7 +131,7 @@ def intersect1d(
         results = [put_numpy(values), put_canonical(first), put_canonical(second)]
     elif a.aval.size == 0 or b.aval.size == 0:
         msg = f"intersect1d: size={size} of an empty array"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     else:
         xs = (a, b) if fill_value is None else (a, b, fill_value)
         results = _intersect_planned(xs, (operator.index(size),))
@@ -184,7 +185,7 @@ def setdiff1d(
         return put_numpy(found.astype(a.aval.dtype))
     if a.aval.size == 0:
         msg = f"setdiff1d: size={size} of an empty array"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     xs = (a, b) if fill_value is None else (a, b, fill_value)
     return _difference_planned(xs, (operator.index(size), bool(assume_unique)))
 

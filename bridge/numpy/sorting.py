@@ -11,6 +11,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import AxisError, IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
@@ -63,10 +64,10 @@ def _axis(axis: Any) -> int | None:
 def _check_options(name: str, kind: Any, order: Any) -> None:
     if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
         msg = f"{name}: kind={kind!r}, expected None; use stable= to choose"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if order is not None:
         msg = f"{name}: order={order!r} names fields, which arrays do not have"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
 
 
 def sort(
@@ -158,7 +159,7 @@ def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
         raise IndexingError(msg)
     if is_complex(value.aval.dtype):
         msg = f"{name} works on real numbers, got {value.aval.str_short()}"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
 
 
 def partition(a: Any, kth: int, axis: int = -1) -> Any:

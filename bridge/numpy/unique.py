@@ -14,6 +14,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._planning import concrete, value_of
@@ -133,7 +134,7 @@ def _unique(
 ) -> tuple[Any, Any, Any, Any]:
     """Values, first positions, inverse (flat) and counts."""
     x = value_of(x)
-    where = None if axis is None else operator.index(axis)
+    where = None if axis is None else normalize_axis(axis, x.aval.ndim, "unique")
     if size is None:
         host = concrete(x, _WHY, _HINT)
         found = np.unique(
@@ -153,7 +154,7 @@ def _unique(
     if x.aval.size == 0:
         if count:
             msg = f"unique: size={count}, but {x.aval.str_short()} has no elements"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         nothing = put_numpy(np.zeros((0,), default_int()))
         return put_numpy(np.zeros((0,), x.aval.dtype)), nothing, nothing, nothing
     xs = (x,) if fill_value is None else (x, fill_value)

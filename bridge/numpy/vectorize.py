@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from tracebridge._api.vmap import vmap
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, normalize_axis
@@ -29,7 +30,7 @@ def _parse(signature: str) -> tuple[list[Core], list[Core]]:
     match = _SIGNATURE.match(signature.replace(" ", ""))
     if match is None:
         msg = f"vectorize: {signature!r} is no signature such as '(n,m),(m)->(n)'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     sides = [match["inputs"] or "", match["outputs"]]
     inputs, outputs = (
         [tuple(re.findall(_NAME, core)) for core in re.findall(_CORE, side)] for side in sides
@@ -61,7 +62,7 @@ def _checked(
         results = out if isinstance(out, tuple) else (out,)
         if len(results) != len(outputs):
             msg = f"vectorize: the function gave {len(results)} results, expected {len(outputs)}"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         for i, (result, core) in enumerate(zip(results, outputs, strict=True)):
             shape = value_of(result).aval.shape
             if len(shape) != len(core):
@@ -127,10 +128,10 @@ def vectorize(
     """
     if any([not isinstance(cast("object", e), int | str) for e in excluded]):
         msg = f"vectorize: excluded has positions and names of arguments, got {excluded!r}"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if any([isinstance(e, int) and e < 0 for e in excluded]):
         msg = f"vectorize: excluded has a negative position: {excluded!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     parsed = None if signature is None else _parse(signature)
 
     @functools.wraps(pyfunc)
@@ -141,7 +142,7 @@ def vectorize(
         kept = {k: v for k, v in kwargs.items() if k in excluded}
         if parsed is not None and names:
             msg = f"vectorize: with a signature, keyword arguments must be excluded: {names}"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
 
         def call(*xs: Any) -> Any:
             given = iter(xs)
@@ -155,7 +156,7 @@ def vectorize(
         cores, outputs = parsed
         if len(cores) != len(inputs):
             msg = f"vectorize: got {len(inputs)} arrays, the signature names {len(cores)}"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         for i, (x, core) in enumerate(zip(inputs, cores, strict=True)):
             _bind_sizes(f"argument {i}", core, value_of(x).aval.shape, sizes)
         return _mapped(_checked(call, outputs, sizes), inputs, cores)
@@ -231,7 +232,7 @@ def fromfunction(
     >>> tnp.fromfunction(lambda i, j: 10 * i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [10, 11]]
     """
-    sizes = canonical_shape(shape)
+    sizes = canonical_shape(shape, "fromfunction")
     kind = canonicalize_explicit(dtype, "fromfunction")
 
     def call(*positions: Any) -> Any:

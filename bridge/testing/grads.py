@@ -9,6 +9,7 @@ import numpy as np
 
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
@@ -63,7 +64,7 @@ def check_grads(
     unknown = set(modes) - {"fwd", "rev"}
     if unknown:
         msg = f"check_grads: modes are 'fwd' and 'rev', got {sorted(unknown)}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     flat, values = _flat_function(f, args)
     check_flat(flat, values, order, tuple(modes), atol, rtol, eps)
 

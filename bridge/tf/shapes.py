@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
 from tracebridge.core.lowering.symbolic import renaming
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
@@ -34,7 +35,7 @@ def spread_specs(call: str, polymorphic_shapes: Any, tree: PyTreeDef) -> list[st
                 f"{call}: polymorphic_shapes contains {spec!r} of type {type(spec).__name__}, "
                 'expected strings such as "b, _, ..." or None'
             )
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
     return found
 
 
@@ -91,7 +92,7 @@ def _specified(
         msg = (
             f"{call}: polymorphic_shapes of {name} does not fit a tensor of shape {shape}: {error}"
         )
-        raise ValueError(msg) from error
+        raise ArgumentValueError(msg) from error
 
 
 def new_symbol(argument: str, axis: int, used: set[str]) -> str:

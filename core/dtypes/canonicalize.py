@@ -13,7 +13,11 @@ import numpy as np
 
 from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes import dtypes
-from tracebridge.core.errors.dtype_errors import ExplicitX64Warning, UnsupportedDtypeError
+from tracebridge.core.errors.dtype_errors import (
+    ExplicitX64Error,
+    ExplicitX64Warning,
+    UnsupportedDtypeError,
+)
 
 _NARROWED: Final = {
     dtypes.int64: dtypes.int32,
@@ -40,8 +44,7 @@ def canonicalize(dtype: Any) -> Any:
 
     Raises:
         UnsupportedDtypeError: a dtype that the engine does not have, such as object, str or
-            longdouble.
-        TypeError: no dtype at all.
+            longdouble, or no dtype at all.
     """
     pair = _known_or_resolved(dtype)
     return pair[0] if pair[0] is pair[1] or option("enable_x64") else pair[1]
@@ -61,7 +64,8 @@ def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
     wide = dtypes.native(dtypes.as_dtype(dtype))
     if not dtypes.is_supported(wide):
         raise UnsupportedDtypeError(
-            f"dtype {wide} does not exist on devices",
+            call="dtype",
+            got=f"{wide}, which does not exist on devices",
             expected="a boolean, integer, floating or complex dtype, such as float32",
             hint="convert the data with NumPy first",
         )
@@ -92,10 +96,15 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
         where: the public function that was called, for the message.
 
     Raises:
-        UnsupportedDtypeError: 64 bits were requested, are off, and the option says ``error``;
-            or a dtype that the engine does not have.
+        ExplicitX64Error: 64 bits were requested, are off, and the option says ``error``.
+        UnsupportedDtypeError: a dtype that the engine does not have.
     """
-    canonical = canonicalize(dtype)
+    try:
+        canonical = canonicalize(dtype)
+    except UnsupportedDtypeError as error:
+        raise UnsupportedDtypeError(
+            call=f"{where}: dtype", got=error.got, expected=error.expected, hint=error.hint
+        ) from None
     # Only classes are compared with the scalar classes: numpy.dtype("float64") == float is true.
     if isinstance(dtype, type) and dtype in dtypes.PYTHON_SCALARS:
         return canonical
@@ -106,7 +115,7 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
     if policy == "allow":
         return requested
     if policy == "error":
-        raise UnsupportedDtypeError(
+        raise ExplicitX64Error(
             call=where,
             got=f"the dtype {requested}, while 64-bit dtypes are off",
             expected=f"{canonical} or another dtype of at most 32 bits",

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tracebridge.core.dtypes.extended import ExtendedDType
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 
 DType = np.dtype[Any] | ExtendedDType
 DTypeLike = Any
@@ -143,7 +144,7 @@ def as_dtype(dtype: DTypeLike) -> DType:
     Python scalar classes give their widest dtype; ``canonicalize`` applies the 64-bit rule.
 
     Raises:
-        TypeError: None, or no dtype at all.
+        UnsupportedDtypeError: None, or no dtype at all.
     """
     if isinstance(dtype, np.dtype | ExtendedDType):
         return dtype
@@ -151,19 +152,23 @@ def as_dtype(dtype: DTypeLike) -> DType:
         return _WIDEST[dtype]
     if dtype is None:
         # numpy.dtype(None) is float64: a forgotten default would silently become 64 bits wide.
-        msg = "dtype: got None, expected a dtype; use the default dtype of the function you call"
-        raise TypeError(msg)
+        raise UnsupportedDtypeError(
+            call="dtype",
+            got="None",
+            expected="a dtype",
+            hint="use the default dtype of the function you call",
+        )
     found = getattr(dtype, "dtype", None)
     if isinstance(found, np.dtype | ExtendedDType):
         return found
     try:
         return np.dtype(dtype)
     except TypeError:
-        msg = (
-            f"dtype: got {dtype!r} of type {type(dtype).__name__}, expected a dtype, a scalar "
-            "class, or a name such as 'float32'"
-        )
-        raise TypeError(msg) from None
+        raise UnsupportedDtypeError(
+            call="dtype",
+            got=f"{dtype!r} of type {type(dtype).__name__}",
+            expected="a dtype, a scalar class, or a name such as 'float32'",
+        ) from None
 
 
 def native(dtype: DType) -> DType:
@@ -243,7 +248,7 @@ def complex_of(dtype: Any) -> Any:
     """The complex dtype that holds values of the real floating ``dtype``.
 
     Raises:
-        TypeError: the dtype has no complex counterpart (integers, narrow floats).
+        UnsupportedDtypeError: the dtype has no complex counterpart (integers, narrow floats).
     """
     if dtype in complexes:
         return dtype
@@ -251,7 +256,7 @@ def complex_of(dtype: Any) -> Any:
     if found is None:
         names = ", ".join(sorted(d.name for d in _COMPLEX_OF))
         msg = f"complex_of: {dtype} has no complex counterpart; expected one of {names}"
-        raise TypeError(msg)
+        raise UnsupportedDtypeError(msg)
     return found
 
 

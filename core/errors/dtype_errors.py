@@ -13,6 +13,10 @@ class UnsupportedDtypeError(TracebridgeError, TypeError):
     """A value has a dtype that no array can hold (object, str, datetime, foreign byte order)."""
 
 
+class ExplicitX64Error(UnsupportedDtypeError, ValueError):
+    """A 64-bit dtype was asked for by name while 64-bit types are off and none may be narrowed."""
+
+
 class TypePromotionError(TracebridgeError, ValueError):
     """There is no implicit promotion between these dtypes."""
 

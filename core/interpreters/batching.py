@@ -42,6 +42,9 @@ class BatchTracer(Tracer):
     def origin(self) -> Any:
         return getattr(self.value, "origin", None)
 
+    def details(self) -> str:
+        return f"(one of a batch {self.value.aval.str_short()}, axis {self.dim})"
+
 
 _new = BatchTracer.__new__
 

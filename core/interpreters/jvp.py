@@ -11,7 +11,7 @@ from tracebridge.core.interpreters.plans import jvp_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
-from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.tracer import Tracer, shown
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 
@@ -37,6 +37,9 @@ class JvpTracer(Tracer):
     @property
     def origin(self) -> Any:
         return getattr(self.primal, "origin", None)
+
+    def details(self) -> str:
+        return f"(primal={shown(self.primal)}, tangent={shown(self.tangent)})"
 
 
 @final

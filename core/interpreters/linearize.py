@@ -17,7 +17,7 @@ from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
-from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.tracer import Tracer, shown
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 
@@ -42,6 +42,9 @@ class DualTracer(Tracer):
     @property
     def origin(self) -> Any:
         return getattr(self.primal, "origin", None)
+
+    def details(self) -> str:
+        return f"(primal={shown(self.primal)})"
 
 
 _new = DualTracer.__new__

@@ -57,6 +57,13 @@ class StagedTracer(Tracer):
         depends = f"depends on argument {shown} of {trace.debug.name}"
         return f"{line}, {depends}" if line else depends
 
+    def details(self) -> str:
+        source = getattr(self, "source", None)
+        if not isinstance(source, int):
+            return ""
+        debug = self._trace.debug  # type: ignore[attr-defined]  # no other trace makes these
+        return f"({debug.argument(source)})"
+
 
 _MAX_NAMES = 5
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.ir.array_protocol import NAMESPACE
 
@@ -309,7 +310,7 @@ class ArrayOperators(BinaryOperators):
             f"{type(self).__name__} is immutable: x[index] = value does not work. "
             "Use x = x.at[index].set(value)."
         )
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
 
     def __round__(self, ndigits: int | None = None) -> Any:
         try:
@@ -370,7 +371,7 @@ class ArrayOperators(BinaryOperators):
         shape = self.shape
         if not shape:
             msg = "len() of an array without axes"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         return shape[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
 
 
@@ -34,7 +35,7 @@ class ShapeDtypeStruct:
     ) -> None:
         if dtype is None:
             msg = "ShapeDtypeStruct: dtype is None, expected a dtype"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         put = object.__setattr__
         put(self, "shape", tuple(shape))
         put(self, "dtype", canonicalize(dtype))
@@ -76,13 +77,13 @@ class ShapeDtypeStruct:
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
             msg = f"ShapeDtypeStruct.update: unknown fields {unknown}, expected {sorted(fields)}"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         return ShapeDtypeStruct(**{**fields, **changes})
 
     def __len__(self) -> int:
         if not self.shape:
             msg = "len() of a ShapeDtypeStruct without axes"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         return self.shape[0]
 
     def __eq__(self, other: object) -> bool:

@@ -13,12 +13,21 @@ from tracebridge.core.errors.tracer_errors import (
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.typeof import identity, register_value_type
+from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.trace import Trace
+
+
+def shown(value: Any) -> str:
+    """A value inside a tracer, for its ``repr``: numbers as they are, of arrays the type."""
+    if type(value) is Literal:
+        return repr(value.value)
+    small = isinstance(value, Tracer) or value.aval.ndim == 0
+    return str(value) if small else value.aval.str_short()
 
 
 class Tracer(ArrayOperators):
@@ -81,10 +90,21 @@ class Tracer(ArrayOperators):
         return (self[i] for i in range(n))
 
     def __format__(self, spec: str) -> str:
+        if spec:
+            raise ConcretizationTypeError(
+                self,
+                f"format() was called on it with the specification {spec!r}.",
+                hint="leave the specification out to see the type, or return the value and "
+                "format it outside of the traced function",
+            )
         return repr(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}<{self.aval.str_short()}>"
+        return f"Traced<{self.aval.str_short()}>{self.details()}"
+
+    def details(self) -> str:
+        """What ``repr`` says besides the type."""
+        return ""
 
     def __copy__(self) -> Tracer:
         return self

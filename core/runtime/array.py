@@ -12,6 +12,7 @@ from tracebridge.core._jaxlib.xla import (
     buffer_to_numpy,
     start_copy_to_host,
 )
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
@@ -206,7 +207,15 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def item(self, *index: Any) -> Any:
         """One element as a Python scalar."""
-        return self.to_numpy().item(*index)
+        host = self.to_numpy()
+        if not index and host.size != 1:
+            raise ArgumentValueError(
+                call="x.item()",
+                got=f"an array {self.aval.str_short()}",
+                expected="one element",
+                hint="give an index, or use x.tolist()",
+            )
+        return host.item(*index)
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""
@@ -217,24 +226,58 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return self.to_numpy().tobytes(order)
 
     def __bool__(self) -> bool:
-        return bool(self.to_numpy())
+        try:
+            return bool(self.to_numpy())
+        except ValueError:
+            pass
+        raise ArgumentValueError(
+            call="bool(x), as in `if x:` or `x and y`",
+            got=f"an array {self.aval.str_short()}",
+            expected="one element",
+            hint="use x.any() or x.all()",
+        )
 
     def __int__(self) -> int:
-        return int(self.to_numpy())
+        try:
+            return int(self.to_numpy())
+        except TypeError:
+            pass
+        raise self._no_number("int(x)")
 
     def __float__(self) -> float:
-        return float(self.to_numpy())
+        try:
+            return float(self.to_numpy())
+        except TypeError:
+            pass
+        raise self._no_number("float(x)")
 
     def __complex__(self) -> complex:
-        return complex(self.to_numpy())
+        try:
+            return complex(self.to_numpy())
+        except TypeError:
+            pass
+        raise self._no_number("complex(x)")
 
     def __index__(self) -> int:
-        return self.to_numpy().__index__()
+        try:
+            return self.to_numpy().__index__()
+        except TypeError:
+            pass
+        raise self._no_number("x.__index__(), as in range(x) or a_list[x]", "an integer array")
+
+    def _no_number(self, call: str, expected: str = "an array") -> ArgumentTypeError:
+        """The error of a conversion to a Python number."""
+        return ArgumentTypeError(
+            call=call,
+            got=f"an array {self.aval.str_short()}",
+            expected=f"{expected} without axes",
+            hint="take an element first: x[0], x.item(0)",
+        )
 
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
-            msg = "iteration over an array without axes"
-            raise TypeError(msg)
+            msg = f"iteration over {self.aval.str_short()}, an array without axes"
+            raise ArgumentTypeError(msg)
         return (self[i] for i in range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
@@ -243,7 +286,16 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def __format__(self, spec: str) -> str:
         if self.ndim == 0:
             return format(self.to_numpy()[()], spec)
-        return format(str(self), spec)
+        try:
+            return format(str(self), spec)
+        except ValueError:
+            pass
+        raise ArgumentTypeError(
+            call=f"format(x, {spec!r})",
+            got=f"an array {self.aval.str_short()}",
+            expected="an array without axes",
+            hint="format the elements: [f'{v:.2f}' for v in x.tolist()], or use numpy.array2string",
+        )
 
     def __repr__(self) -> str:
         if self.buf.is_deleted():

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.symbolic.dims import Dim, DimExpr, floordiv, max_dim, min_dim, mod
 
 Variable = Callable[[str], Dim]
@@ -63,7 +64,7 @@ class _Parser:
         at = self.tokens[self.position][2] if at is None else at
         got = repr(self.text[at:]) if self.text[at:].strip() else "the end"
         msg = f"{self.call}: in {self.text!r} at column {at + 1}: got {got}, expected {expected}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
 
     def peek(self) -> str:
         """The present token as text; names and numbers give their kind."""
@@ -204,7 +205,7 @@ def parse_shape(
         parser.fail("',' or the end")
     if like is not None and len(dims) != len(like):
         msg = f"{call}: {text!r} has {len(dims)} dimensions, like={tuple(like)} has {len(like)}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return tuple(dims)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.symbolic.bounds import INFINITY, Interval, bounds_of
 from tracebridge.core.symbolic.dims import (
     Bound,
@@ -65,7 +66,7 @@ class SymbolicScope:
     def __init__(self, constraints_str: Sequence[str] = ()) -> None:
         if isinstance(constraints_str, str):
             msg = f"SymbolicScope: got the string {constraints_str!r}, expected a list of strings"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         self.constraints: tuple[str, ...] = ()
         self.conditions: tuple[Condition, ...] = ()
         self._rewrites: dict[Factor, Dim] = {}
@@ -147,7 +148,7 @@ class SymbolicScope:
         if high < 0 or (relation == "==" and low > 0):
             others = f" together with {list(self.constraints)}" if self.constraints else ""
             msg = f"constraint {text!r}: no sizes of at least 1 satisfy it{others}"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
 
     def _add_equality(self, left: Dim, right: Dim) -> None:
         """Rewrite a single factor on the left (or right) side wherever it appears later."""
@@ -241,7 +242,7 @@ def symbolic_shape(
             "symbolic_shape: got a scope and constraints; state the constraints where the scope "
             "is made, as in SymbolicScope(constraints)"
         )
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     found = SymbolicScope(constraints) if scope is None else scope
     sizes = getattr(like, "shape", like)
     return parse_shape("..." if shape_spec is None else shape_spec, found.variable, sizes)

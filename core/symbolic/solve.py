@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.symbolic.dims import (
     Bound,
@@ -233,7 +234,7 @@ def _check_solved(equations: list[_Equation], sources: Mapping[str, DimSource]) 
         f"the sizes {', '.join(used)}; each variable needs one size that is linear in it, such "
         f"as {missing[0]} or 2*{missing[0]} + 1. Pass an argument that has such a size"
     )
-    raise ValueError(msg)
+    raise ArgumentValueError(msg)
 
 
 def _variable_checks(sources: Mapping[str, DimSource]) -> Iterable[ShapeAssertion]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracebridge.core._jaxlib.pytree import PyTreeDef
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 
 
 def format_treedef(treedef: PyTreeDef, names: Iterable[Any] | None = None) -> str:
@@ -21,7 +22,7 @@ def format_treedef(treedef: PyTreeDef, names: Iterable[Any] | None = None) -> st
     found = ["*"] * treedef.num_leaves if names is None else [str(name) for name in names]
     if len(found) != treedef.num_leaves:
         msg = f"format_treedef: got {len(found)} names for {treedef.num_leaves} leaves"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return _format(treedef, iter(found))
 
 

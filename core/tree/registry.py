@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 from tracebridge.core._jaxlib.pytree import DictKey, GetAttrKey, PyTreeDef, PyTreeRegistry
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 
 T = TypeVar("T")
@@ -191,7 +192,7 @@ def register_dataclass(
     _check_class("register_dataclass", nodetype)
     if (data_fields is None) != (meta_fields is None):
         msg = "register_dataclass: give both data_fields and meta_fields, or neither of them"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if data_fields is None or meta_fields is None:
         data_fields, meta_fields = _infer_fields(nodetype, drop_fields)
     else:
@@ -221,7 +222,7 @@ def _infer_fields(nodetype: type, drop: Sequence[str]) -> tuple[list[str], list[
             f"register_dataclass: got {nodetype.__name__}, which is no dataclass; give "
             f"data_fields and meta_fields, or decorate the class with @dataclass first"
         )
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     data: list[str] = []
     meta: list[str] = []
     for field in dataclasses.fields(nodetype):
@@ -236,12 +237,12 @@ def _check_fields(
     for name, fields in (("data_fields", data), ("meta_fields", meta), ("drop_fields", drop)):
         if isinstance(fields, str):
             msg = f"register_dataclass: {name} is the string {fields!r}, expected a list of names"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
     given = [*data, *meta, *drop]
     twice = sorted(name for name, n in collections.Counter(given).items() if n > 1)
     if twice:
         msg = f"register_dataclass: fields {twice} of {nodetype.__name__} are listed twice"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if not dataclasses.is_dataclass(nodetype):
         return
     known = {field.name: field.init for field in dataclasses.fields(nodetype)}
@@ -253,26 +254,26 @@ def _check_fields(
             f"missing {missing}, unknown {unknown}; list each constructor field once, in "
             f"data_fields, meta_fields or drop_fields"
         )
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
 
 
 def _check_class(call: str, nodetype: Any) -> None:
     if not isinstance(nodetype, type):
         msg = f"{call}: got {nodetype!r}, expected a class"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if default_registry.is_node(nodetype):
         msg = (
             f"{call}: {nodetype.__module__}.{nodetype.__qualname__} is a pytree node already; "
             f"a class can be registered once. Register a subclass for another behaviour"
         )
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
 
 
 def _check_methods(call: str, cls: Any, *names: str) -> None:
     missing = [name for name in names if not callable(getattr(cls, name, None))]
     if missing:
         msg = f"{call}: {getattr(cls, '__name__', cls)} has no method {' and no '.join(missing)}"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
 
 
 class Partial(functools.partial[Any]):

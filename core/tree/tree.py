@@ -7,11 +7,12 @@ predicate by position and word their errors briefly. ``checked_flatten`` explain
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any, Final, TypeVar
 
 from tracebridge.core._jaxlib import pytree
 from tracebridge.core._jaxlib.pytree import PyTreeDef
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.tree.paths import KeyPath, named_path
 from tracebridge.core.tree.prefix import (
@@ -108,13 +109,26 @@ def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of a definition and its leaves.
 
     Raises:
-        ValueError: the number of leaves is wrong.
+        TreeMismatchError: the number of leaves is wrong.
 
     >>> from tracebridge import tree
     >>> tree.unflatten(tree.structure({'a': 0, 'b': (0, 0)}), [1, 2, 3])
     {'a': 1, 'b': (2, 3)}
     """
-    return treedef.unflatten(leaves)
+    if not isinstance(treedef, PyTreeDef):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
+        raise ArgumentTypeError(
+            f"tree.unflatten: treedef is of type {type(treedef).__name__}",
+            expected="the definition of a tree, which tree.structure(tree) gives",
+        )
+    try:
+        return treedef.unflatten(leaves)
+    except ValueError as error:
+        count = len(leaves) if isinstance(leaves, Sized) else None
+        if count is None or count == treedef.num_leaves:
+            raise  # of a class that a user registered
+        raise TreeMismatchError(
+            f"tree.unflatten: got {count} leaves, but {treedef} has {treedef.num_leaves}"
+        ) from error
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
@@ -210,7 +224,7 @@ def reduce(
         return functools.reduce(function, flat, initializer)
     if not flat:
         msg = "tree.reduce: the tree has no leaves; give an initializer to get a result for it"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     return functools.reduce(function, flat)
 
 
@@ -240,7 +254,7 @@ def reduce_associative(
     if not flat:
         if identity is MISSING:
             msg = "tree.reduce_associative: the tree has no leaves; give identity for this case"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         return identity
 
     def combine(low: int, high: int) -> Any:

@@ -143,8 +143,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
         ("immutable", "x.at[index].set(value)"),
     ),
     # conversion to Python
-    "truth of many": (lambda: bool(v()), ValueError, ("ambiguous", "any")),
-    "int of many": (lambda: int(v()), TypeError, ("0-dimensional",)),
+    "truth of many": (lambda: bool(v()), ValueError, ("f32[3]", "one element", "any")),
+    "int of many": (lambda: int(v()), TypeError, ("int(x)", "f32[3]", "without axes")),
 }
 
 

@@ -6,6 +6,7 @@ import enum
 from typing import Any, NamedTuple
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 
 
 class AccuracyMode(enum.Enum):
@@ -47,7 +48,7 @@ def accuracy_params(name: str, accuracy: Any) -> dict[str, Any]:
         f"{name}: accuracy must be None, an AccuracyMode or a Tolerance with a positive part, "
         f"got {accuracy!r}"
     )
-    raise ValueError(msg)
+    raise ArgumentValueError(msg)
 
 
 def accuracy_attributes(accuracy: AccuracyMode | Tolerance) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tracebridge.core.dtypes.dtypes import (
     real_of,
 )
 from tracebridge.core.dtypes.finfo import iinfo
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -245,7 +246,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
             f"reduce_precision: exponent_bits must be at least 1 and mantissa_bits at least 0, "
             f"got {exponent} and {mantissa}"
         )
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return reduce_precision_p.bind(
         as_value(operand), exponent_bits=exponent, mantissa_bits=mantissa
     )

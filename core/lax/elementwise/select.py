@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import is_linear_input
@@ -36,13 +37,13 @@ class SelectN(Elementwise):
         which, *cases = avals
         if not cases:
             msg = "select_n: at least one case is needed"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         if not is_bool(which.dtype) and which.dtype != _INT32:
             msg = f"select_n: which must be bool or int32, got {which.dtype.name}"
             raise DtypeMismatchError(msg, hint="convert it with convert_element_type")
         if is_bool(which.dtype) and len(cases) > 2:
             msg = f"select_n: a boolean which chooses between two cases, got {len(cases)}"
-            raise TypeError(msg)
+            raise ArgumentTypeError(msg)
         self.check_dtypes(*cases)
         weak = all([a.weak_type for a in cases])
         return ShapedArray(common_shape(self.name, avals), cases[0].dtype, weak)

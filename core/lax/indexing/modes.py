@@ -10,6 +10,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_integer
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -48,7 +49,7 @@ class GatherScatterMode(enum.Enum):
         if found is None:
             names = ", ".join([repr(n) for n in _MODES if n])
             msg = f"gather/scatter: mode {s!r} is unknown, expected one of {names}"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned, itemsize_bits
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
@@ -286,7 +287,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     values = [as_value(x) for x in (operand if several else [operand])]
     if not 1 <= num_keys <= len(values):
         msg = f"sort: num_keys={num_keys}, expected a number from 1 to {len(values)} operands"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     axis = _axis("sort", dimension, values[0].aval.ndim)
     outs = sort_p.bind(*values, dimension=axis, is_stable=bool(is_stable), num_keys=num_keys)
     return tuple(outs) if several else outs[0]

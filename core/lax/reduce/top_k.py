@@ -10,6 +10,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_float, itemsize_bits
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -182,7 +183,7 @@ def approx_max_k(
     _check_approximate("approx_max_k", recall_target, reduction_input_size_override)
     if not aggregate_to_topk:
         msg = "approx_max_k: aggregate_to_topk=False, expected True: no partial results exist"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return top_k(operand, k, axis=reduction_dimension)
 
 
@@ -203,7 +204,7 @@ def approx_min_k(
     _check_approximate("approx_min_k", recall_target, reduction_input_size_override)
     if not aggregate_to_topk:
         msg = "approx_min_k: aggregate_to_topk=False, expected True: no partial results exist"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     values, positions = top_k(lax.neg(operand), k, axis=reduction_dimension)
     return lax.neg(values), positions
 
@@ -211,7 +212,7 @@ def approx_min_k(
 def _check_approximate(name: str, recall: float, override: int) -> None:
     if not 0 < recall <= 1:
         msg = f"{name}: recall_target={recall}, expected a number in (0, 1]"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if override < -1:
         msg = f"{name}: reduction_input_size_override={override}, expected -1 or a size"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)

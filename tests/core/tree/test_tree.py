@@ -342,7 +342,9 @@ def test_transpose_mismatch():
 
 def test_number_of_leaves():
     """Too few and too many leaves are refused."""
-    with pytest.raises(ValueError, match="Too few leaves"):
+    with pytest.raises(TreeMismatchError, match=r"got 1 leaves, but .* has 2"):
         tree.unflatten(tree.structure((0, 0)), [1])
-    with pytest.raises(ValueError, match="Too many leaves"):
+    with pytest.raises(ValueError, match="got 3 leaves"):
         tree.unflatten(tree.structure((0, 0)), [1, 2, 3])
+    with pytest.raises(TypeError, match=r"treedef is of type list(.|\n)*tree.structure"):
+        tree.unflatten([0, 0], [1, 2])

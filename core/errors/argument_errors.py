@@ -1,0 +1,33 @@
+"""Errors about single arguments that no more special class describes."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from tracebridge.core.errors.base import TracebridgeError
+
+
+class ArgumentValueError(TracebridgeError, ValueError):
+    """An argument has a value that the function does not take (a mode, a count, an option)."""
+
+
+class ArgumentTypeError(TracebridgeError, TypeError):
+    """An argument has a type that the function does not take, or arguments do not go together."""
+
+
+def index_of(value: Any, call: str, what: str) -> int:
+    """``value`` as a Python int; ``call`` and ``what`` say in errors where it was given.
+
+    Raises:
+        ArgumentTypeError: it is no integer.
+        TracerIntegerConversionError: it is traced.
+    """
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        if isinstance(error, TracebridgeError):
+            raise
+        given = f"{value!r} of type {type(value).__name__}"
+    at = f"{call}: " if call else ""
+    raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
