@@ -45,15 +45,18 @@ class BoundArguments:
 class CustomArguments:
     """Binds calls of ``fun`` to positional arguments and splits the constants off."""
 
-    __slots__ = ("_call", "_fun", "_signature", "memo", "nondiff")
+    __slots__ = ("_call", "_fun", "_kind", "_signature", "memo", "nondiff")
 
-    def __init__(self, call: str, fun: Any, nondiff_argnums: Any, nondiff_argnames: Any) -> None:
+    def __init__(
+        self, call: str, fun: Any, argnums: Any = (), argnames: Any = (), kind: str = "nondiff"
+    ) -> None:
         check_callable(call, fun)
         self._call = f"{call}({name_of(fun)})"
         self._fun = fun
         self._signature = signature_of(fun)
-        by_number, _ = resolve(call, fun, "nondiff", nondiff_argnums, ())
-        by_name, _ = resolve(call, fun, "nondiff", None, nondiff_argnames)
+        self._kind = kind
+        by_number, _ = resolve(call, fun, kind, argnums, ())
+        by_name, _ = resolve(call, fun, kind, None, argnames)
         self.nondiff = tuple(sorted({*by_number, *by_name}))
         self.memo: BoundedCache[Any] = BoundedCache(f"traces of {name_of(fun)}", _MAX_TRACES)
 
@@ -76,7 +79,7 @@ class CustomArguments:
         beyond = [i for i in self.nondiff if i >= len(args)]
         if beyond:
             msg = (
-                f"{self._call}: nondiff_argnums contains {beyond[0]}, but the call has "
+                f"{self._call}: {self._kind}_argnums contains {beyond[0]}, but the call has "
                 f"{len(args)} positional arguments"
             )
             raise ArgumentSpecError(msg)

@@ -123,7 +123,7 @@ class VjpCall:
         leaves: list[Any] = []
         for i, (entry, child) in enumerate(zip(result, self.in_tree.children(), strict=True)):
             try:
-                leaves.extend(_up_to(child, entry))
+                leaves.extend(up_to(child, entry))
             except ValueError as error:
                 msg = (
                     f"{self.name}: its backward rule {self.bwd_name} returned a cotangent of "
@@ -143,7 +143,7 @@ class VjpCall:
         raise CustomRuleError(msg, got=got.str_short(), expected=aval.tangent.str_short())
 
 
-def _up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
+def up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
     """The parts of ``tree`` at the leaves of ``treedef``; None may replace any subtree.
 
     Raises:
@@ -161,4 +161,4 @@ def _up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
         if len(parts) != len(children):
             raise
         pairs = zip(children, parts, strict=True)
-        return [leaf for child, part in pairs for leaf in _up_to(child, part)]
+        return [leaf for child, part in pairs for leaf in up_to(child, part)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 
 
 def dce_jaxpr(
@@ -21,6 +21,25 @@ def dce_jaxpr(
     if found is None:
         found = jaxpr.cache[key] = _dce(jaxpr, used_out, keep_in, keep_effects)
     return found
+
+
+def wants_dce(jaxpr: Jaxpr) -> bool:
+    """Whether a primitive is inside, at any depth, that says ``wants_dce``.
+
+    Such programs are reduced before they are lowered; for others the compiler does as well.
+    """
+    found = jaxpr.cache.get("wants_dce")
+    if found is None:
+        found = any([app.multiple and app_wants_dce(app) for app, _ in jaxpr.steps])
+        jaxpr.cache["wants_dce"] = found
+    return found
+
+
+def app_wants_dce(app: Any) -> bool:
+    """Whether an equation says ``wants_dce``, or one inside of it."""
+    if getattr(app.primitive, "wants_dce", False):
+        return True
+    return any([wants_dce(jaxpr) for jaxpr in jaxprs_in_params(app.params)])
 
 
 def _dce(
@@ -42,7 +61,8 @@ def _dce(
         end = start
         if not any(used) and not (app.effects and keep_effects):
             continue
-        if not all(used) and (shrink := getattr(app.primitive, "dce", None)) is not None:
+        shrink = getattr(app.primitive, "dce", None) if app.multiple else None
+        if shrink is not None and (not all(used) or app_wants_dce(app)):
             app, keep_args, keep_outs = shrink(used, app)
             idx = tuple([i for i, keep in zip(idx, keep_args, strict=True) if keep])
             outs = [o for o, keep in zip(outs, keep_outs, strict=True) if keep]

@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lowering.platforms  # pyright: ignore[reportUnusedImport]  # noqa: F401 - importing it registers the rules
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.values import Literal
@@ -85,6 +86,8 @@ def lower_module(
     inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
     axes, outermost first, whose elements are replicas of the program.
     """
+    if wants_dce(jaxpr):
+        jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
     symbolic = has_symbolic_dims(jaxpr.in_avals)
     kept = _kept_inputs(jaxpr, keep_unused or symbolic)
     hoisted = () if embed_constants else tuple(_large_constants(jaxpr))
