@@ -1,0 +1,50 @@
+"""Checks that work in traced and compiled programs: NaN, division, indices, and one's own."""
+
+from __future__ import annotations
+
+from tracebridge._api.checkify import (
+    ErrorCategory,
+    all_checks,
+    automatic_checks,
+    checkify,
+    div_checks,
+    float_checks,
+    index_checks,
+    nan_checks,
+    user_checks,
+)
+from tracebridge.core.control.checkify.check import check, check_error, debug_check
+from tracebridge.core.control.checkify.error import Error, init_error
+from tracebridge.core.errors.check_errors import (
+    CheckError,
+    DivisionByZeroError,
+    FailedCheckError,
+    NanError,
+    OutOfBoundsError,
+)
+
+JaxRuntimeError = CheckError
+"""The name of the peer for what ``Error.throw`` raises."""
+
+__all__ = [
+    "CheckError",
+    "DivisionByZeroError",
+    "Error",
+    "ErrorCategory",
+    "FailedCheckError",
+    "JaxRuntimeError",
+    "NanError",
+    "OutOfBoundsError",
+    "all_checks",
+    "automatic_checks",
+    "check",
+    "check_error",
+    "checkify",
+    "debug_check",
+    "div_checks",
+    "float_checks",
+    "index_checks",
+    "init_error",
+    "nan_checks",
+    "user_checks",
+]

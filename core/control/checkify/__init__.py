@@ -1,0 +1,1 @@
+"""Checks in traced programs: error values instead of exceptions."""
