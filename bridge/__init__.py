@@ -68,6 +68,17 @@ if TYPE_CHECKING:
     from tracebridge._api.named import ensure_compile_time_eval as ensure_compile_time_eval
     from tracebridge._api.named import named_call as named_call
     from tracebridge._api.named import named_scope as named_scope
+    from tracebridge._api.pmap import pmap as pmap
+    from tracebridge._api.sharded_arrays import device_put_replicated as device_put_replicated
+    from tracebridge._api.sharded_arrays import device_put_sharded as device_put_sharded
+    from tracebridge._api.sharded_arrays import make_array_from_callback as make_array_from_callback
+    from tracebridge._api.sharded_arrays import (
+        make_array_from_process_local_data as make_array_from_process_local_data,
+    )
+    from tracebridge._api.sharded_arrays import (
+        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+    )
+    from tracebridge._api.sharded_arrays import make_mesh as make_mesh
     from tracebridge._api.transfer import block_until_ready as block_until_ready
     from tracebridge._api.transfer import copy_to_host_async as copy_to_host_async
     from tracebridge._api.transfer import device_get as device_get
@@ -134,6 +145,11 @@ _NAMES_BY_MODULE = {
     "_api.jvp": "jvp linearize",
     "_api.make_jaxpr": "make_jaxpr",
     "_api.named": "ensure_compile_time_eval named_call named_scope",
+    "_api.pmap": "pmap",
+    "_api.sharded_arrays": (
+        "device_put_replicated device_put_sharded make_array_from_callback "
+        "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh"
+    ),
     "_api.transfer": "block_until_ready copy_to_host_async device_get device_put live_arrays",
     "_api.vjp": "fwd_and_bwd linear_transpose vjp",
     "_api.vmap": "vmap",

@@ -39,6 +39,10 @@ class MeshPlacement:
         """The sharding of an array that each device holds."""
         return NamedSharding(self.mesh, PartitionSpec())
 
+    def without_first(self, n: int) -> MeshPlacement:
+        """The placement of the arguments after the first ``n``."""
+        return MeshPlacement(self.mesh, self.in_shardings[n:]) if n else self
+
     def __repr__(self) -> str:
         return f"MeshPlacement({self.mesh!r}, {[s.spec for s in self.in_shardings]})"
 
