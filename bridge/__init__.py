@@ -16,12 +16,14 @@ from tracebridge.core.dtypes.dtypes import float0 as float0
 if TYPE_CHECKING:
     from tracebridge import ad_checkpoint as ad_checkpoint
     from tracebridge import checkpoint_policies as checkpoint_policies
+    from tracebridge import custom_batching as custom_batching
     from tracebridge import custom_derivatives as custom_derivatives
     from tracebridge import debug as debug
     from tracebridge import dlpack as dlpack
     from tracebridge import dtypes as dtypes
     from tracebridge import errors as errors
     from tracebridge import experimental as experimental
+    from tracebridge import flatten_util as flatten_util
     from tracebridge import lax as lax
     from tracebridge import monitoring as monitoring
     from tracebridge import numpy as numpy
@@ -122,9 +124,9 @@ __version__ = "0.1.0"
 
 # fmt: off
 _SUBMODULES = frozenset((
-    "ad_checkpoint", "checkpoint_policies", "custom_derivatives", "debug", "dlpack", "dtypes",
-    "errors", "experimental", "lax", "monitoring", "numpy", "ref", "sharding", "stages",
-    "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "ad_checkpoint", "checkpoint_policies", "custom_batching", "custom_derivatives", "debug", "dlpack", "dtypes",
+    "errors", "experimental", "flatten_util", "lax", "monitoring", "numpy", "ref", "sharding",
+    "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 # Module below this package -> the names that come from it.

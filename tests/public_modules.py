@@ -17,6 +17,7 @@ BRIDGE = Path(__file__).resolve().parents[1] / "bridge"
 PUBLIC_FILES = frozenset(
     {
         "experimental/checkify.py",
+        "experimental/ode.py",
         "experimental/custom_dce.py",
         "lax/linalg.py",
         "numpy/fft.py",
