@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from tracebridge._api.jvp import jvp as jvp
     from tracebridge._api.jvp import linearize as linearize
     from tracebridge._api.make_jaxpr import make_jaxpr as make_jaxpr
+    from tracebridge._api.masking.mask import mask as mask
+    from tracebridge._api.masking.mask import shapecheck as shapecheck
     from tracebridge._api.named import ensure_compile_time_eval as ensure_compile_time_eval
     from tracebridge._api.named import named_call as named_call
     from tracebridge._api.named import named_scope as named_scope
@@ -146,6 +148,7 @@ _NAMES_BY_MODULE = {
     "_api.jit": "clear_caches disable_jit jit",
     "_api.jvp": "jvp linearize",
     "_api.make_jaxpr": "make_jaxpr",
+    "_api.masking.mask": "mask shapecheck",
     "_api.named": "ensure_compile_time_eval named_call named_scope",
     "_api.pmap": "pmap",
     "_api.sharded_arrays": (

@@ -1,0 +1,1 @@
+"""Logical shapes of padded arrays: an out-of-tree transformation with a table of its own."""
