@@ -13,8 +13,8 @@ from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSpecError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.array import Array
@@ -26,6 +26,7 @@ from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.tree.prefix import flatten_up_to
 from tracebridge.core.tree.tree import flatten
 
 
@@ -78,7 +79,7 @@ def _stacked(devices: Sequence[Any]) -> NamedSharding:
 
 
 @api_boundary
-def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
+def device_put_sharded(shards: Any, devices: Sequence[Any]) -> Any:
     """Put one tree of arrays on each device, as the elements of a leading axis.
 
     Args:
@@ -148,7 +149,7 @@ def _stack(parts: Sequence[Array], devices: Sequence[Any], sharding: NamedShardi
 
 
 @api_boundary
-def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
+def device_put_replicated(x: Any, devices: Any) -> Any:
     """Put a copy of a tree of arrays on each device, as the elements of a leading axis.
 
     Args:
@@ -282,7 +283,7 @@ def make_array_from_single_device_arrays(
 
 @api_boundary
 def make_array_from_process_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Sequence[int] | None = None
+    sharding: Sharding, local_data: Any, global_shape: Any = None
 ) -> Any:
     """An array from the part of its elements that this process has.
 
@@ -306,9 +307,10 @@ def make_array_from_process_local_data(
     flat, tree = flatten(local_data)
     shapes: list[Any] = [None] * len(flat)
     if global_shape is not None:
-        one = all([isinstance(n, int) for n in global_shape])
-        rows = flatten_up_to(tree, global_shape) if not one else [tuple(global_shape)] * len(flat)
-        shapes = list(rows)
+        if all([isinstance(n, int) for n in global_shape]):
+            shapes = [tuple(global_shape)] * len(flat)
+        else:
+            shapes = flatten_up_to(call, tree, local_data, global_shape)
     results: list[Array] = []
     for leaf, shape in zip(flat, shapes, strict=True):
         host = np.asarray(leaf)

@@ -18,7 +18,8 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.donation import mark_donated
-from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.runtime.transfer import move, put_host, put_numpy
+from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
@@ -28,12 +29,12 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
-    """Put the arrays in ``x`` on a device.
+    """Put the arrays in ``x`` on a device, or spread them over several.
 
     Args:
         x: array, number, or tree of them.
-        device: a device, a sharding over one device, or None for the default device; or a tree
-            of these that is a prefix of ``x``. With a device the results are committed to it:
+        device: a device, a sharding, or None for the default device; or a tree of these that is
+            a prefix of ``x``. With a device or a sharding the results are committed to it:
             computations with them run there.
         src: where ``x`` is, in the same form; derivatives are put back there.
         donate: whether the arrays in ``x`` end with this call, so that their memory can be
@@ -45,7 +46,8 @@ def device_put(
         A tree like ``x`` with arrays as leaves.
 
     Raises:
-        DevicePlacementError: ``device`` is no device and no sharding over one device.
+        DevicePlacementError: ``device`` is no device and no sharding.
+        ShapeMismatchError: a sharding does not split an array evenly.
         DonationError: ``donate`` and ``may_alias`` are both True.
         UnsupportedDtypeError: ``x`` contains something that is no array or number.
 
@@ -71,37 +73,42 @@ def device_put(
         if give and alias:
             msg = "device_put: donate and may_alias are both True"
             raise DonationError(msg, hint="an array that ends cannot share its memory")
-        if give and type(leaf) is Array and result.buf is not leaf.buf and not leaf.sig.borrowed:
+        if give and type(leaf) is Array and _is_copy(leaf, result):
             mark_donated([leaf], [0], "device_put")
     return tree.unflatten(results)
 
 
+def _is_copy(leaf: Array, result: Array) -> bool:
+    """Whether the memory of ``leaf`` can go; parts of arrays over devices may be shared."""
+    single = type(leaf.sharding) is type(result.sharding) is SingleDeviceSharding
+    return single and result.buf is not leaf.buf and not leaf.sig.borrowed
+
+
 def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
     """A specification, spread over the leaves of ``x``."""
-    if spec is None or isinstance(spec, bool | SingleDeviceSharding) or hasattr(spec, "client"):
+    if spec is None or isinstance(spec, bool | Sharding) or hasattr(spec, "client"):
         return [spec] * tree.num_leaves
     return flatten_axes("device_put", tree, spec, axes_name=name, full_name="x")
 
 
-def _place(option: str, spec: Any) -> SingleDeviceSharding | None:
-    if spec is None or isinstance(spec, SingleDeviceSharding):
+def _place(option: str, spec: Any) -> Sharding | None:
+    if spec is None or isinstance(spec, Sharding):
         return spec
     return SingleDeviceSharding(single_device(f"device_put: {option}", spec))
 
 
 def _put(
     leaf: Any,
-    place: SingleDeviceSharding | None,
-    source: SingleDeviceSharding | None,
+    place: Sharding | None,
+    source: Sharding | None,
     may_alias: bool | None,
     where: tuple[PyTreeDef, int],
 ) -> Any:
     """One array at its place."""
     kind = type(leaf)
-    committed = place is not None
     if kind is np.ndarray:
         host = leaf.astype(canonicalize(leaf.dtype), copy=False)
-        return put_numpy(host, place, committed=committed)
+        return put_numpy(host) if place is None else put_host(host, place)
     value = leaf if hasattr(leaf, "aval") else value_of("device_put", leaf, *where, "x")
     if isinstance(value, Tracer):
         if place is None:
@@ -109,13 +116,17 @@ def _put(
         return device_put_p.bind(value, placement=place, source=source)
     if type(value) is Literal:
         # Literals share one device scalar; what users hold may be deleted.
-        weak = value.aval.weak_type
-        return put_numpy(np.asarray(value), place, committed=committed, weak_type=weak)
+        weak, host = value.aval.weak_type, np.asarray(value)
+        if place is None:
+            return put_numpy(host, weak_type=weak)
+        return put_host(host, place, weak_type=weak)
     value.check_alive()
     target = value.sig.sharding if place is None else place
     if may_alias is False and value.sig.sharding is target:
         weak = value.aval.weak_type
-        committed = committed or value.committed
+        if type(target) is not SingleDeviceSharding:
+            return put_host(value.to_numpy(), target, weak_type=weak)
+        committed = place is not None or value.committed
         return put_numpy(value.to_numpy(), target, committed=committed, weak_type=weak)
     return value if place is None else move(value, place, committed=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core.control.pmap_jaxprs import (
     as_replicas,
@@ -32,6 +32,9 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.runtime.execute import LIST, make_run
 from tracebridge.core.runtime.placement import all_at, moving
+
+if TYPE_CHECKING:
+    from tracebridge.core.runtime.compile import Program
 
 
 @final
@@ -66,7 +69,7 @@ class Pmap(HigherOrderPrimitive):
     def prepare(self, app: Any, arrays: Sequence[Any]) -> Any:
         """Eagerly: a function that runs the program on arrays like these."""
         program = compile_pmap(app.params)
-        run = make_run(program, len(arrays), LIST, committed=True)
+        run = make_run(cast("Program", program), len(arrays), LIST, committed=True)
         placement = program.placement
         return run if all_at([a.sig for a in arrays], placement) else moving(run, placement)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.spmd import SpmdProgram
 from tracebridge.core.runtime.transfer import move, put_host
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.runtime.compile import Program
+    from tracebridge.core.runtime.placement import MeshPlacement
 
 
 @final
@@ -106,7 +110,8 @@ class Pmapped:
         entry = self.entry(call, avals, len(args))
         if entry is None:
             return self.bind(call, self.trace(call, avals, len(args)))
-        arrays = _arrays(call.leaves, avals, entry.program.placement.in_shardings)
+        placement = cast("MeshPlacement", entry.program.placement)
+        arrays = _arrays(call.leaves, avals, placement.in_shardings)
         out = entry.call(arrays)
         if current is None and fast_path_allowed():
             self.remember(kwargs, call, entry)
@@ -167,7 +172,7 @@ class Pmapped:
 
     def entry(self, call: Arguments, avals: Sequence[ShapedArray], n_args: int) -> CallEntry | None:
         """The executable for these arguments; None if the function closes over tracers."""
-        sigs = tuple([getattr(leaf, "sig", None) for leaf in call.leaves])
+        sigs: tuple[Any, ...] = tuple([getattr(leaf, "sig", None) for leaf in call.leaves])
         key = (call.tree, call.static_key, tuple(avals), sigs, tracing_key())
         found = self.runs.get(key)
         if found is not None:
@@ -185,7 +190,9 @@ class Pmapped:
             signature(a, place, True) if s is None else s
             for a, s, place in zip(avals, sigs, places, strict=True)
         ]
-        found = CallEntry(self.name, program, mapped.out_tree, True, call.donated, given)
+        found = CallEntry(
+            self.name, cast("Program", program), mapped.out_tree, True, call.donated, given
+        )
         self.runs.set(key, found)
         return found
 

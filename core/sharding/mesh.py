@@ -145,13 +145,13 @@ def _grid(devices: Any) -> np.ndarray[Any, Any]:
 def _names(axis_names: Any) -> tuple[Any, ...]:
     if isinstance(axis_names, str) or not isinstance(axis_names, Sequence):
         return (axis_names,)
-    return tuple(axis_names)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return tuple(axis_names)
 
 
 def _types(types: tuple[AxisType, ...] | AxisType | None, n: int) -> tuple[AxisType, ...]:
     if types is None or isinstance(types, AxisType):
         return (types or AxisType.Auto,) * n
-    found = tuple(types)
+    found: tuple[Any, ...] = tuple(types)
     if len(found) != n or not all([isinstance(t, AxisType) for t in found]):
         msg = f"Mesh: axis_types={types}"
         raise AxisSpecError(msg, expected=f"{n} values of AxisType, one for each axis")

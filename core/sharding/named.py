@@ -83,7 +83,7 @@ class NamedSharding(Sharding):
         names = self.mesh.axis_names
         return tuple([tuple([names.index(n) for n in entry_names(e)]) for e in self.spec])
 
-    @cached_property
+    @property
     def is_fully_replicated(self) -> bool:
         """Whether each device holds the whole array."""
         sizes = self.mesh.axis_sizes

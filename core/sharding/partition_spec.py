@@ -103,8 +103,8 @@ def _restore(
 def _entry(partition: Any) -> Any:
     """One entry in its normal form: a tuple of one name is that name, an empty one is None."""
     if isinstance(partition, tuple | list):
-        names = tuple(partition)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return None if not names else names[0] if len(names) == 1 else names  # pyright: ignore[reportUnknownVariableType]
+        names: tuple[Any, ...] = tuple(partition)
+        return None if not names else names[0] if len(names) == 1 else names
     return partition
 
 
