@@ -38,6 +38,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.debug import wants_checks
 from tracebridge.core.runtime.donation import owned
 from tracebridge.core.runtime.fastpath import (
     MAX_ENTRIES,
@@ -386,15 +387,18 @@ class Jitted:
                 return call.fun(*args, **kwargs)
             note_custom(label)
         used = RefCall(label, traced.refs, passed)
-        values.extend(used.contents())
         current = state()
         traces = current is not None and current.trace is not None
         if traces or any([isinstance(v, Tracer) for v in values]):
-            outs = self.equation(call, traced, values)
-        else:
-            arrays = [to_array(v) for v in values]
-            outs = cast("CallEntry", self.make_entry(call, arrays, traced)).call(arrays)
-        return traced.out_tree.unflatten(used.write_back(outs))
+            outs = self.equation(call, traced, [*values, *used.contents()])
+            return traced.out_tree.unflatten(used.write_back(outs))
+        # The program writes to the memory of the contents, unless a check may refuse its results.
+        given, places = used.consumed(values)
+        if not wants_checks():
+            call.donated = tuple(sorted({*call.donated, *places}))
+        arrays = [to_array(v) for v in given]
+        outs = cast("CallEntry", self.make_entry(call, arrays, traced)).call(arrays)
+        return traced.out_tree.unflatten(used.write_back(outs, fresh=True))
 
     def entry(self, call: Arguments, arrays: list[Array]) -> CallEntry | None:
         """The executable for these arguments; None if the function closes over references."""

@@ -14,6 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
+import tracebridge.core.lax as lax
 from tracebridge.core.control.ref_cells import (
     AbstractRef,
     Cell,
@@ -195,7 +196,7 @@ class Ref(_Access):
         return frame.captures.cell(self, frame)
 
     def _read(self, index: Any) -> Any:
-        value = self._here("get").value
+        value = read_ref(self)
         return value if _is_whole(index) else value[_checked(index, self.shape)]
 
     def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
@@ -320,12 +321,27 @@ def take_back(ref: Ref) -> None:
 
 def read_ref(ref: Ref) -> Any:
     """The content of ``ref`` as a value of the program that is being traced."""
+    cell = ref._here("get")
+    cell.shared = True
+    return cell.value
+
+
+def content_to_pass(ref: Ref) -> Any:
+    """The content, for a compiled program that does not keep it."""
     return ref._here("get").value
 
 
-def write_ref(ref: Ref, value: Any) -> None:
-    """Replace the content by a value of its type."""
-    _store("set", ref, ref._here("set"), value)
+def content_to_consume(ref: Ref) -> Any:
+    """The content, or a copy if others may hold it, for a program that writes to its memory."""
+    cell = ref._here("set")
+    return lax.copy(cell.value) if cell.shared else cell.value
+
+
+def write_ref(ref: Ref, value: Any, *, fresh: bool = False) -> None:
+    """Replace the content by a value of its type; ``fresh``: nobody else holds that array."""
+    cell = ref._here("set")
+    _store("set", ref, cell, value)
+    cell.shared = not fresh
 
 
 def outer_refs(refs: Sequence[Ref]) -> bool:
@@ -389,6 +405,7 @@ def _store(call: str, ref: Ref, cell: Cell, value: Any) -> None:
         _check_level(call, ref, cell.owner, trace)
     cell.value = _settled(value)
     cell.written = True
+    cell.shared = True
 
 
 def _check_level(call: str, ref: Ref, owner: Trace | None, trace: Trace) -> None:

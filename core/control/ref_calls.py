@@ -8,6 +8,8 @@ from typing import Any, final
 from tracebridge.core.control.ref import (
     Ref,
     check_distinct,
+    content_to_consume,
+    content_to_pass,
     final_of,
     lend,
     make_ref,
@@ -79,20 +81,42 @@ class RefCall:
         check_distinct(call, passed, self._uses.captured)
         self._passed = [ref for _, ref in passed]
 
-    def contents(self) -> list[Any]:
-        """The contents of the captured references: further arguments."""
-        return [read_ref(ref) for ref in self._uses.captured]
-
-    def write_back(self, outs: Sequence[Any]) -> Sequence[Any]:
-        """Write the last contents that follow the results; gives the results."""
+    @property
+    def targets(self) -> list[Ref]:
+        """The references that the call writes, in the order of the further results."""
         uses = self._uses
         pairs = zip(self._passed, uses.written, strict=True) if self._passed else ()
-        targets = [*[ref for ref, written in pairs if written], *uses.captured_written]
+        return [*[ref for ref, written in pairs if written], *uses.captured_written]
+
+    def contents(self) -> list[Any]:
+        """The contents of the captured references: further arguments of an equation."""
+        for ref in self._passed:
+            read_ref(ref)
+        return [read_ref(ref) for ref in self._uses.captured]
+
+    def consumed(self, values: list[Any]) -> tuple[list[Any], list[int]]:
+        """All arguments of a compiled program, and which of them it may write to.
+
+        ``values`` are the arguments with the contents of references among them.
+        """
+        uses, n = self._uses, len(values)
+        given = [*values, *[content_to_pass(ref) for ref in uses.captured]]
+        refs = dict(zip(uses.arguments, self._passed, strict=True)) if self._passed else {}
+        refs.update({n + k: ref for k, ref in enumerate(uses.captured)})
+        written = {id(ref) for ref in self.targets}
+        places = [i for i, ref in refs.items() if id(ref) in written]
+        for i in places:
+            given[i] = content_to_consume(refs[i])
+        return given, places
+
+    def write_back(self, outs: Sequence[Any], *, fresh: bool = False) -> Sequence[Any]:
+        """Write the last contents that follow the results; gives the results."""
+        targets = self.targets
         if not targets:
             return outs
         n = len(outs) - len(targets)
         for ref, value in zip(targets, outs[n:], strict=True):
-            write_ref(ref, value)
+            write_ref(ref, value, fresh=fresh)
         return outs[:n]
 
 
@@ -105,7 +129,7 @@ def ref_arguments(args: Any, call: str, names: Sequence[str]) -> list[tuple[str,
         if isinstance(leaf, Ref):
             found.append((names[i], leaf))
             places.append(i)
-            leaves[i] = read_ref(leaf)
+            leaves[i] = content_to_pass(leaf)
     check_distinct(call, found, ())
     args.leaves = leaves
     args.refs = tuple(places)

@@ -76,15 +76,17 @@ class Cell:
     """The content of a reference within one traced program, or outside of all.
 
     ``owner``: the trace whose tracers the content may be (None: arrays only). ``entered``:
-    whether the content came from outside the program.
+    whether the content came from outside the program. ``shared``: whether others may hold the
+    array, so that its memory can't be given to a program.
     """
 
-    __slots__ = ("entered", "owner", "value", "written")
+    __slots__ = ("entered", "owner", "shared", "value", "written")
 
     def __init__(self, value: Any, owner: Trace | None, *, entered: bool) -> None:
         self.value = value
         self.owner = owner
         self.entered = entered
+        self.shared = True
         self.written = False
 
 

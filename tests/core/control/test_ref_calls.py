@@ -202,6 +202,51 @@ def test_abstract_evaluation_changes_nothing():
     assert [0.0] * 5 == [*ref[...].tolist(), *other[...].tolist()]
 
 
+def test_jit_writes_in_place():
+    """A compiled program writes to the memory of a reference, unless others hold the array."""
+    start = tnp.zeros(1000)
+    ref = tb.new_ref(start)
+    add = tb.jit(lambda r, i: r.addupdate(i, 1.0))
+    add_closed = tb.jit(lambda i: ref.addupdate(i, 1.0))
+    add(ref, 0)
+    place = ref.unsafe_buffer_pointer()
+    add(ref, 1)
+    add_closed(1)
+    assert place == ref.unsafe_buffer_pointer()
+
+    seen = ref[...]
+    pull = tb.vjp(tb.jit(lambda x: (x * ref[...]).sum()), tnp.ones(1000))[1]
+    add(ref, 1)
+    add_closed(2)
+    assert [[0.0] * 3, [1.0, 2.0, 0.0], [1.0, 3.0, 1.0]] == [
+        x[:3].tolist() for x in (start, seen, ref[...])
+    ]
+    assert [1.0, 2.0, 0.0] == pull(1.0)[0][:3].tolist()
+
+
+def test_arrays_that_pass_through_stay():
+    """An array that is written to a reference belongs to its owner still."""
+    x, ref = tnp.ones(3), zeros(3)
+    keep = tb.jit(lambda r, x: (r.set(None, x), x)[1])
+    scale = tb.jit(lambda r: r.set(None, 2.0 * r[...]))
+    y = keep(ref, x)
+    scale(ref)
+    scale(ref)
+    other = zeros(3)
+    other[...] = ref[...]
+    scale(ref)
+    assert [1.0, 1.0, 8.0, 4.0] == [float(a[0]) for a in (x, y, ref, other)]
+
+
+def test_failed_checks_leave_the_content():
+    """A program whose result a check refuses has changed nothing."""
+    ref = tb.new_ref(tnp.ones(2))
+    bad = tb.jit(lambda r: r.set(0, tnp.log(-r[0])))
+    with tb.debug_nans(), pytest.raises(FloatingPointError):
+        bad(ref)
+    assert [1.0, 1.0] == ref[...].tolist()
+
+
 # vmap --------------------------------------------------------------------------------------------
 
 
