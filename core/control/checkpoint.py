@@ -20,6 +20,7 @@ from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import StagingTrace, stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
+from tracebridge.core.ir.effects import check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace
@@ -63,6 +64,7 @@ class Checkpoint(CallPrimitive):
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """The call, with what is kept as further results; a linear call that starts over."""
+        check_effects(params["jaxpr"].effects, "in_checkpoint", "derivative of checkpoint")
         nonzero = tuple([t is not None for t in tangents])
         split = split_for(params["jaxpr"], nonzero, Decisions(params["policy"]))
         results = self.bind(*primals, **{**params, "jaxpr": split.primal})

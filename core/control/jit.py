@@ -25,6 +25,7 @@ from tracebridge.core.control.ref_cells import (
     note_custom,
     refuse_captures,
 )
+from tracebridge.core.control.rerun import explained
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -37,8 +38,8 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.compile import compile_jaxpr
-from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.debug import wants_checks
+from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.donation import owned
 from tracebridge.core.runtime.fastpath import (
     MAX_ENTRIES,
@@ -311,10 +312,12 @@ class Jitted:
         entry = self.entry(call, arrays)
         if entry is None:
             return self.call_with_refs(call)
-        out = entry.call(arrays)
         if current is None and fast_path_allowed():
+            out = entry.call(arrays)
             self.remember(args, kwargs, call, arrays, entry)
-        return out
+            return out
+        run = functools.partial(entry.call, arrays)
+        return explained(run, call, arrays, entry.program.lowered.effects)
 
     def trace(
         self,
@@ -371,6 +374,15 @@ class Jitted:
         operands = [*traced.hoisted, *values]
         if self.options.inline:
             return eval_jaxpr(traced.jaxpr, current_trace().process, operands)
+        if wants_checks():
+            run = functools.partial(self.one_equation, call, traced, operands)
+            return explained(run, call, values, traced.jaxpr.effects)
+        return self.one_equation(call, traced, operands)
+
+    def one_equation(
+        self, call: Arguments, traced: TracedCall, operands: Sequence[Any]
+    ) -> list[Any]:
+        """Bind jit."""
         return jit_p.bind(
             *operands, jaxpr=traced.jaxpr, name=self.name, donated=call.donated, inline=False
         )

@@ -1,17 +1,22 @@
-"""Checks of results that debugging options ask for."""
+"""Checks of results that debugging options ask for, and the search for what went wrong."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.filtering import user_frame
 from tracebridge.core.errors.runtime_errors import NonFiniteError
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.source_info import describe_line
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+_TESTS = (("debug_nans", np.isnan, "NaN"), ("debug_infs", np.isinf, "infinity"))
+# (application, arrays) -> its results, all in a list
+Run = Callable[[Any, Sequence[Any]], Sequence[Any]]
 
 
 def wants_checks() -> bool:
@@ -19,18 +24,80 @@ def wants_checks() -> bool:
     return option("debug_nans") or option("debug_infs")
 
 
-def check_finite(arrays: Sequence[Any], name: str) -> None:
-    """Raise NonFiniteError if a result of ``name`` has a value that the options forbid."""
+def check_finite(
+    arrays: Sequence[Any], name: str, find_culprit: Callable[[], str] | None = None
+) -> None:
+    """Raise NonFiniteError if a result of ``name`` has a value that the options forbid.
+
+    ``find_culprit()`` says more about the operation within ``name`` that it came from.
+    """
+    found = first_bad(arrays)
+    if found is None:
+        return
+    index, what, wanted = found
+    inside = "" if find_culprit is None else find_culprit()
+    frame = user_frame()
+    msg = f"result {index} of {name} contains {what} (option {wanted} is on)"
+    where = "" if frame is None else "{}:{} ({})".format(*frame)
+    raise NonFiniteError(f"{msg}{inside}", where=where)
+
+
+def first_bad(arrays: Sequence[Any]) -> tuple[int, str, str] | None:
+    """Which array has a forbidden value, what it is, and the option that forbids it."""
     for i, array in enumerate(arrays):
         if not is_inexact(array.dtype):
             continue
         host = array.to_numpy()
         if host.dtype.kind == "V":
             host = host.astype(np.float32)
-        for wanted, test, what in (
-            ("debug_nans", np.isnan, "NaN"),
-            ("debug_infs", np.isinf, "infinity"),
-        ):
+        for wanted, test, what in _TESTS:
             if option(wanted) and bool(np.any(test(host))):
-                msg = f"result {i} of {name} contains {what} (option {wanted} is on)"
-                raise NonFiniteError(msg)
+                return i, what, wanted
+    return None
+
+
+def checked(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``run`` with a check of its results, for tables of functions that nobody checks later."""
+
+    def run_checked(*arrays: Any) -> Any:
+        out = run(*arrays)
+        check_finite(out if isinstance(out, list) else [out], name)
+        return out
+
+    return run_checked
+
+
+def culprit(jaxpr: Jaxpr, args: Sequence[Any], run: Run) -> str:
+    """The first operation of ``jaxpr`` with a forbidden value, as the end of a sentence.
+
+    The program runs again, equation by equation; not if it has effects.
+    """
+    if jaxpr.effects or any([a.is_deleted() for a in args]):
+        return ""
+    given = first_bad(args)
+    if given is not None:
+        return f"; argument {given[0]} contains {given[1]} already"
+    found = _first_bad_equation(jaxpr, args, run)
+    if found is None:
+        return "; the same operations one by one give none"
+    primitive, where = found
+    return f"; it comes from {primitive}{where}"
+
+
+def _first_bad_equation(jaxpr: Jaxpr, args: Sequence[Any], run: Run) -> tuple[str, str] | None:
+    env: list[Any] = [*args, *jaxpr.consts]
+    for k, (app, idx) in enumerate(jaxpr.steps):
+        values = [env[i] for i in idx]
+        outs = run(app, values)
+        if first_bad(outs) is not None:
+            for inner in jaxprs_in_params(app.params):
+                # Calls pass their arguments on; loops and branches count as one operation.
+                if inner.in_avals == app.avals and inner.out_avals == app.outs:
+                    deeper = _first_bad_equation(inner, values, run)
+                    if deeper is not None:
+                        return deeper
+            source = jaxpr.sources[k] if jaxpr.sources else None
+            line = "" if source is None else describe_line(source)
+            return app.primitive.name, f" at {line}" if line else ""
+        env.extend(outs)
+    return None

@@ -18,7 +18,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import check_not_forked, on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
-from tracebridge.core.runtime.debug import check_finite, wants_checks
+from tracebridge.core.runtime.debug import check_finite, culprit, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.placement import all_at, choose_placement, moving
 from tracebridge.core.runtime.transfer import put_literal
@@ -85,6 +85,9 @@ class EagerTrace(Trace):
         if run is None:
             check_not_forked()
             run = self.prepare(app, arrays)
+            if not self.debug and wants_checks():
+                # The next call finds this function and no check.
+                run = self.checking(run, app)
             app.eager[key] = run
             _EXECUTED.add(app)
         try:
@@ -92,9 +95,32 @@ class EagerTrace(Trace):
         except XlaRuntimeError as error:
             raise_for(arrays, call_name(app), error)
             raise
-        if wants_checks():
-            check_finite(out if app.multiple else [out], call_name(app))
+        if self.debug and wants_checks():
+            self.check(app, arrays, out)
         return out
+
+    def checking(self, run: Callable[..., Any], app: Application) -> Callable[..., Any]:
+        """``run`` with the checks of debugging options."""
+
+        def run_checked(*arrays: Any) -> Any:
+            out = run(*arrays)
+            self.check(app, arrays, out)
+            return out
+
+        return run_checked
+
+    def check(self, app: Application, arrays: Sequence[Array], out: Any) -> None:
+        """Raise if a result is not finite; looks for the operation inside a call."""
+        jaxpr = app.params["jaxpr"] if is_call(app) else None
+        name = call_name(app)
+        find = None if jaxpr is None else lambda: culprit(jaxpr, arrays, self.run_again)
+        check_finite(out if app.multiple else [out], name, find)
+
+    def run_again(self, app: Application, values: Sequence[Any]) -> Sequence[Any]:
+        """Apply ``app`` without any check, for the search for an operation."""
+        arrays = [to_array(v, app) for v in values]
+        out = self.prepare(app, arrays)(*arrays)
+        return out if app.multiple else [out]
 
     def prepare(self, app: Application, arrays: Sequence[Array]) -> Callable[..., Any]:
         """Compile ``app`` for the signatures of ``arrays``."""

@@ -29,7 +29,7 @@ from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, 
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
-from tracebridge.core.runtime.debug import check_finite, wants_checks
+from tracebridge.core.runtime.debug import check_finite, checked, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.placement import all_at, choose_placement, moving
@@ -176,6 +176,9 @@ class Planned:
         run = self.runs.get(key)
         if run is None:
             run = self.make_run(values, keys, statics)
+            if current is None and wants_checks():
+                # The next call finds this function and no check.
+                run = checked(run, self.name)
             if len(self.runs) >= MAX_ENTRIES:
                 self.runs.clear()
             self.runs[key] = run
@@ -184,7 +187,7 @@ class Planned:
         except XlaRuntimeError as error:
             raise_for(values, self.name, error)
             raise
-        if wants_checks():
+        if current is not None and wants_checks():
             check_finite(out if isinstance(out, list) else [out], self.name)
         return out
 

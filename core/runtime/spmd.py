@@ -22,11 +22,13 @@ from tracebridge.core._jaxlib.xla import (
     make_compile_options,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of
 from tracebridge.core.runtime.placement import MeshPlacement, sharding_at
 from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
 
 if TYPE_CHECKING:
@@ -113,6 +115,9 @@ def compile_spmd(
     options: Options = (),
 ) -> SpmdProgram:
     """A program for whole arrays, split over the devices of a mesh."""
+    if lowered.inspections or (lowered.effects and lowered.callbacks):
+        msg = f"{lowered.name}: a program that XLA splits over several devices has side effects"
+        raise EffectError(msg, hint="use pure_callback, pmap, or arrays on one device")
     avals = tuple(out_avals)
     whole: set[int] = set()
     while True:
@@ -229,7 +234,7 @@ def _load(lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any) -> Any
     devices = mesh.device_tuple
     try:
         with building():
-            return compile_and_load(
+            executable = compile_and_load(
                 backend_of(devices[0]).client,
                 module,
                 DeviceList(devices),
@@ -239,3 +244,4 @@ def _load(lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any) -> Any
     except XlaRuntimeError as error:
         msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"
         raise CompileError(msg) from error
+    return EffectfulExecutable(executable, lowered, None) if lowered.callbacks else executable

@@ -97,7 +97,8 @@ class EffectfulExecutable:
     """An executable of a program with effects, which is called like any other one.
 
     ``execute_sharded`` adds the tokens of ordered effects, and ``consume_with_handlers`` takes
-    them back; other attributes are the executable's own.
+    them back; other attributes are the executable's own. Programs for several devices have no
+    ordered effects, and no single placement.
     """
 
     __slots__ = ("_callbacks", "_device", "_handlers", "_ordered", "_placement", "executable")
@@ -105,11 +106,14 @@ class EffectfulExecutable:
     def __init__(self, executable: Any, lowered: LoweredModule, placement: Any) -> None:
         self.executable = executable
         self._callbacks: list[HostFunction] = lowered.callbacks
-        self._placement = placement
-        self._device = placement.device
         self._ordered = ordered_effects(lowered.effects)
-        handler = array_result_handler(RUNTIME_TOKEN, placement.backend_sharding, False)
-        self._handlers = [handler] * len(self._ordered)
+        self._handlers: list[Any] = []
+        self._placement = placement
+        self._device: Any = None
+        if self._ordered:
+            self._device = placement.device
+            handler = array_result_handler(RUNTIME_TOKEN, placement.backend_sharding, False)
+            self._handlers = [handler] * len(self._ordered)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executable, name)
