@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracebridge import checkpoint_policies as checkpoint_policies
     from tracebridge import custom_batching as custom_batching
     from tracebridge import custom_derivatives as custom_derivatives
+    from tracebridge import custom_transpose as custom_transpose
     from tracebridge import debug as debug
     from tracebridge import dlpack as dlpack
     from tracebridge import dtypes as dtypes
@@ -126,9 +127,10 @@ __version__ = "0.1.0"
 
 # fmt: off
 _SUBMODULES = frozenset((
-    "ad_checkpoint", "checkpoint_policies", "custom_batching", "custom_derivatives", "debug", "dlpack", "dtypes",
-    "errors", "experimental", "flatten_util", "lax", "monitoring", "numpy", "ref", "sharding",
-    "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "ad_checkpoint", "checkpoint_policies", "custom_batching", "custom_derivatives",
+    "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "flatten_util",
+    "lax", "monitoring", "numpy", "ref", "sharding", "stages", "test_util", "testing", "tf",
+    "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 # Module below this package -> the names that come from it.

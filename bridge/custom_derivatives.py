@@ -9,6 +9,7 @@ from tracebridge.core.control.closure_convert import closure_convert
 from tracebridge.core.control.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom_vjp import custom_vjp_call_p
 from tracebridge.core.control.linear_call import linear_call
+from tracebridge.core.control.remat_opt import remat_opt_p
 from tracebridge.core.control.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -27,5 +28,6 @@ __all__ = [
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
     "linear_call",
+    "remat_opt_p",
     "zero_from_primal",
 ]

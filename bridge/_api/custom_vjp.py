@@ -75,8 +75,10 @@ class custom_vjp:
                 zeros, also inside a tree.
             symbolic_zeros: ``fwd`` gets each leaf as a ``CustomVJPPrimal`` with its value and
                 whether it is differentiated; ``bwd`` may get and return ``SymbolicZero`` objects.
-            optimize_remat: accepted for compatibility. Unused residuals of a forward rule are
-                always removed when it is compiled.
+            optimize_remat: in compiled programs ``fwd`` gives way to the function itself wherever
+                its residuals are not used: in the forward pass of a checkpointed function, for
+                instance. For rules whose ``fwd`` costs more than the function and is opaque to
+                the compiler; the two must give the same result.
         """
         for role, rule in (("fwd", fwd), ("bwd", bwd)):
             if not callable(rule):
@@ -107,6 +109,7 @@ class custom_vjp:
             self,
             None if constants else self._arguments.memo,
         )
+        call.optimize_remat = self.optimize_remat
         return call_custom_vjp(call, leaves)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

@@ -11,6 +11,8 @@ from tracebridge.core.control.custom_vjp_call import up_to
 from tracebridge.core.control.inline_rules import check_closed, is_eager_trace
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.tangent_jaxpr import tangent_jaxpr
+from tracebridge.core.errors.argument_errors import kind_of
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -176,7 +178,12 @@ class DceRule:
             if leaf is None:
                 msg = f"{start} None for {where}, which is used"
                 raise CustomRuleError(msg, hint="look at used_outs to see what is needed")
-            value, aval = as_value(leaf), self._jaxpr.out_avals[i]
+            aval = self._jaxpr.out_avals[i]
+            try:
+                value = as_value(leaf)
+            except UnsupportedDtypeError as error:
+                msg = f"{start} {kind_of(leaf)} for {where}"
+                raise CustomRuleError(msg, expected=aval.str_short()) from error
             if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:
                 msg = f"{start} {where} of another type than {call.name} does"
                 raise CustomRuleError(msg, got=value.aval.str_short(), expected=aval.str_short())

@@ -21,6 +21,7 @@ from tracebridge.core.control.inline_rules import (
 )
 from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.ref_cells import note_custom
+from tracebridge.core.control.remat_opt import remat_opt_p
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -52,16 +53,17 @@ def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
 def _apply(
     trace: Any, call: VjpCall, leaves: Sequence[Any], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
-    kind = type(trace)
     mine = any([v._trace is trace for v in values])
-    if kind is JvpTrace or kind is LinearizeTrace:
+    if isinstance(trace, JvpTrace | LinearizeTrace):
         if not mine:
             with below(trace, call.name):
                 return _apply(trace.parent, call, leaves, values)
-        if kind is JvpTrace:
+        if isinstance(trace, JvpTrace):
             raise forward_mode(call.name)
+        if call.optimize_remat and not call.has_refs and not is_eager_trace(trace.parent):
+            return _staged(call, values)
         return _linearize(trace, call, values)
-    if kind is TangentTrace and not mine:
+    if isinstance(trace, TangentTrace) and not mine:
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)
     if call.has_refs and not is_eager_trace(trace):
@@ -189,7 +191,10 @@ class CustomVjpCall(HigherOrderPrimitive):
         check_not_closed_over(name, tangents[:n])
         perturbed = tuple([t is not None for t in tangents[n:]])
         forward = params["rule"].forward(perturbed)
-        results = eval_jaxpr(forward.jaxpr, current_trace().process, primals)
+        if params["rule"].optimize_remat:
+            results = remat_opt_p.bind(*primals, jaxpr=forward.jaxpr, fun=jaxpr)
+        else:
+            results = eval_jaxpr(forward.jaxpr, current_trace().process, primals)
         n_out = len(jaxpr.outs)
         outs, residuals = results[:n_out], results[n_out:]
         in_avals = [p.aval for p in primals[n:]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.control.inline_rules import has_tangent, kind_of, user_value
+from tracebridge.core.control.inline_rules import has_tangent, user_value
 from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.symbolic_zeros import CustomVJPPrimal, SymbolicZero, concrete_zeros
 from tracebridge.core.dtypes.dtypes import float0, is_complex, is_inexact
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
@@ -28,7 +29,7 @@ class VjpCall:
     """
 
     __slots__ = ("bwd", "bwd_name", "fun", "fwd", "fwd_name", "has_refs", "in_tree", "memo", "name",
-                 "owner", "symbolic_zeros")  # fmt: skip
+                 "optimize_remat", "owner", "symbolic_zeros")  # fmt: skip
 
     def __init__(
         self,
@@ -51,6 +52,8 @@ class VjpCall:
         self.memo = memo
         # Whether mutable references are among the arguments; they are part of ``in_tree`` then.
         self.has_refs = False
+        # Whether the function itself runs where the forward rule's residuals are not used.
+        self.optimize_remat = False
 
     def run_fwd(
         self, primals: Sequence[Any], perturbed: Sequence[bool]

@@ -61,6 +61,11 @@ class VjpRule:
         self._out_tree = out_tree
         self._known: dict[Flags, Forward] = {}
 
+    @property
+    def optimize_remat(self) -> bool:
+        """Whether the forward rule gives way to the function where nothing is kept."""
+        return self._call.optimize_remat
+
     def forward(self, perturbed: Flags) -> Forward:
         """The forward rule for tangents at some arguments."""
         every = tuple([has_tangent(a) for a in self._avals])
@@ -187,6 +192,11 @@ class BatchedVjpRule:
         self._size = size
         self._axis_name = axis_name
         self._dims = dims
+
+    @property
+    def optimize_remat(self) -> bool:
+        """As ``VjpRule.optimize_remat``."""
+        return self._base.optimize_remat
 
     def forward(self, perturbed: Flags) -> Forward:
         """As ``VjpRule.forward``; all results are batched, residuals where they must be."""

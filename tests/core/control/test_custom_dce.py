@@ -220,6 +220,7 @@ def test_closures() -> None:
         (lambda x: x, "of another structure"),
         (lambda x: (x, x, x), "of another structure"),
         (lambda x: (tnp.stack([x, x]), None), "result\\[0\\] of another type"),
+        (lambda x: ((x, x), None), "returned a tuple of 2 for result\\[0\\]"),
         (lambda x: (tnp.int32(1), None), "result\\[0\\] of another type"),
     ],
 )
