@@ -8,6 +8,7 @@ from typing import Any, final
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.custom_vjp import custom_vjp
 from tracebridge._api.wraps import named_like
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
@@ -89,6 +90,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def _pair(name: str, result: Any) -> tuple[Any, Any]:
     if not isinstance(result, tuple | list) or len(result) != 2 or not callable(result[1]):
-        msg = f"{name}: a custom_gradient function returned {type(result).__name__}"
+        msg = f"{name}: a custom_gradient function returned {kind_of(result)}"
         raise CustomRuleError(msg, expected="a pair (result, rule), where the rule is a function")
     return result[0], result[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, final
 
 from tracebridge._api.values import public, short_repr
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import GradientTypeError
 from tracebridge.core.interpreters.batching import BatchTracer
 from tracebridge.core.interpreters.jvp import JvpTracer
@@ -110,13 +111,7 @@ class FlatCall:
 def _split_aux(fun: Any, out: Any) -> tuple[Any, Any]:
     if isinstance(out, tuple | list) and len(out) == 2:
         return out[0], out[1]
-    kind = type(out).__name__
-    if isinstance(out, tuple | list):
-        got = f"a {kind} of {len(out)}"
-    else:
-        aval = getattr(out, "aval", None)
-        got = f"a value of type {kind}" if aval is None else f"an array {aval.str_short()}"
-    msg = f"{name_of(fun)} returned {got}, but has_aux=True needs a pair (result, aux)"
+    msg = f"{name_of(fun)} returned {kind_of(out)}, but has_aux=True needs a pair (result, aux)"
     raise GradientTypeError(msg, hint="return a pair, or leave has_aux out")
 
 

@@ -31,6 +31,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Literal, Value
+from tracebridge.core.tree.printing import format_treedef
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
 
 P = ParamSpec("P")
@@ -189,7 +190,7 @@ def gradient_of(
     flat = call.call
     if options.reduce_axes != ():
         flat = with_reduced_axes(options.label, flat, values, options.reduce_axes)
-    outs, linear = linearize_flat(flat, values, flags)
+    outs, linear = linearize_flat(flat, values, flags, options.label)
     out = _scalar_result(options, outs, call)
     seed = _SEEDS.get(out.aval)
     if seed is None:
@@ -202,6 +203,11 @@ def gradient_of(
     ]
     gradient = tree.unflatten(results)
     return public(out), gradient, call.aux(outs[1:]) if options.has_aux else None
+
+
+def _types(tree: PyTreeDef, outs: Sequence[Value]) -> str:
+    """A tree of types."""
+    return format_treedef(tree, [o.aval.str_short() for o in outs[: tree.num_leaves]])
 
 
 # One literal per aval: it keeps its device buffer.
@@ -243,7 +249,8 @@ def _scalar_result(options: GradOptions, outs: list[Value], call: FlatCall) -> V
     name = options.label
     if not single:
         raise GradientTypeError(
-            f"{name}: the function returned a tree {call.out_tree}, expected one scalar",
+            f"{name}: the function returned a tree {_types(call.out_tree, outs)}, expected one "
+            "scalar",
             hint="return (scalar, aux) with has_aux=True, or use jacrev for several results",
         )
     aval = outs[0].aval

@@ -71,7 +71,7 @@ def jacfwd(
     @named_like(fun)
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
         flat, values = _flat_call(options, args, kwargs, _check_forward_input)
-        outs, columns = _pushed_forward(flat, values)
+        outs, columns = _pushed_forward(options, flat, values)
         n = flat.n_out
         for i, out in enumerate(outs[:n]):
             if holomorphic and out.aval.dtype not in complexes:
@@ -237,7 +237,7 @@ def _basis(avals: Sequence[ShapedArray]) -> tuple[list[Value], int]:
 
 
 def _pushed_forward(
-    flat: FlatCall, values: Sequence[Value]
+    options: GradOptions, flat: FlatCall, values: Sequence[Value]
 ) -> tuple[list[Value], list[Value | None]]:
     """Results, and per leaf of the result its derivatives along all inputs, stacked at the end.
 
@@ -254,7 +254,7 @@ def _pushed_forward(
         n_outs.append(len(outs))
         return [*outs, *[t for t in given if t is not None]]
 
-    results, dims = batch_flat(push, basis, [0] * len(basis), n)
+    results, dims = batch_flat(push, basis, [0] * len(basis), n, label=options.label)
     outs = results[: n_outs[0]]
     stacked: list[Value] = []
     for t, d in zip(results[n_outs[0] :], dims[n_outs[0] :], strict=True):
@@ -291,7 +291,7 @@ def _pulled_back(
 ) -> tuple[list[Value], Sequence[Value | None]]:
     """Results, and per leaf of the inputs the derivatives of all results, stacked in front."""
     flags = differentiable(values)
-    outs, linear = linearize_flat(flat.call, values, flags)
+    outs, linear = linearize_flat(flat.call, values, flags, options.label)
     for i, out in enumerate(outs[: flat.n_out]):
         if out.aval.dtype not in floats or options.holomorphic:
             check_output(options, out.aval, _result_name(options, flat, i))

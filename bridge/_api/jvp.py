@@ -83,7 +83,7 @@ def jvp(
         call, flat_tangents, [v.aval for v in values], tree, ("tangents", "primals")
     )
     flat = FlatCall(fun, tree, has_aux=has_aux)
-    outs, out_tangents = jvp_flat(flat.call, values, ts)
+    outs, out_tangents = jvp_flat(flat.call, values, ts, call)
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
     tangent = flat.out_tree.unflatten(
@@ -127,7 +127,7 @@ def tangent_values(
             where, of = name_of_leaf(tree, i, names[0]), name_of_leaf(tree, i, names[1])
             raise ShapeMismatchError(
                 f"{call}: {where} has shape {shape}, but {of} has shape {wanted.shape}",
-                hint=f"give {names[0]} the shapes of {names[1]}",
+                hint=f"give the {names[0]} the shapes of the {names[1]}",
             )
         result.append(value)
     return result
@@ -141,8 +141,9 @@ def _wrong_dtype(
     place: tuple[PyTreeDef, int, tuple[str, str]],
 ) -> DtypeMismatchError:
     tree, i, names = place
+    kind = "cotangent" if names[0].startswith("cotangent") else "tangent"
     if wanted == float0:
-        hint = "numpy.zeros(shape, tracebridge.float0) is the tangent of integers and booleans"
+        hint = f"numpy.zeros(shape, tracebridge.float0) is the {kind} of integers and booleans"
         expected = "float0"
     else:
         hint = f"convert it to {wanted.name}"
@@ -150,7 +151,7 @@ def _wrong_dtype(
     got = "float0" if dtype == float0 else dtype.name
     return DtypeMismatchError(
         f"{call}: {name_of_leaf(tree, i, names[0])} has dtype {got}, but "
-        f"{name_of_leaf(tree, i, names[1])} has dtype {aval.dtype.name}, whose tangents have "
+        f"{name_of_leaf(tree, i, names[1])} has dtype {aval.dtype.name}, whose {kind}s have "
         f"dtype {expected}",
         hint=hint,
     )
@@ -244,7 +245,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves, tree = flatten(primals)
     values = values_of(f"linearize({name})", leaves, tree, "primals")
     flat = FlatCall(fun, tree, has_aux=has_aux)
-    outs, linear = linearize_flat(flat.call, values, differentiable(values))
+    outs, linear = linearize_flat(flat.call, values, differentiable(values), f"linearize({name})")
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
     f_jvp = LinearFunction(name, linear, [v.aval for v in values], tree, flat.out_tree, n)

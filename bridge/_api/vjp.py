@@ -23,6 +23,7 @@ from tracebridge._api.wraps import named_like
 from tracebridge.core.collectives.shared import psum_shared, reduced_axes
 from tracebridge.core.control.jit import Arguments
 from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import LinearityError, MissingRuleError
 from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
@@ -62,9 +63,17 @@ class Pullback:
         self._out_avals = out_avals
         self._out_tree = out_tree
 
-    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
+    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments for a cotangent of the result."""
         call = f"the pullback of {self._name}"
+        if len(cotangents) != 1:
+            raise ArgumentTypeError(
+                call=call,
+                got=f"{len(cotangents)} arguments",
+                expected="one cotangent, a tree like the result",
+                hint="give the cotangents of several results as one tuple: pullback((a, b))",
+            )
+        (cotangent,) = cotangents
         leaves, tree = flatten(cotangent)
         if tree != self._out_tree:
             leaves, tree = leaves_for(leaves, tree, self._out_tree)
@@ -145,7 +154,7 @@ def vjp(
     function = flat.call
     if reduce_axes != ():
         function = with_reduced_axes(f"vjp({name})", function, values, reduce_axes)
-    outs, linear = linearize_flat(function, values, differentiable(values))
+    outs, linear = linearize_flat(function, values, differentiable(values), f"vjp({name})")
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
     pullback = Pullback(

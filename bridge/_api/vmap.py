@@ -104,7 +104,7 @@ def vmap(
                     flat_out[i] = 0
             return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
 
-        outs, out_dims = batch_flat(flat, values, dims, size, axis_name)
+        outs, out_dims = batch_flat(flat, values, dims, size, axis_name, f"vmap({name_of(fun)})")
         (structure,) = out_tree
         wanted = _output_dims(fun, out_axes, structure)
         placed = [

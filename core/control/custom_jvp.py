@@ -14,7 +14,6 @@ from tracebridge.core.control.inline_rules import (
     has_tangent,
     is_being_traced,
     is_eager_trace,
-    kind_of,
     running_on,
     same_types,
     tracing_rules_of,
@@ -23,6 +22,7 @@ from tracebridge.core.control.inline_rules import (
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.symbolic_zeros import SymbolicZero, concrete_zeros
 from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
@@ -168,13 +168,14 @@ def call_custom_jvp(call: JvpCall, leaves: Sequence[Any]) -> Any:
 def _apply(
     trace: Any, call: JvpCall, leaves: Sequence[Any], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
-    kind = type(trace)
-    if kind is JvpTrace or kind is LinearizeTrace:
+    if isinstance(trace, JvpTrace | LinearizeTrace):
         if not any([v._trace is trace for v in values]):
             with below(trace, call.name):
                 return _apply(trace.parent, call, leaves, values)
-        return (_jvp if kind is JvpTrace else _linearize)(trace, call, values)
-    if kind is TangentTrace and not any([v._trace is trace for v in values]):
+        if isinstance(trace, JvpTrace):
+            return _jvp(trace, call, values)
+        return _linearize(trace, call, values)
+    if isinstance(trace, TangentTrace) and not any([v._trace is trace for v in values]):
         # A rule calls its own function, or another one, at the primals.
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)

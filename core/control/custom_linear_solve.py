@@ -13,6 +13,7 @@ from typing import Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.control.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.inline_rules import describe, has_tangent
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     CustomRuleError,
@@ -259,7 +260,7 @@ class _System:
             aux_tree: Any = None
             if aux:
                 if not isinstance(result, tuple | list) or len(result) != 2:
-                    msg = f"custom_linear_solve: {role} returned a {type(result).__name__}"
+                    msg = f"custom_linear_solve: {role} returned {kind_of(result)}"
                     raise ArgumentSpecError(msg, expected="a pair (x, aux), as has_aux is set")
                 result, rest = result
                 further, aux_tree = flatten_values("custom_linear_solve", "aux", rest)

@@ -10,6 +10,7 @@ from tracebridge.core.control.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.custom_jvp import JvpCall, call_custom_jvp
 from tracebridge.core.control.inline_rules import describe, has_tangent
 from tracebridge.core.control.symbolic_zeros import concrete_zeros
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
@@ -126,7 +127,7 @@ class _Problem:
             aux_tree: Any = None
             if aux:
                 if not isinstance(result, tuple | list) or len(result) != 2:
-                    msg = f"custom_root: {role} returned a {type(result).__name__}"
+                    msg = f"custom_root: {role} returned {kind_of(result)}"
                     raise ArgumentSpecError(msg, expected="a pair (x, aux), as has_aux is set")
                 result, rest = result
                 further, aux_tree = flatten_values("custom_root", "aux", rest)

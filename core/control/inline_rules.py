@@ -122,12 +122,6 @@ def describe(tree: PyTreeDef, avals: Sequence[Any]) -> str:
     return str(tree.unflatten([a.str_short() for a in avals])).replace("'", "")
 
 
-def kind_of(x: Any) -> str:
-    """What a rule returned, in a few words."""
-    size = f" of {len(x)}" if isinstance(x, tuple | list) else ""
-    return f"a {type(x).__name__}{size}"
-
-
 def check_not_closed_over(name: str, tangents: Sequence[Any]) -> None:
     """Raise if a value that a custom function closes over has a tangent."""
     if any([t is not None for t in tangents]):

@@ -31,3 +31,15 @@ def index_of(value: Any, call: str, what: str) -> int:
         given = f"{value!r} of type {type(value).__name__}"
     at = f"{call}: " if call else ""
     raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
+
+
+def kind_of(value: Any) -> str:
+    """What a function returned or was given, in a few words: "an array f32[3]", "a tuple of 2"."""
+    aval = getattr(value, "aval", None)
+    if aval is not None:
+        return f"an array {aval.str_short()}"
+    if value is None:
+        return "None"
+    if isinstance(value, tuple | list | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a value of type {type(value).__name__}"

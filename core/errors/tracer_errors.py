@@ -23,6 +23,20 @@ def describe_origin(tracer: Any) -> str:
     return "" if describe is None else str(describe())
 
 
+def describe_trace(tracer: Any) -> str:
+    """Return what was traced when the tracer was made, e.g. "grad(loss)", or ""."""
+    label = getattr(getattr(tracer, "_trace", None), "label", "")
+    if label:
+        return str(label)
+    # The values inside belong to the transformations around.
+    for name in ("primal", "tangent", "value"):
+        inner = getattr(tracer, name, None)
+        found = "" if inner is None else describe_trace(inner)
+        if found:
+            return found
+    return ""
+
+
 class UnexpectedTracerError(TracebridgeError, TypeError):
     """A tracer was used after the function that made it had finished being traced.
 
@@ -34,6 +48,7 @@ class UnexpectedTracerError(TracebridgeError, TypeError):
         self, message: str = "", *, tracer: Any = None, function: str = "", used_by: str = ""
     ) -> None:
         what = "a traced value" if tracer is None else describe_tracer(tracer)
+        function = function or describe_trace(tracer)
         during = f" while {function} was traced" if function else ""
         by = f" by {used_by}" if used_by else ""
         super().__init__(

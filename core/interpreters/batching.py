@@ -14,6 +14,7 @@ from tracebridge.core.config.scopes import (
 )
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
+from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
 from tracebridge.core.interpreters.plans import batch_plan, batched_aval
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 class BatchTracer(Tracer):
     """One element of a batch: ``value`` has the batch axis at ``dim``."""
 
-    __slots__ = ("dim", "value")
+    __slots__ = ("dim", "source", "value")
     value: Any
     dim: int
 
     @property
     def origin(self) -> Any:
-        return getattr(self.value, "origin", None)
+        return origin_of(self, self.value)
 
     def details(self) -> str:
         return f"(one of a batch {self.value.aval.str_short()}, axis {self.dim})"
@@ -49,7 +50,6 @@ class BatchTracer(Tracer):
 _new = BatchTracer.__new__
 
 
-@final
 class BatchTrace(Trace):
     """Runs each application's batching plan on the parent trace."""
 
@@ -100,7 +100,7 @@ class BatchTrace(Trace):
         if plan is None:
             plan = batch_plan(app, *key)
         out_dims = plan.extra[1]
-        if plan.single is not None:
+        if plan.single is not None and not app.multiple:
             out = self.parent.process(plan.single, values)
             (dim,) = out_dims
             return out if dim is None else self.tracer(app.out, out, dim)
@@ -116,15 +116,28 @@ class BatchTrace(Trace):
         return self.axis_name is not None and app.primitive.names_axis(self.axis_name, app.params)
 
 
+@final
+class LocatedBatchTrace(Located, BatchTrace):
+    """With the lines that made its tracers."""
+
+    __slots__ = ("label", "source")
+
+
 def batch_flat(
     fun: Callable[..., Sequence[Any]],
     values: Sequence[Value],
     dims: Sequence[int | None],
     size: Any,
     axis_name: Any = None,
+    label: str = "",
 ) -> tuple[list[Value], list[int | None]]:
-    """Results of a flat function mapped over one axis of its arguments, and their axes."""
+    """Results of a flat function mapped over one axis of its arguments, and their axes.
+
+    ``label``: what messages call the transformation.
+    """
     trace = BatchTrace(current_trace(), size, axis_name)
+    if wants_location(label):
+        trace = located(LocatedBatchTrace(trace.parent, size, axis_name), label)
     args = [trace.input(v, d) for v, d in zip(values, dims, strict=True)]
     token = set_state(with_trace(with_axis(state(), axis_name, size), trace))
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
+from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
 from tracebridge.core.interpreters.plans import jvp_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class JvpTracer(Tracer):
     """A primal with its tangent."""
 
-    __slots__ = ("primal", "tangent")
+    __slots__ = ("primal", "source", "tangent")
 
     def __init__(self, trace: Trace, primal: Value, tangent: Value) -> None:
         self.aval = primal.aval
@@ -36,13 +37,12 @@ class JvpTracer(Tracer):
 
     @property
     def origin(self) -> Any:
-        return getattr(self.primal, "origin", None)
+        return origin_of(self, self.primal)
 
     def details(self) -> str:
         return f"(primal={shown(self.primal)}, tangent={shown(self.tangent)})"
 
 
-@final
 class JvpTrace(Trace):
     """Runs each application's jvp plan on the parent trace."""
 
@@ -78,11 +78,26 @@ class JvpTrace(Trace):
         return outs if app.multiple else outs[0]
 
 
+@final
+class LocatedJvpTrace(Located, JvpTrace):
+    """With the lines that made its tracers."""
+
+    __slots__ = ("label", "source")
+
+
 def jvp_flat(
-    fun: Callable[..., Sequence[Any]], primals: Sequence[Value], tangents: Sequence[Value | None]
+    fun: Callable[..., Sequence[Any]],
+    primals: Sequence[Value],
+    tangents: Sequence[Value | None],
+    label: str = "",
 ) -> tuple[list[Value], list[Value | None]]:
-    """Results and tangents of a flat function; ``None`` is a symbolic zero, both ways."""
+    """Results and tangents of a flat function; ``None`` is a symbolic zero, both ways.
+
+    ``label``: what messages call the transformation.
+    """
     trace = JvpTrace(current_trace())
+    if wants_location(label):
+        trace = located(LocatedJvpTrace(trace.parent), label)
     args = [
         p if t is None else JvpTracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)
     ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
+from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
 from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -35,13 +36,13 @@ TapeEntry = tuple["Application", int, list[Any], int]
 class DualTracer(Tracer):
     """A primal and the tape node of its tangent."""
 
-    __slots__ = ("node", "primal")
+    __slots__ = ("node", "primal", "source")
     primal: Any
     node: int
 
     @property
     def origin(self) -> Any:
-        return getattr(self.primal, "origin", None)
+        return origin_of(self, self.primal)
 
     def details(self) -> str:
         return f"(primal={shown(self.primal)})"
@@ -50,7 +51,6 @@ class DualTracer(Tracer):
 _new = DualTracer.__new__
 
 
-@final
 class LinearizeTrace(Trace):
     """Runs primal steps on the parent trace and records linear steps."""
 
@@ -119,6 +119,13 @@ class LinearizeTrace(Trace):
 
 
 @final
+class LocatedLinearizeTrace(Located, LinearizeTrace):
+    """With the lines that made its tracers."""
+
+    __slots__ = ("label", "source")
+
+
+@final
 class Linearized:
     """A linear function as a tape: from input nodes ``0..n_in-1`` to ``out_nodes``."""
 
@@ -156,12 +163,16 @@ def linearize_flat(
     fun: Callable[..., Sequence[Any]],
     primals: Sequence[Value],
     active: Sequence[bool] | None = None,
+    label: str = "",
 ) -> tuple[list[Value], Linearized]:
     """Results of a flat function at ``primals`` and its linearization.
 
-    ``active`` says which primals are inputs of the linear function (default: all).
+    ``active`` says which primals are inputs of the linear function (default: all). ``label``: what
+    messages call the transformation.
     """
     trace = LinearizeTrace(current_trace())
+    if wants_location(label):
+        trace = located(LocatedLinearizeTrace(trace.parent), label)
     flags = [True] * len(primals) if active is None else active
     args = [trace.input(p) if f else p for p, f in zip(primals, flags, strict=True)]
     token = set_state(with_trace(state(), trace))

@@ -99,6 +99,10 @@ class StagingTrace(Trace):
         self.equations: list[tuple[Any, ...]] = []
         self.locate = option("source_locations") if locate is None else locate
 
+    @property
+    def label(self) -> str:  # type: ignore[override]  # the debug information may come later
+        return self.debug.name
+
     def input(self, aval: ShapedArray, index: int) -> StagedTracer:
         """A tracer for input ``index`` of the program."""
         tracer = _new(StagedTracer)

@@ -7,7 +7,8 @@ from typing import Any, final
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.tree.tree import flatten
+from tracebridge.core.tree.paths import named_path
+from tracebridge.core.tree.tree import flatten, leaf_paths
 
 
 @final
@@ -38,8 +39,9 @@ class FlatFun:
         try:
             return as_value(leaf)
         except UnsupportedDtypeError as error:
+            place = named_path("the result", leaf_paths(out_tree)[index])
             msg = (
-                f"{self.name} returned {leaf!r} of type {type(leaf).__name__} at leaf {index} of "
-                f"{out_tree}; functions return arrays, numbers, and trees of them"
+                f"{self.name}: {place} is {leaf!r} of type {type(leaf).__name__}; "
+                "functions return arrays, numbers, and trees of them"
             )
             raise UnsupportedDtypeError(msg) from error

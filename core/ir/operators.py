@@ -225,6 +225,7 @@ class ArrayOperators(BinaryOperators):
 
     __slots__ = ()
     aval: Any
+    _public_name = "Array"
 
     def __eq__(self, other: object) -> Any:
         try:
@@ -307,8 +308,7 @@ class ArrayOperators(BinaryOperators):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         msg = (
-            f"{type(self).__name__} is immutable: x[index] = value does not work. "
-            "Use x = x.at[index].set(value)."
+            "arrays are immutable: x[index] = value does not work. Use x = x.at[index].set(value)."
         )
         raise ArgumentTypeError(msg)
 
@@ -326,7 +326,7 @@ class ArrayOperators(BinaryOperators):
             _adopt_methods()
             if name in ArrayOperators.__dict__:
                 return getattr(self, name)
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+        msg = f"{self._public_name!r} object has no attribute {name!r}"
         raise AttributeError(msg)
 
     def __dir__(self) -> list[str]:

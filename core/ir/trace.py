@@ -25,6 +25,8 @@ class Trace(abc.ABC):
 
     __slots__ = ("done",)
     done: bool
+    # What messages call the transformation and its function, where the trace knows it.
+    label: str = ""
 
     def __init__(self) -> None:
         self.done = False

@@ -37,6 +37,7 @@ class Tracer(ArrayOperators):
     """
 
     __slots__ = ("_trace", "aval")
+    _public_name = "Traced"
     aval: ShapedArray
     _trace: Trace
 

@@ -171,11 +171,57 @@ def test_leaked_value(run: str, use: str) -> None:
     check(caught, "leaked", "f32[", "return the value")
 
 
-def test_leak_names_the_line() -> None:
-    """A value leaked from jit knows the function and line that made it."""
+NAMES = {"jit": "keeps", "make_jaxpr": "keeps", "jit of grad": "keeps"}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_leak_names_transformation_and_line(run: str) -> None:
+    """The error says what was traced and which line of the user made the value."""
     with pytest.raises(errors.UnexpectedTracerError) as caught:
-        leaked(RUNS["jit"]) + 1.0
-    check(caught, "test_tracer_misuse.py", "keeps")
+        leaked(RUNS[run]) + 1.0
+    line = leaked.__code__.co_firstlineno + 5
+    check(
+        caught,
+        f"while {NAMES.get(run, f'{run}(keeps)')} was traced",
+        f"test_tracer_misuse.py:{line} (leaked.<locals>.keeps)",
+    )
+
+
+@pytest.mark.parametrize("run", [r for r in RUNS if r not in NAMES])
+def test_leaked_argument_names_the_call(run: str) -> None:
+    """An argument that leaked was made by the call of the transformed function."""
+    store = Store()
+
+    def keeps(x: Any) -> Any:
+        store.value = x
+        return tnp.sum(x)
+
+    RUNS[run](keeps)
+    with pytest.raises(errors.UnexpectedTracerError) as caught:
+        store.value + 1.0
+    check(caught, f"an argument of {run}(keeps), called at ", "test_tracer_misuse.py:")
+
+
+def test_leak_out_of_nested_transformations() -> None:
+    """The value inside knows what the outermost transformation is, and the line."""
+    with pytest.raises(errors.UnexpectedTracerError) as caught:
+        leaked(lambda f: tb.vmap(tb.grad(f))(tnp.ones((2, 3)))) + 1.0
+    check(caught, "vmap(keeps)", "test_tracer_misuse.py")
+    with pytest.raises(errors.UnexpectedTracerError) as caught:
+        leaked(lambda f: tb.jacfwd(f)(vector())) + 1.0
+    check(caught, "jacfwd(keeps)", "test_tracer_misuse.py")
+
+
+def test_no_lines_without_the_option() -> None:
+    """Option source_locations off: nothing is stored; the rest of the message stays."""
+    before = tb.config.source_locations
+    tb.config.update("source_locations", False)
+    try:
+        with pytest.raises(errors.UnexpectedTracerError) as caught:
+            leaked(RUNS["grad"]) + 1.0
+    finally:
+        tb.config.update("source_locations", before)
+    assert "where:" not in str(caught.value)
 
 
 def test_leak_from_a_loop_body() -> None:

@@ -71,7 +71,7 @@ dtype float0
         errors.ShapeMismatchError,
         """\
 the pullback of sin: cotangent has shape (3,), but result has shape (2, 3)
-    way out: give cotangent the shapes of result
+    way out: give the cotangent the shapes of the result
     see docs/errors/ShapeMismatchError.md""",
     ),
     (

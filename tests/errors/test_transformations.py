@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
@@ -208,7 +209,7 @@ CASES: dict[str, Case] = {
     "string result": (
         lambda: tb.jit(lambda a: "abc")(1.0),
         errors.UnsupportedDtypeError,
-        ("<lambda> returned", "'abc'", "str"),
+        ("<lambda>: the result is", "'abc'", "str"),
     ),
     "jit of a number": (lambda: tb.jit(3), TypeError, ("jit", "3", "int", "function")),
     # control flow
@@ -327,3 +328,125 @@ def test_traceback_of_a_transformed_function_shows_user_frames() -> None:
     files = [entry.path.name for entry in caught.traceback]
     assert "test_transformations.py" in files
     assert len(files) <= 6
+
+
+# cotangents --------------------------------------------------------------------------------------
+
+
+def pullback() -> Any:
+    """The pullback of a function ``two`` with a tree as result."""
+
+    def two(x: Any, y: Any) -> Any:
+        return {"a": x * 2.0, "b": (y,)}
+
+    return tb.vjp(two, tnp.arange(3.0), 1.0)[1]
+
+
+COTANGENTS: dict[str, tuple[tuple[Any, ...], type[Exception], tuple[str, ...]]] = {
+    "shape": (
+        ({"a": np.ones(4, "f"), "b": (1.0,)},),
+        errors.ShapeMismatchError,
+        ("cotangent['a'] has shape (4,)", "result['a'] has shape (3,)"),
+    ),
+    "dtype": (
+        ({"a": np.ones(3, "i"), "b": (1.0,)},),
+        errors.DtypeMismatchError,
+        ("cotangent['a'] has dtype int32", "cotangents have dtype float32"),
+    ),
+    "leaf": (
+        ({"a": np.ones(3, "f"), "b": 1.0},),
+        errors.TreeMismatchError,
+        ("cotangent['b'] is a leaf", "result['b'] is a tuple of 1"),
+    ),
+    "keys": (
+        ({"a": np.ones(3, "f"), "c": (1.0,)},),
+        errors.TreeMismatchError,
+        ("cotangent is a dict with keys ['a', 'c']",),
+    ),
+    "text": (
+        ({"a": "text", "b": (1.0,)},),
+        errors.UnsupportedDtypeError,
+        ("cotangent['a'] is 'text' of type str",),
+    ),
+    "two": ((np.ones(3, "f"), 1.0), TypeError, ("got 2 arguments", "one cotangent", "tuple")),
+    "none": ((), errors.ArgumentTypeError, ("got 0 arguments",)),
+}
+
+
+@pytest.mark.parametrize("name", COTANGENTS)
+def test_wrong_cotangent(name: str) -> None:
+    """The message names the leaf, what it is and what fits; it speaks of cotangents only."""
+    given, cls, words = COTANGENTS[name]
+    with pytest.raises(cls) as caught:
+        pullback()(*given)
+
+    text = str(caught.value)
+    assert [] == [word for word in ("pullback of two", *words) if word not in text]
+    assert " tangent" not in text
+    assert "Pullback" not in text
+
+
+# results -----------------------------------------------------------------------------------------
+
+AUX: dict[str, Any] = {
+    "grad": lambda f: tb.grad(f, has_aux=True)(1.0),
+    "value_and_grad": lambda f: tb.value_and_grad(f, has_aux=True)(1.0),
+    "vjp": lambda f: tb.vjp(f, 1.0, has_aux=True),
+    "jvp": lambda f: tb.jvp(f, (1.0,), (1.0,), has_aux=True),
+    "linearize": lambda f: tb.linearize(f, 1.0, has_aux=True),
+    "jacfwd": lambda f: tb.jacfwd(f, has_aux=True)(1.0),
+    "jacrev": lambda f: tb.jacrev(f, has_aux=True)(1.0),
+    "hessian": lambda f: tb.hessian(f, has_aux=True)(1.0),
+}
+NO_PAIRS: dict[str, tuple[Any, str]] = {
+    "array": (lambda x: x, "an array f32[]"),
+    "three": (lambda x: (x, x, x), "a tuple of 3"),
+    "dict": (lambda x: {"a": x}, "a dict of 1"),
+    "none": (lambda x: None, "None"),
+    "text": (lambda x: "ab", "a value of type str"),
+}
+
+
+@pytest.mark.parametrize("transformation", AUX)
+@pytest.mark.parametrize("result", NO_PAIRS)
+def test_auxiliary_data_need_a_pair(transformation: str, result: str) -> None:
+    """The message says in the user's terms what was returned; no class of the engine."""
+    function, words = NO_PAIRS[result]
+    with pytest.raises(errors.GradientTypeError) as caught:
+        AUX[transformation](function)
+
+    for word in (words, "has_aux=True", "pair", "way out"):
+        assert word in str(caught.value)
+    assert "Tracer" not in str(caught.value)
+
+
+def test_results_are_shown_as_trees_of_types() -> None:
+    """What a function returned is written as the tree that it is."""
+    with pytest.raises(errors.GradientTypeError, match=r"\{'a': f32\[\], 'b': \[f32\[3\]\]\}"):
+        tb.grad(lambda x: {"a": x, "b": [x * np.ones(3, "f")]})(1.0)
+    with pytest.raises(errors.UnsupportedDtypeError, match=r"the result\['b'\]\[1\] is 'text'"):
+        tb.jit(lambda x: {"a": x, "b": [x, "text"]})(1.0)
+
+
+def test_bodies_and_rules_that_return_no_pair() -> None:
+    """Types of arrays, never the classes that stand for them while tracing."""
+    with pytest.raises(
+        errors.ArgumentSpecError, match=r"returned an array f32\[\], expected a pair"
+    ):
+        tb.lax.scan(lambda c, x: c, 0.0, tnp.arange(3.0))
+
+    @tb.custom_jvp
+    def f(x: Any) -> Any:
+        return x
+
+    f.defjvp(lambda primals, tangents: primals[0])
+    with pytest.raises(errors.CustomRuleError, match=r"returned an array f32\[\], expected a pair"):
+        tb.jit(tb.grad(f))(1.0)
+
+
+def test_attributes_that_do_not_exist() -> None:
+    """An unknown attribute of a traced value names no class of the engine."""
+    with pytest.raises(AttributeError, match="'Traced' object has no attribute 'shpae'"):
+        tb.jit(lambda x: x.shpae)(1.0)
+    with pytest.raises(AttributeError, match="'Array' object has no attribute 'shpae'"):
+        tnp.ones(3).shpae  # noqa: B018 - the access is the test

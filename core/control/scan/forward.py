@@ -15,6 +15,7 @@ from tracebridge.core.control.ref import has_refs, read_ref, write_ref
 from tracebridge.core.control.ref_cells import is_differentiated, note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.scan.primitive import scan_p
+from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSizeError
 from tracebridge.core.ir.aval import ShapedArray
@@ -235,10 +236,8 @@ def _traced(
 def _pair(call: str, f: Callable[..., Any], result: Any, init_tree: Any) -> tuple[list[Any], Any]:
     """Flat carry and ys of what the body returned."""
     if not isinstance(result, tuple | list) or len(result) != 2:
-        size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
         msg = (
-            f"{call}: the body {name_of(f)} returned a {type(result).__name__}{size}, "
-            "expected a pair (carry, y)"
+            f"{call}: the body {name_of(f)} returned {kind_of(result)}, expected a pair (carry, y)"
         )
         raise ArgumentSpecError(msg, hint="return (carry, None) if there are no ys to stack")
     carry, carry_tree = flatten_values(call, "the returned carry", result[0])

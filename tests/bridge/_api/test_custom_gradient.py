@@ -50,5 +50,5 @@ def test_trees():
 
 def test_wrong_result():
     """The function returns a pair of a result and a function."""
-    with pytest.raises(CustomRuleError, match=r"returned tuple(.|\n)*the rule is a function"):
+    with pytest.raises(CustomRuleError, match=r"returned a tuple of 2(.|\n)*rule is a function"):
         custom_gradient(lambda x: (x, x))(1.0)

@@ -573,7 +573,7 @@ def test_arguments_must_be_arrays(bad: Any) -> None:
 
 def test_results_must_be_arrays() -> None:
     """The message names the function and the leaf."""
-    with pytest.raises(UnsupportedDtypeError, match=r"<lambda> returned 'a' of type str at leaf 1"):
+    with pytest.raises(UnsupportedDtypeError, match=r"the result\[1\] is 'a' of type str"):
         tb.jit(lambda x: (x, "a"))(1.0)
 
 

@@ -201,7 +201,7 @@ def test_backward_rules(bwd, expected, wrap):
     [
         (
             lambda r, ct: ct,
-            r"bwd returned an? \w+, expected a tuple with one cotangent for each of the 2",
+            r"bwd returned an array f32\[\], expected a tuple with one cotangent for each of the 2",
         ),
         (lambda r, ct: (ct,), "bwd returned a tuple of 1, expected a tuple"),
         (
@@ -235,7 +235,7 @@ def test_wrong_backward_rules(bwd, message, wrap):
 @WRAPS
 def test_wrong_forward_rules(wrap):
     """A forward rule returns a pair."""
-    with pytest.raises(CustomRuleError, match=r"its forward rule \S+ returned an? \w+, expected a"):
+    with pytest.raises(CustomRuleError, match=r"forward rule \S+ returned an array f32\[\], expected"):
         tree_function(lambda r, ct: (ct, None), lambda x, y: x, wrap)
     with pytest.raises(CustomRuleError, match="returned a tuple of 3, expected a pair"):
         tree_function(lambda r, ct: (ct, None), lambda x, y: (x, x, x), wrap)

@@ -117,9 +117,9 @@ def test_structure_of_the_carry():
 @pytest.mark.parametrize(
     ("body", "got"),
     [
-        (lambda c, x: c, "a StagedTracer"),
+        (lambda c, x: c, r"an array f32\[\]"),
         (lambda c, x: (c, c, c), "a tuple of 3"),
-        (lambda c, x: None, "a NoneType"),
+        (lambda c, x: None, "None"),
     ],
 )
 def test_body_returns_a_pair(body, got):
