@@ -107,10 +107,21 @@ if TYPE_CHECKING:
     from tracebridge.core.config.scopes import explain_cache_misses as explain_cache_misses
     from tracebridge.core.config.scopes import explicit_x64_dtypes as explicit_x64_dtypes
     from tracebridge.core.config.scopes import log_compiles as log_compiles
+    from tracebridge.core.config.scopes import no_execution as no_execution
+    from tracebridge.core.config.scopes import no_tracing as no_tracing
     from tracebridge.core.config.scopes import numpy_dtype_promotion as numpy_dtype_promotion
     from tracebridge.core.config.scopes import numpy_rank_promotion as numpy_rank_promotion
     from tracebridge.core.config.scopes import threefry_partitionable as threefry_partitionable
     from tracebridge.core.config.scopes import transfer_guard as transfer_guard
+    from tracebridge.core.config.scopes import (
+        transfer_guard_device_to_device as transfer_guard_device_to_device,
+    )
+    from tracebridge.core.config.scopes import (
+        transfer_guard_device_to_host as transfer_guard_device_to_host,
+    )
+    from tracebridge.core.config.scopes import (
+        transfer_guard_host_to_device as transfer_guard_host_to_device,
+    )
     from tracebridge.core.control.callbacks.pure import pure_callback as pure_callback
     from tracebridge.core.control.closure_convert import closure_convert as closure_convert
     from tracebridge.core.control.ref import Ref as Ref
@@ -165,8 +176,10 @@ _NAMES_BY_MODULE = {
     "core.config.scopes": (
         "check_tracer_leaks checking_leaks debug_infs debug_nans default_device "
         "default_matmul_precision default_prng_impl enable_checks enable_x64 "
-        "explain_cache_misses explicit_x64_dtypes log_compiles numpy_dtype_promotion "
-        "numpy_rank_promotion threefry_partitionable transfer_guard"
+        "explain_cache_misses explicit_x64_dtypes log_compiles no_execution no_tracing "
+        "numpy_dtype_promotion numpy_rank_promotion threefry_partitionable transfer_guard "
+        "transfer_guard_device_to_device transfer_guard_device_to_host "
+        "transfer_guard_host_to_device"
     ),
     "core.control.callbacks.pure": "pure_callback",
     "core.control.closure_convert": "closure_convert",

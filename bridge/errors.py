@@ -6,10 +6,6 @@ from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
 )
-from tracebridge.core.errors.argument_errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-)
 from tracebridge.core.errors.base import (
     InternalError,
     TracebridgeError,
@@ -27,7 +23,6 @@ from tracebridge.core.errors.config_errors import (
 )
 from tracebridge.core.errors.dtype_errors import (
     DtypeMismatchError,
-    ExplicitX64Error,
     ExplicitX64Error,
     ExplicitX64Warning,
     TypePromotionError,
@@ -54,6 +49,7 @@ from tracebridge.core.errors.runtime_errors import (
     DevicePlacementError,
     DonationError,
     ForkedProcessError,
+    GuardError,
     NonFiniteError,
     PluginError,
     UnsupportedJaxlibError,
@@ -96,8 +92,6 @@ __all__ = [
     "ArgumentSpecError",
     "ArgumentTypeError",
     "ArgumentValueError",
-    "ArgumentTypeError",
-    "ArgumentValueError",
     "AxisError",
     "AxisSizeError",
     "AxisSpecError",
@@ -116,12 +110,12 @@ __all__ = [
     "EffectError",
     "ExchangeError",
     "ExplicitX64Error",
-    "ExplicitX64Error",
     "ExplicitX64Warning",
     "ExportError",
     "FailedCheckError",
     "ForkedProcessError",
     "GradientTypeError",
+    "GuardError",
     "InconclusiveDimensionError",
     "IndexingError",
     "InternalError",

@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge._api.placements import single_device
 from tracebridge._api.values import value_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
+from tracebridge.core.config.scopes import guards_in_force
 from tracebridge.core.control.device_put import device_put_p
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
@@ -18,6 +19,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.donation import mark_donated
+from tracebridge.core.runtime.guards import explicit_transfers
 from tracebridge.core.runtime.transfer import move, put_host, put_numpy
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -56,6 +58,13 @@ def device_put(
     >>> print(x[0], x[1].committed)
     1.0 True
     """
+    if guards_in_force[0]:
+        with explicit_transfers():
+            return _device_put(x, device, src, donate, may_alias)
+    return _device_put(x, device, src, donate, may_alias)
+
+
+def _device_put(x: Any, device: Any, src: Any, donate: Any, may_alias: Any) -> Any:
     flat, tree = flatten(x)
     if not flat:
         return x
@@ -198,7 +207,8 @@ def device_get(x: Any) -> Any:
     {'a': array([0, 1, 2], dtype=int32)}
     """
     flat, tree = flatten(copy_to_host_async(x))
-    return tree.unflatten([_fetch(leaf) for leaf in flat])
+    with explicit_transfers():
+        return tree.unflatten([_fetch(leaf) for leaf in flat])
 
 
 def _fetch(leaf: Any) -> Any:

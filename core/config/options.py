@@ -6,9 +6,11 @@ Values live in `scopes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from tracebridge.core.config import env
+from tracebridge.core.config.guard_levels import LEVELS, normal_guard
 from tracebridge.core.errors.config_errors import OptionValueError
 
 
@@ -23,6 +25,7 @@ class Option:
         "env",
         "leaves_fast_path",
         "name",
+        "normalize",
         "optional",
         "scoped",
         "type",
@@ -40,6 +43,7 @@ class Option:
         scoped: bool = True,
         optional: bool = False,
         choices: tuple[str, ...] = (),
+        normalize: Callable[[str], str] | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -49,12 +53,14 @@ class Option:
         self.affects_tracing = affects_tracing
         """A change gives other Jaxprs, so the value is part of every cache key."""
         self.leaves_fast_path = leaves_fast_path
-        """A true value needs the checked way of calling compiled functions."""
+        """Another value than the default needs the checked way of calling compiled functions."""
         self.scoped = scoped
         """A `with` block may change it for one thread; others can only be changed globally."""
         self.optional = optional
         """None is a value."""
         self.choices = choices
+        self.normalize = normalize
+        """Gives the normal form of a value that is not among the choices, or raises ValueError."""
 
     def __repr__(self) -> str:
         return f"Option({self.name}, default={self.default!r})"
@@ -75,6 +81,11 @@ class Option:
         if fits and (not self.choices or value in self.choices):
             hash(value)  # values become parts of cache keys
             return value
+        if fits and self.normalize is not None:
+            try:
+                return self.normalize(str(value))
+            except ValueError:
+                pass
         kinds = " or ".join(map(repr, self.choices)) or self.type.__name__
         raise OptionValueError(
             call=f"option {self.name}",
@@ -202,8 +213,12 @@ _ROWS = (
            "Equations remember the line that made them, for messages and profiles.",
            scoped=False),
     Option("transfer_guard", str, "allow",
-           "What happens when an array moves between host and devices, or between devices.",
-           choices=("allow", "log", "disallow", "log_explicit", "disallow_explicit")),
+           "What happens when an array moves between host and devices, or between devices: one "
+           "level for all, or host_to_device=..., device_to_device=..., device_to_host=....",
+           leaves_fast_path=True, choices=LEVELS, normalize=normal_guard),
+    Option("no_tracing", bool, False, "Raise when a jitted function is traced."),
+    Option("no_execution", bool, False, "Raise when a program or an operation is executed.",
+           leaves_fast_path=True),
 )  # fmt: skip
 
 OPTIONS: Final[dict[str, Option]] = {row.name: row for row in _ROWS}

@@ -20,6 +20,12 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
+from tracebridge.core.config.guard_levels import (
+    DIRECTIONS,
+    LEVELS,
+    guard_levels,
+    joined_levels,
+)
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS, Option
 from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
 
@@ -131,7 +137,9 @@ _effective: dict[Overrides, tuple[Any, ...]] = {}
 
 def _compute_global() -> tuple[tuple[Any, ...], bool]:
     key = tuple(_global[name] for name in TRACING_OPTIONS)
-    fast = not any(_global[name] for name, row in OPTIONS.items() if row.leaves_fast_path)
+    fast = not any(
+        _global[name] != row.default for name, row in OPTIONS.items() if row.leaves_fast_path
+    )
     return key, fast
 
 
@@ -220,7 +228,9 @@ def fast_path_allowed() -> bool:
     current = state()
     if current is None or not current.overrides:
         return _global_fast
-    return not any(option(name) for name, row in OPTIONS.items() if row.leaves_fast_path)
+    return not any(
+        option(name) != row.default for name, row in OPTIONS.items() if row.leaves_fast_path
+    )
 
 
 # --- scopes ----------------------------------------------------------------------------------
@@ -427,12 +437,131 @@ def default_prng_impl(new_val: str) -> Scope:
     return Scope("default_prng_impl", new_val)
 
 
-def transfer_guard(new_val: str) -> Scope:
-    """Allow, log or refuse transfers inside the block.
+guards_in_force: list[int] = [0]
+"""How many scopes and global values guard transfers: zero almost always, and cheap to read."""
+_guard_lock = threading.Lock()
+_guarded_globally = [False]
+
+
+def _count_guards(change: int) -> None:
+    with _guard_lock:
+        guards_in_force[0] += change
+
+
+def _note_global_guard(name: str, value: Any) -> None:
+    if name == "transfer_guard" and (value != "allow") is not _guarded_globally[0]:
+        _guarded_globally[0] = value != "allow"
+        _count_guards(1 if value != "allow" else -1)
+
+
+on_global_change(_note_global_guard)
+_note_global_guard("transfer_guard", _global["transfer_guard"])
+
+
+class GuardScope:
+    """A `with` block that sets the level of some directions of transfer for this thread."""
+
+    __slots__ = ("_directions", "_level", "_tokens")
+
+    def __init__(self, directions: tuple[str, ...], level: str) -> None:
+        if level not in LEVELS:
+            raise OptionValueError(
+                call="transfer_guard",
+                got=repr(level),
+                expected=" or ".join(map(repr, LEVELS)),
+            )
+        self._directions = directions
+        self._level = level
+        self._tokens: list[Token[State | None]] = []
+
+    def __enter__(self) -> None:
+        levels = guard_levels(option("transfer_guard"))
+        levels.update(dict.fromkeys(self._directions, self._level))
+        changed = with_override(state(), "transfer_guard", joined_levels(levels))
+        self._tokens.append(set_state(changed))
+        _count_guards(1)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        _count_guards(-1)
+        reset_state(self._tokens.pop())
+
+
+def transfer_guard(new_val: str) -> GuardScope:
+    """Allow, log or refuse transfers between host and devices, and between devices, in a block.
+
+    ``'log'`` and ``'disallow'`` are about implicit transfers: those that come with a computation,
+    and not by ``device_put`` or ``device_get``. ``'log_explicit'`` and ``'disallow_explicit'`` are
+    about all of them. Python numbers and reads of memory that is on the host are no transfers.
 
     >>> import tracebridge as tb
-    >>> with tb.transfer_guard('log'):
-    ...     tb.config.transfer_guard
-    'log'
+    >>> import numpy as np
+    >>> with tb.transfer_guard('disallow'):
+    ...     x = tb.device_put(np.ones(3))
+    ...     tb.jit(lambda x: x + 1)(np.ones(3))
+    Traceback (most recent call last):
+        ...
+    tracebridge.core.errors.runtime_errors.GuardError: ...
     """
-    return Scope("transfer_guard", new_val)
+    return GuardScope(DIRECTIONS, new_val)
+
+
+def transfer_guard_host_to_device(new_val: str) -> GuardScope:
+    """The same for transfers of host arrays to devices.
+
+    >>> import tracebridge as tb
+    >>> with tb.transfer_guard_host_to_device('disallow'):
+    ...     print(tb.jit(lambda x: x + 1)(1.0))
+    2.0
+    """
+    return GuardScope(("host_to_device",), new_val)
+
+
+def transfer_guard_device_to_device(new_val: str) -> GuardScope:
+    """The same for transfers from one device to another.
+
+    >>> import tracebridge as tb
+    >>> with tb.transfer_guard_device_to_device('log'):
+    ...     tb.config.transfer_guard
+    'host_to_device=allow,device_to_device=log,device_to_host=allow'
+    """
+    return GuardScope(("device_to_device",), new_val)
+
+
+def transfer_guard_device_to_host(new_val: str) -> GuardScope:
+    """The same for reads of arrays on devices other than the CPU.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> with tb.transfer_guard_device_to_host('log'):
+    ...     float(tb.device_get(tnp.ones(())))
+    1.0
+    """
+    return GuardScope(("device_to_host",), new_val)
+
+
+def no_tracing(new_val: bool = True) -> Scope:
+    """Raise inside the block when a jitted function is traced: when a call is not in its cache.
+
+    >>> import tracebridge as tb
+    >>> f = tb.jit(lambda x: x + 1)
+    >>> y = f(1.0)
+    >>> with tb.no_tracing():
+    ...     print(f(2.0))
+    3.0
+    """
+    return Scope("no_tracing", new_val)
+
+
+def no_execution(new_val: bool = True) -> Scope:
+    """Raise inside the block when a program or an operation is executed on a device.
+
+    >>> import tracebridge as tb
+    >>> with tb.no_execution():
+    ...     lowered = tb.jit(lambda x: x + 1).lower(1.0)
+    """
+    return Scope("no_execution", new_val)

@@ -12,6 +12,7 @@ from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for
 from tracebridge.core.runtime.donation import check_donation, mark_donated, owned
 from tracebridge.core.runtime.execute import SINGLE, TREE, make_run
+from tracebridge.core.runtime.guards import check_execution
 from tracebridge.core.runtime.placement import all_at, moving
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
@@ -100,6 +101,7 @@ class CallEntry:
 
     def call(self, arrays: Sequence[Array]) -> Any:
         """Run, with checks that donation and debugging options need."""
+        check_execution(self.name)
         if self.donated:
             check_donation(arrays, self.donated, self.name)
         try:

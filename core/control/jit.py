@@ -49,6 +49,7 @@ from tracebridge.core.runtime.fastpath import (
     make_cached_call,
     make_keyed_call,
 )
+from tracebridge.core.runtime.guards import check_tracing
 from tracebridge.core.runtime.monitoring import TRACE, finished
 from tracebridge.core.runtime.placement import choose_placement
 from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
@@ -200,6 +201,7 @@ def trace_call(
         return found
     start = time.perf_counter()
     name = name_of(fun)
+    check_tracing(name, where_is(fun))
     # Must not refer to the function: the remembered trace would keep it alive.
     names = functools.partial(argument_names, args.tree, args.parameters)
     debug = DebugInfo(name, where_is(fun), names)

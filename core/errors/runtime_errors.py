@@ -15,6 +15,7 @@ __all__ = [
     "DevicePlacementError",
     "DonationError",
     "ForkedProcessError",
+    "GuardError",
     "NonFiniteError",
     "PluginError",
     "UnsupportedJaxlibError",
@@ -46,6 +47,10 @@ class DevicePlacementError(TracebridgeError, ValueError):
 
 class ForkedProcessError(TracebridgeError, RuntimeError):
     """The engine was used in a process that was forked after the engine had started threads."""
+
+
+class GuardError(TracebridgeError, RuntimeError):
+    """A transfer, a trace or an execution that an option does not allow."""
 
 
 class BackendNotFoundError(TracebridgeError, RuntimeError):

@@ -12,11 +12,13 @@ from tracebridge.core._jaxlib.xla import (
     buffer_to_numpy,
     start_copy_to_host,
 )
+from tracebridge.core.config.scopes import guards_in_force
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.runtime.dlpack_export import dlpack_device, export_capsule
+from tracebridge.core.runtime.guards import check_transfer
 from tracebridge.core.runtime.shards import Shard, gather, replica_ids, shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -171,6 +173,8 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         if host is None:
             self.check_alive()
             sharding = self.sig.sharding
+            if guards_in_force[0]:
+                self._check_read()
             try:
                 if type(sharding) is SingleDeviceSharding:
                     host, _ = buffer_to_numpy(self.buf)
@@ -182,6 +186,12 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
                 raise
             self._host = host
         return host
+
+    def _check_read(self) -> None:
+        """The guard of reads; arrays of the CPU are on the host already."""
+        device = next(iter(self.sig.sharding.device_set))
+        if device.platform != "cpu":
+            check_transfer("device_to_host", self.aval.str_short(), device)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         host = self.to_numpy()

@@ -20,6 +20,7 @@ from tracebridge.core.runtime.backends import check_not_forked, on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, culprit, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.guards import check_execution
 from tracebridge.core.runtime.placement import all_at, choose_placement, moving
 from tracebridge.core.runtime.transfer import put_literal
 from tracebridge.core.util.caching import clear_all
@@ -72,6 +73,7 @@ class EagerTrace(Trace):
 
     def miss(self, app: Application, args: Sequence[Value]) -> Any:
         """The slow path: literals, new signatures, options that need checks."""
+        check_execution(call_name(app))
         arrays = [to_array(a, app) for a in args]
         rule = getattr(app.primitive, "evaluate", None)
         if rule is not None:
@@ -201,5 +203,5 @@ on_fork(_forget_everything)
 @on_global_change
 def _option_changed(name: str, value: Any) -> None:
     del value
-    if name in ("default_device", "debug_nans", "debug_infs", "platforms"):
+    if name in ("default_device", "debug_nans", "debug_infs", "no_execution", "platforms"):
         forget_executables()

@@ -32,6 +32,7 @@ from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, checked, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.guards import check_execution
 from tracebridge.core.runtime.placement import all_at, choose_placement, moving
 from tracebridge.core.runtime.transfer import put_literal
 from tracebridge.core.util.caching import BoundedCache, register_cache
@@ -156,6 +157,7 @@ class Planned:
 
     def eager(self, arrays: Sequence[Any], statics: tuple[Any, ...]) -> Any:
         """Any kinds of arguments, any options."""
+        check_execution(self.name)
         current = state()
         values: list[Any] = []
         for a in arrays:

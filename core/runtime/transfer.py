@@ -16,6 +16,7 @@ from tracebridge.core._jaxlib.xla import (
     copy_to_devices,
     rewrap,
 )
+from tracebridge.core.config.scopes import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
@@ -23,6 +24,7 @@ from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import _FROM_NUMPY, Array, new_array
 from tracebridge.core.runtime.backends import default_placement
+from tracebridge.core.runtime.guards import check_transfer
 from tracebridge.core.runtime.shards import shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -67,6 +69,19 @@ def put_numpy(
     check_host_dtype(dtype)
     where = default_placement() if placement is None else placement
     aval = ShapedArray(host.shape, dtype, weak_type)
+    if guards_in_force[0] and not borrow:
+        check_transfer("host_to_device", aval.str_short(), where.device)
+    return _transferred(host, aval, where, committed=committed, borrow=borrow)
+
+
+def _transferred(
+    host: np.ndarray[Any, Any],
+    aval: ShapedArray,
+    where: SingleDeviceSharding,
+    *,
+    committed: bool = False,
+    borrow: bool = False,
+) -> Array:
     buf = batched_device_put(
         aval, where.backend_sharding, [host], [where.device], committed, BORROW if borrow else COPY
     )
@@ -89,7 +104,8 @@ def put_literal(literal: Literal, placement: SingleDeviceSharding | None = None)
     if found is None:
         host = np.asarray(literal.value).astype(literal.aval.dtype)
         # Shared scalars are marked as borrowed: donation would destroy them for all users.
-        found = put_numpy(host, where, weak_type=literal.aval.weak_type)
+        # Not guarded: numbers of the program are no data.
+        found = _transferred(host, literal.aval, where)
         sig = found.sig
         found = new_array(found.buf, signature(sig.aval, sig.sharding, sig.committed, True))
         _SCALARS.set(key, found)
@@ -109,6 +125,9 @@ def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
         or type(sig.sharding) is not SingleDeviceSharding
     ):
         return reshard(array, placement, committed=committed)
+    if guards_in_force[0]:
+        what = f"{sig.aval.str_short()} at {sig.sharding.device}"
+        check_transfer("device_to_device", what, placement.device)
     if array.device.client is placement.device.client:
         (buf,) = copy_to_devices(
             [array.buf],
@@ -118,7 +137,7 @@ def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
         )
         buf = rewrap(buf, sig.aval, placement.backend_sharding)
         return new_array(buf, signature(sig.aval, placement, committed))
-    return put_numpy(array.to_numpy(), placement, committed=committed, weak_type=sig.aval.weak_type)
+    return _transferred(array.to_numpy(), sig.aval, placement, committed=committed)
 
 
 def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
@@ -129,6 +148,8 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     """
     aval, source = array.aval, array.sig.sharding
     ndim = aval.ndim
+    if guards_in_force[0]:
+        check_transfer("device_to_device", f"{aval.str_short()} at {source}", placement)
     backend = placement.backend_for(ndim)
     if placement.is_equivalent_to(source, ndim):
         buf = rewrap(array.buf, aval, backend)
@@ -164,6 +185,8 @@ def put_parts(part: Callable[[Any], Any], aval: ShapedArray, placement: Sharding
     Parts of equal index are asked for once.
     """
     check_host_dtype(aval.dtype)
+    if guards_in_force[0]:
+        check_transfer("host_to_device", aval.str_short(), placement)
     known: dict[str, Any] = {}
     parts: list[Any] = []
     wanted = placement.addressable_devices_indices_map(aval.shape)
