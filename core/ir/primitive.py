@@ -172,13 +172,28 @@ class HigherOrderPrimitive(Primitive):
 def largest_jaxpr(jaxprs: Sequence[Any]) -> Any:
     """The Jaxpr that remembers what is derived from all of them.
 
-    Small ones, such as an identity, may be shared by many equations and live long.
+    Small ones, such as an identity, may be shared by many equations and live long; those with
+    functions of the user inside belong to one program, and die with it.
     """
-    return jaxprs[0] if len(jaxprs) == 1 else max(jaxprs, key=_n_steps)
+    return jaxprs[0] if len(jaxprs) == 1 else max(jaxprs, key=_weight)
 
 
-def _n_steps(jaxpr: Any) -> int:
-    return len(jaxpr.steps)
+def _weight(jaxpr: Any) -> tuple[bool, int]:
+    return _holds_functions(jaxpr), len(jaxpr.steps)
+
+
+def _holds_functions(jaxpr: Any) -> bool:
+    found = jaxpr.cache.get("holds_functions")
+    if found is None:
+        found = any(
+            [
+                app.primitive.holds_functions
+                or any([_holds_functions(inner) for inner in jaxprs_in_params(app.params)])
+                for app, _ in jaxpr.steps
+            ]
+        )
+        jaxpr.cache["holds_functions"] = found
+    return found
 
 
 def _names_axis(jaxpr: Any, axis_name: Any) -> bool:

@@ -618,6 +618,53 @@ def test_callback_errors_arrive_with_their_text(client: xla.Client, context: Any
         numpy(run(client, executable, [put(client, np.ones(3, np.float32))], [Aval((3,))])[0])
 
 
+TOKENS = """
+module @tokens {
+  func.func public @main(%t: tensor<0xi1>, %x: tensor<f32>) -> (tensor<f32>, tensor<0xi1>) {
+    %0 = stablehlo.create_token : !stablehlo.token
+    %1:2 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%0, %x) {
+      api_version = 4 : i32, has_side_effect = true, backend_config = {index = 0 : ui64}
+    } : (!stablehlo.token, tensor<f32>) -> (!stablehlo.token, tensor<f32>)
+    %2 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%1#0, %1#1) {
+      api_version = 4 : i32, has_side_effect = true, backend_config = {index = 1 : ui64}
+    } : (!stablehlo.token, tensor<f32>) -> !stablehlo.token
+    %c = stablehlo.constant dense<false> : tensor<0xi1>
+    return %1#1, %c : tensor<f32>, tensor<0xi1>
+  }
+}
+"""
+
+
+def test_tokens_reach_callbacks_as_none(client: xla.Client, context: Any) -> None:
+    """Tokens are operands and results of callbacks; executions have a token to wait for."""
+    seen: list[Any] = []
+
+    def first(token: Any, x: Any) -> tuple[Any, ...]:
+        seen.append((1, token))
+        return None, x + np.float32(1)
+
+    def second(token: Any, x: Any) -> tuple[Any, ...]:
+        seen.append((2, token, float(x)))
+        return (None,)
+
+    executable = build(client, context, TOKENS, (first, second))
+    sharding = xla.single_device_sharding(client.devices()[0])
+    avals = [Aval((0,), np.bool_), Aval((), np.float32)]
+    values = [np.zeros(0, np.bool_), np.float32(2)]
+    arguments = [
+        xla.batched_device_put(a, sharding, [v], client.devices()[:1])
+        for a, v in zip(avals, values, strict=True)
+    ]
+    results = executable.execute_sharded(arguments, with_tokens=True)
+    token = results.consume_token()
+    handlers = [xla.array_result_handler(a, sharding, True) for a in reversed(avals)]
+    out, _ = results.consume_with_handlers(handlers)
+    token.block_until_ready()
+
+    assert float(xla.buffer_to_numpy(out)[0]) == 3.0
+    assert seen == [(1, None), (2, None, 3.0)]
+
+
 def test_callbacks_need_a_module_object(client: xla.Client) -> None:
     """jaxlib would drop the callbacks silently; we refuse."""
     devices = xla.DeviceList((client.devices()[0],))
