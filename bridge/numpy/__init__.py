@@ -393,6 +393,8 @@ from tracebridge.numpy.sorting import sort_complex as sort_complex
 from tracebridge.numpy.statistics import average as average
 from tracebridge.numpy.statistics import corrcoef as corrcoef
 from tracebridge.numpy.statistics import cov as cov
+from tracebridge.numpy.ufuncs import frompyfunc as frompyfunc
+from tracebridge.numpy.ufuncs import ufunc as ufunc
 from tracebridge.numpy.unique import unique as unique
 from tracebridge.numpy.unique import unique_all as unique_all
 from tracebridge.numpy.unique import unique_counts as unique_counts

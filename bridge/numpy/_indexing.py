@@ -17,6 +17,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
@@ -25,6 +26,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to
 
@@ -148,14 +150,18 @@ class MaskPositions:
 
 @final
 class Axis:
-    """What happens to one axis of the operand: ``kind`` is "int", "slice", "array" or "full"."""
+    """What happens to one axis of the operand: ``kind`` is "int", "slice", "array" or "full".
 
-    __slots__ = ("axis", "kind", "part")
+    ``span``: for slices of a symbolic axis, the lowest position and how many it steps over.
+    """
 
-    def __init__(self, axis: int, kind: str, part: Any) -> None:
+    __slots__ = ("axis", "kind", "part", "span")
+
+    def __init__(self, axis: int, kind: str, part: Any, span: Any = None) -> None:
         self.axis = axis
         self.kind = kind
         self.part = part
+        self.span = span
 
 
 @final
@@ -223,7 +229,7 @@ def _slice_axis(axis: int, part: tuple[Any, ...], size: Any) -> Axis:
     _, start, stop, step = part
     if step is not None and step == 0:
         msg = "slice step cannot be zero"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if type(size) is int and not any([getattr(b, "is_symbolic_dim", False) for b in (start, stop)]):
         first, last, stride = slice(start, stop, step).indices(size)
         count = len(range(first, last, stride))
@@ -236,16 +242,33 @@ def _slice_axis(axis: int, part: tuple[Any, ...], size: Any) -> Axis:
 def _symbolic_slice(axis: int, start: Any, stop: Any, step: int, size: Any) -> Axis:
     if start is None and stop is None and step in (1, -1):
         return Axis(axis, "full", None) if step == 1 else Axis(axis, "slice", (size - 1, size, -1))
-    if step != 1:
-        msg = f"slices of a symbolic axis (size {size}) have step 1, got {step}"
-        raise IndexingError(msg)
-    first = 0 if start is None else start
-    last = size if stop is None else stop
-    if type(first) is int and first < 0:
-        first = size + first
-    if type(last) is int and last < 0:
-        last = size + last
-    return Axis(axis, "slice", (first, last - first, 1))
+    if step > 0:
+        first = 0 if start is None else _inside(start, size, 0)
+        last = size if stop is None else _inside(stop, size, 0)
+        low, length = first, _distance(start, first, last, size)
+    else:
+        first = size - 1 if start is None else _inside(start, size, -1)
+        last = -1 if stop is None else _inside(stop, size, -1)
+        length = max_dim(0, first - last)
+        low = first - length + 1
+    count = length if abs(step) == 1 else (length + (abs(step) - 1)) // abs(step)
+    return Axis(axis, "slice", (first, count, step), (low, length))
+
+
+def _inside(bound: Any, size: Any, low: int) -> Any:
+    """A bound of a slice as a position in ``[low, size + low]``."""
+    if type(bound) is int and bound < 0:
+        return max_dim(low, size + bound)
+    found = min_dim(bound, size + low)
+    return found if type(bound) is int else max_dim(low, found)
+
+
+def _distance(start: Any, first: Any, last: Any, size: Any) -> Any:
+    """How many positions lie between two bounds, in the simplest form."""
+    if type(start) is int and start < 0 and last is size:
+        return min_dim(-start, size)
+    # A start behind the end makes the difference negative, so it need not be moved inside.
+    return max_dim(0, last - (start if type(start) is int and start >= 0 else first))
 
 
 # static indices ----------------------------------------------------------------------------------
@@ -255,28 +278,34 @@ def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
     """Slices, reversals and reshapes; no arrays in the index."""
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     starts, limits, strides, reversed_axes = [], [], [], []
+    # (axis, size, step) of slices of symbolic axes, whose steps are taken after a first slice
+    late: list[tuple[int, Any, int]] = []
     for e in geometry.entries:
         if e is None:
             continue
         first, count, stride = _extent(e, x.aval.shape)
+        if e.span is not None:
+            first, count = e.span
+            late.append((e.axis, count, abs(stride)))
+            if stride < 0:
+                reversed_axes.append(e.axis)
+            stride = 1
+        if type(count) is int and count == 0:
+            first, stride = 0, 1  # positions of an empty slice may lie outside
         if stride < 0:
             reversed_axes.append(e.axis)
             first, stride = first + (count - 1) * stride, -stride
         starts.append(first)
         limits.append(first + (count - 1) * stride + 1 if stride != 1 else first + count)
         strides.append(stride)
-    if any([type(n) is int and n == 0 for _, n, _ in _extents(geometry, x.aval.shape)]):
-        limits = [
-            s if type(n) is int and n == 0 else limit
-            for s, limit, (_, n, _) in zip(
-                starts, limits, _extents(geometry, x.aval.shape), strict=True
-            )
-        ]
     y = x
     if any([e is not None and e.kind != "full" for e in geometry.entries]):
         y = lax.slice(x, tuple(starts), tuple(limits), tuple(strides))
     if reversed_axes:
         y = lax.rev(y, tuple(reversed_axes))
+    for axis, size, step in late:
+        if step > 1:
+            y = lax.slice_in_dim(y, 0, size, step, axis)
     return lax.reshape(y, _static_shape(geometry, x.aval.shape))
 
 

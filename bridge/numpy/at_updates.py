@@ -9,11 +9,13 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
 from tracebridge.numpy._indexing import (
     GatherPlan,
     Geometry,
@@ -44,7 +46,7 @@ def scatter_mode(mode: Any) -> Any:
     name = _MODES.get(mode.lower())
     if name is None:
         msg = f"mode must be one of {', '.join(map(repr, sorted(_MODES)))}, got {mode!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return lax.GatherScatterMode[name]
 
 
@@ -153,6 +155,14 @@ def _mask_update(x: Any, mask: Any, values: Any, name: str) -> Any:
 
 
 _mask_update_planned = Planned(_mask_update, "at")
+
+
+def _choose(mask: Any, x: Any, changed: Any) -> Any:
+    """The changed elements where a mask of the shape of ``x`` is true."""
+    return lax.select_n(mask, x, _fit_values(x, changed, x.aval.shape))
+
+
+_choose_planned = Planned(_choose, "at")
 
 
 @final
@@ -361,19 +371,21 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        """A copy of ``x`` with the chosen elements raised to ``values``; repeats count once.
+        """A copy of ``x`` with the chosen elements raised to ``values``; repeats count.
 
         >>> import tracebridge.numpy as tnp
         >>> tnp.array([2.0, 3.0]).at[0].power(3.0).tolist()
         [8.0, 3.0]
         """
         try:
-            return self.apply(
-                lambda old: old**values,
+            ones = lax.full_like(self._x, 1)
+            exponents = IndexUpdateRef(ones, self._index).multiply(
+                values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
                 mode=mode,
             )
+            return self._x**exponents
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -426,22 +438,28 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        """A copy of ``x`` with ``func`` applied to the chosen elements, once each.
+        """A copy of ``x`` with ``func`` applied to the chosen elements, once per repetition.
+
+        ``func`` is a function of elements, such as ``tracebridge.numpy.sqrt``.
 
         >>> import tracebridge.numpy as tnp
         >>> tnp.array([4.0, 9.0]).at[1].apply(tnp.sqrt).tolist()
         [4.0, 3.0]
+        >>> tnp.ones(2).at[tnp.array([0, 0])].apply(lambda v: v + 1).tolist()
+        [3.0, 1.0]
         """
         try:
-            old = self.get(
-                indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode
-            )
-            return self.set(
-                func(old),
-                indices_are_sorted=indices_are_sorted,
-                unique_indices=unique_indices,
-                mode=mode,
-            )
+            x, index = self._x, self._index
+            mask = self._whole_mask(as_value(0))
+            if mask is not None:
+                return _choose_planned((mask, x, func(x)))
+            options = {"indices_are_sorted": indices_are_sorted, "mode": mode}
+            if unique_indices or known_distinct(x, index):
+                old = self.get(unique_indices=unique_indices, **options)
+                return self.set(func(old), unique_indices=unique_indices, **options)
+            places = {"mode": mode or "fill", "fill_value": NOWHERE}
+            positions = IndexUpdateRef(positions_in(x), index).get(**places)
+            return apply_in_turn(x, as_value(positions), func)
         except Exception as error:
             hide_internal_frames(error)
             raise

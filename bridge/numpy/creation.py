@@ -30,6 +30,7 @@ from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import move, put_numpy
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.symbolic.dims import DimExpr, is_symbolic_dim
 from tracebridge.core.tree.tree import leaves as tree_leaves
 from tracebridge.interop.registry import import_tensor
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact
@@ -124,7 +125,7 @@ def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
         return _in_dtype(_copied(imported) if copy else imported, dtype)
     if isinstance(x, list | tuple | range):
         return _of_sequence(x, dtype)
-    if hasattr(x, "__tracebridge_array__"):
+    if hasattr(x, "__tracebridge_array__") or is_symbolic_dim(x):
         return _in_dtype(as_value(x), dtype)
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return _of_numpy(np.asarray(x), dtype)
@@ -184,9 +185,9 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
     if len(shapes) > 1:
         msg = f"array: elements have different shapes: {sorted(map(str, shapes))}"
         raise ShapeMismatchError(msg)
-    common, weak = promote(tuple([(p.aval.dtype, p.aval.weak_type) for p in parts]))
-    target = dtype or common
-    rows = [lax.reshape(lax.convert_dtype(p, target, weak), (1, *p.aval.shape)) for p in parts]
+    # Sequences are strongly typed, also those of weakly typed scalars.
+    target = dtype or promote(tuple([(p.aval.dtype, p.aval.weak_type) for p in parts]))[0]
+    rows = [lax.reshape(lax.convert_dtype(p, target), (1, *p.aval.shape)) for p in parts]
     return lax.concatenate(rows, 0) if len(rows) > 1 else rows[0]
 
 
@@ -208,7 +209,7 @@ def _nested_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 def _is_foreign(leaf: Any) -> bool:
     """Whether NumPy should not be asked to convert a leaf."""
-    return isinstance(leaf, Array | Tracer | Literal) or (
+    return isinstance(leaf, Array | Tracer | Literal | DimExpr) or (
         hasattr(leaf, "__dlpack__") and not (isinstance(leaf, np.ndarray))
     )
 
@@ -285,13 +286,16 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     """
     value = fill_value if is_python_scalar(fill_value) else asarray(fill_value)
     if dtype is None:
-        kind = scalar_dtype(type(value))[0] if is_python_scalar(value) else value.aval.dtype
+        scalar = is_python_scalar(value)
+        kind, weak = (
+            scalar_dtype(type(value)) if scalar else (value.aval.dtype, value.aval.weak_type)
+        )
     else:
-        kind = canonicalize_explicit(dtype, "full")
+        kind, weak = canonicalize_explicit(dtype, "full"), False
     sizes = canonical_shape(shape, "full")
     if getattr(value, "ndim", 0):
         return on_device(_broadcast_full((value,), (sizes, kind)), device)
-    return on_device(_full_planned((value,), (sizes, kind)), device)
+    return on_device(_full_planned((value,), (sizes, kind, weak)), device)
 
 
 def _broadcast_fill(value: Any, shape: Any, dtype: Any) -> Any:
@@ -353,8 +357,11 @@ def full_like(
     >>> tnp.full_like(tnp.array([1, 2]), 7).tolist()
     [7, 7]
     """
-    sizes, kind, _ = _like("full_like", a, dtype, shape)
-    return full(sizes, fill_value, kind, device=device)
+    sizes, kind, weak = _like("full_like", a, dtype, shape)
+    value = fill_value if is_python_scalar(fill_value) else asarray(fill_value)
+    if getattr(value, "ndim", 0):
+        return on_device(_broadcast_full((value,), (sizes, kind)), device)
+    return on_device(_full_planned((value,), (sizes, kind, weak)), device)
 
 
 def arange(
@@ -418,7 +425,7 @@ def spread(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> list[A
     axis = axis + aval.ndim + 1 if axis < 0 else axis
     shape = (*aval.shape[:axis], num, *aval.shape[axis:])
     kind = real_of(aval.dtype)
-    steps = lax.broadcasted_iota(kind, shape, axis)
+    steps = lax.iota_of(kind, shape, axis)
     weight = lax.div(steps, lax.full_of(steps.aval.update(shape=()), max(parts, 1)))
     rest = lax.sub(lax.full_of(steps.aval.update(shape=()), 1), weight)
     dims = tuple([i for i in range(len(shape)) if i != axis])

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import promote_inexact
@@ -293,8 +295,12 @@ sinc = unary_function(
 
 def _i0(x: Any) -> Any:
     (x,) = promote_inexact(x)
+    if is_complex(x.aval.dtype):
+        msg = f"i0: got {x.aval.str_short()}, expected real numbers"
+        raise UnsupportedDtypeError(msg)
     size = lax.abs(x)
-    return lax.mul(lax.exp(size), bessel_i0e(size))
+    found = lax.mul(lax.exp(size), bessel_i0e(size))
+    return lax.convert_dtype(found, x.aval.dtype, x.aval.weak_type)
 
 
 i0 = unary_function(

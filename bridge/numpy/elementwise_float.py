@@ -61,6 +61,8 @@ signbit = unary_function(
 def _copysign(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("copysign", *promote_inexact(x, y))
     _no_complex("copysign", x)
+    # The sign only chooses, so the operand that it chooses has the type of both.
+    x = lax.convert_dtype(x, x.aval.dtype, x.aval.weak_type and y.aval.weak_type)
     return lax.select_n(lax.ne(_signbit(x), _signbit(y)), *_same_shape(x, lax.neg(x), y))
 
 

@@ -18,6 +18,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_integer,
     is_unsigned,
 )
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned, binary
@@ -371,7 +372,8 @@ def _power(x: Any, y: Any) -> Any:
 def _int_power(x: Any, y: Any) -> Any:
     """Integer power by squaring, for as many bits as the largest exponent has."""
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
-    x, y = (broadcast_to(v, shape) for v in (x, y))
+    weak = x.aval.weak_type and y.aval.weak_type
+    x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
     one, zero = lax.full_of(x.aval, 1), lax.zeros_of(x.aval.update(shape=()))
 
     def unfinished(carry: Sequence[Any]) -> Any:
@@ -420,7 +422,7 @@ def power(x1: Any, x2: Any, /) -> Any:
                 msg = (
                     f"power: integers to the negative power {x2}; convert the array to float first"
                 )
-                raise ValueError(msg)
+                raise ArgumentValueError(msg)
             return _integer_power((x1,), (x2,))
         return _power_planned(x1, x2)
     except Exception as error:
@@ -474,6 +476,9 @@ minimum = binary_function(
 
 def _hypot(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("hypot", *promote_inexact(x, y))
+    if is_complex(x.aval.dtype):
+        msg = f"hypot: got {x.aval.str_short()} and {y.aval.str_short()}, expected real numbers"
+        raise UnsupportedDtypeError(msg)
     x, y = lax.abs(x), lax.abs(y)
     big, small = lax.max(x, y), lax.min(x, y)
     zero = lax.eq(big, 0.0)

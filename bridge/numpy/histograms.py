@@ -11,6 +11,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -100,7 +101,7 @@ def _uniform_edges(low: Any, high: Any, bins: int) -> Any:
     half = lax.full_of(low.aval, 0.5)
     low = lax.select_n(same, low, lax.sub(low, half))
     high = lax.select_n(same, high, lax.add(high, half))
-    steps = lax.iota(low.aval.dtype, bins + 1)
+    steps = lax.iota_of(low.aval.dtype, (bins + 1,), 0)
     fraction = lax.div(steps, lax.full_of(steps.aval.update(shape=()), bins))
     rest = lax.sub(lax.full_of(fraction.aval, 1), fraction)
     edges = lax.add(lax.mul(low, rest), lax.mul(high, fraction))
@@ -137,13 +138,13 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     del weights
     if isinstance(bins, str):
         msg = f"histogram: bins={bins!r}, expected a number of bins or the edges"
-        raise TypeError(msg)
+        raise ArgumentTypeError(msg)
     if len(shape_of(bins)) == 1:
         return asarray(bins)
     count = operator.index(bins)
     if count < 1:
         msg = f"histogram: bins={count}, expected at least one bin"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     bounds: Sequence[Any] = () if range is None else range
     if range is not None and not isinstance(range, list | tuple):
         bounds = (range,)
@@ -306,7 +307,7 @@ def histogramdd(
     limits = [None] * n if range is None else list(range)
     if len(each) != n or len(limits) != n:
         msg = f"histogramdd: got {len(each)} bins and {len(limits)} ranges for {n} axes"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, limits, strict=True)]
     uniform = tuple([not shape_of(b) for b in each])
     xs = [*columns, *edges, *(() if weights is None else (weights,))]

@@ -11,6 +11,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
@@ -46,7 +47,7 @@ def _pairs(name: str, given: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
         table = np.broadcast_to(table, (ndim, 2))
     except ValueError as error:
         msg = f"pad: {name}={given!r} does not fit {ndim} axes; expected a number or pairs"
-        raise ValueError(msg) from error
+        raise ArgumentValueError(msg) from error
     return tuple([(row[0], row[1]) for row in table])
 
 
@@ -56,7 +57,7 @@ def _widths(given: Any, ndim: int) -> Pairs:
     widths = tuple([(operator.index(a), operator.index(b)) for a, b in pairs])
     if any([w < 0 for pair in widths for w in pair]):
         msg = f"pad: widths must not be negative, got {given!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return widths
 
 
@@ -155,7 +156,7 @@ def _ramp(edge: Any, axis: int, width: int, end: Any) -> Any:
     kind = dtype if is_inexact(dtype) else default_int()
     start, stop = lax.convert_dtype(end, kind), lax.convert_dtype(edge, kind)
     shape = tuple([width if i == axis else d for i, d in enumerate(edge.aval.shape)])
-    steps = lax.broadcasted_iota(kind, shape, axis)
+    steps = lax.iota_of(kind, shape, axis)
     count = lax.full_of(steps.aval.update(shape=()), width)
     gap = broadcast_to(lax.sub(stop, start), shape)
     if is_inexact(dtype):
@@ -178,7 +179,7 @@ def _pad_statistic(
         n = size if length is None else min(operator.index(length), size)
         if n <= 0:
             msg = f"pad: stat_length={length}, expected a positive number"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         chosen = _part(x, axis, 0, n) if i == 0 else _part(x, axis, size - n, size)
         parts[2 * i] = _repeated(_statistic(chosen, axis, mode), axis, width)
     return _joined(parts, axis)
@@ -216,7 +217,7 @@ def _pad(*args: Any) -> Any:
             continue
         if x.aval.shape[axis] == 0:
             msg = f"pad: mode {mode!r} needs elements along axis {axis} of {x.aval.str_short()}"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         if mode == "edge":
             x = _pad_edge(x, axis, before, after)
         elif mode in ("reflect", "symmetric"):
@@ -299,11 +300,11 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         return _pad_by_function(x, widths, mode, kwargs)
     if mode not in _OPTIONS:
         msg = f"pad: mode={mode!r}, expected one of {', '.join(map(repr, _OPTIONS))} or a function"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     unknown = sorted(set(kwargs) - set(_OPTIONS[mode]))
     if unknown:
         msg = f"pad: mode {mode!r} has no option {unknown[0]!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     values, option = _option_values(mode, kwargs, x.aval.ndim)
     return _pad_planned((x, *values), (widths, mode, option))
 
@@ -325,7 +326,7 @@ def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[A
         kind = kwargs.get("reflect_type", "even")
         if kind not in ("even", "odd"):
             msg = f"pad: reflect_type={kind!r}, expected 'even' or 'odd'"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
         return [], kind
     return [], None
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import (
@@ -221,7 +222,9 @@ def _quantile(*args: Any) -> Any:
     if is_complex(x.aval.dtype):
         msg = f"{name}: complex numbers have no quantiles, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
-    x, q, *weights = promote_inexact(x, q, *weights)
+    (x,) = promote_inexact(x)
+    # Reductions are strongly typed, also where a weakly typed q would not make integers so.
+    x, q, *weights = promote_inexact(lax.convert_dtype(x, x.aval.dtype), q, *weights)
     if scale:
         q = lax.div(q, lax.full_of(q.aval.update(shape=()), 100.0))
     axes = normalize_axes(axis, x.aval.ndim, name)
@@ -248,10 +251,10 @@ def quantiles(
     """What the four public functions have in common."""
     if method not in METHODS:
         msg = f"{name}: method={method!r}, expected one of {', '.join(map(repr, METHODS))}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     if weights is not None and method != "inverted_cdf":
         msg = f"{name}: weights need method='inverted_cdf', got {method!r}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     xs = (a, q) if weights is None else (a, q, weights)
     statics = (name, hashable_axis(axis), method, bool(keepdims), percent, skip_nan)
     return _quantile_planned(xs, statics)
@@ -327,6 +330,7 @@ def _median(x: Any, name: str, axis: Any, keepdims: bool, skip_nan: bool) -> Any
         msg = f"{name}: complex numbers have no median, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
     (x,) = promote_inexact(x)
+    x = lax.convert_dtype(x, x.aval.dtype)  # reductions are strongly typed
     return median_of(x, normalize_axes(axis, x.aval.ndim, name), keepdims, skip_nan)
 
 

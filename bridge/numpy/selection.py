@@ -10,6 +10,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
@@ -67,7 +68,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     xs = array_sequence("choose", choices)
     if mode not in ("raise", "clip", "wrap"):
         msg = f"choose: mode={mode!r}, expected 'raise', 'clip' or 'wrap'"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     which = value_of(a)
     if not (is_integer(which.aval.dtype) or is_bool(which.aval.dtype)):
         msg = f"choose: a must hold integers, got {which.aval.str_short()}"
@@ -76,7 +77,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         host = concrete(which, "mode='raise' checks it", "pass mode='clip' or mode='wrap'")
         if host.size and not (host.min() >= 0 and host.max() < len(xs)):
             msg = f"choose: an integer is out of range for {len(xs)} choices"
-            raise ValueError(msg)
+            raise ArgumentValueError(msg)
     return _choose_planned((which, *xs), (mode,))
 
 
@@ -110,7 +111,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             f"select: got {len(condlist)} conditions and {len(choicelist)} choices, expected "
             "equally many, at least one"
         )
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     return _select_planned((*condlist, *choicelist, default), (len(condlist),))
 
 
@@ -152,7 +153,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             f"piecewise: got {len(funclist)} functions for {len(conditions)} conditions, expected "
             "as many or one more"
         )
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     functions = list(funclist) + ([0] if len(funclist) == len(conditions) else [])
     pieces = [_piece(f, x, args, kw) for f in functions]
     return _piecewise_planned((x, *conditions, *pieces), (len(conditions),))
@@ -250,4 +251,8 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
     >>> tnp.extract(x % 2 == 0, x).tolist()
     [0, 2, 4]
     """
-    return compress(_flat_planned((condition,)), arr, size=size, fill_value=fill_value)
+    # A concrete condition stays concrete while something else is traced.
+    flat = (
+        _flat_planned((condition,)) if is_traced(condition) else np.ravel(concrete(condition, ""))
+    )
+    return compress(flat, arr, size=size, fill_value=fill_value)

@@ -8,6 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, real_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
@@ -26,6 +27,7 @@ from tracebridge.numpy.reductions import keep_axes
 
 def _average(*args: Any) -> list[Any]:
     a, *weights, axis, keepdims = args
+    a = lax.convert_dtype(a, a.aval.dtype)  # reductions are strongly typed
     if not weights:
         (a,) = promote_inexact(a)
         axes = normalize_axes(axis, a.aval.ndim, "average")
@@ -181,7 +183,7 @@ def cov(
     """
     if ddof is not None and int(ddof) != ddof:
         msg = f"cov: ddof must be an integer, got {ddof}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     less = (0 if bias else 1) if ddof is None else int(ddof)
     xs = [x for x in (m, y, fweights, aweights) if x is not None]
     present = (y is not None, fweights is not None, aweights is not None)

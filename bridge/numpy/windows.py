@@ -10,6 +10,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._bessel import bessel_i0e
@@ -21,7 +22,7 @@ def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -
     count = operator.index(M)
     if count < 0:
         msg = f"{name}: the number of points must not be negative, got {count}"
-        raise ValueError(msg)
+        raise ArgumentValueError(msg)
     host = np.ones(count) if count <= 1 else formula(count)
     return put_numpy(host.astype(default_float()))
 
@@ -71,7 +72,7 @@ def _kaiser(beta: Any, count: int) -> Any:
     beta = lax.convert_dtype(beta, default_float())
     scalar = beta.aval.update(shape=())
     half = (count - 1) / 2
-    steps = lax.sub(lax.iota(beta.aval.dtype, count), lax.full_of(scalar, half))
+    steps = lax.sub(lax.iota_of(beta.aval.dtype, (count,), 0), lax.full_of(scalar, half))
     ratio = lax.div(steps, lax.full_of(scalar, half))
     inside = lax.sub(lax.full_of(scalar, 1), lax.mul(ratio, ratio))
     size = lax.abs(lax.mul(lax.sqrt(lax.max(inside, lax.zeros_of(scalar))), beta))

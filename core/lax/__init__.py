@@ -298,6 +298,7 @@ from tracebridge.core.lax.shape.iota import broadcasted_iota as broadcasted_iota
 from tracebridge.core.lax.shape.iota import dimension_size as dimension_size
 from tracebridge.core.lax.shape.iota import dimension_size_p as dimension_size_p
 from tracebridge.core.lax.shape.iota import iota as iota
+from tracebridge.core.lax.shape.iota import iota_of as iota_of
 from tracebridge.core.lax.shape.iota import iota_p as iota_p
 from tracebridge.core.lax.shape.iota import shape_as_value as shape_as_value
 from tracebridge.core.lax.shape.pad import pad as pad

@@ -114,6 +114,11 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
     )
 
 
+def iota_of(dtype: Any, shape: tuple[Any, ...], axis: int) -> Any:
+    """Positions along ``axis``, in the dtype of an array that exists: no 64-bit rule for it."""
+    return iota_p.bind(dtype=dtype, shape=shape, dimension=axis)
+
+
 def dimension_size(dim: Any, like: Any = None) -> Any:
     """A dimension as a scalar, of the dtype of ``like`` (an array or dtype; default: int)."""
     dtype = default_int() if like is None else np.dtype(getattr(like, "dtype", like))

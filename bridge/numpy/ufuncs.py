@@ -1,0 +1,427 @@
+"""Universal functions: frompyfunc, the class ufunc, and its methods on add, multiply and others."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.scan.forward import scan
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.numpy import elementwise_logic as logic
+from tracebridge.numpy import elementwise_math as m
+from tracebridge.numpy import reductions, searching
+from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, positions_in
+from tracebridge.numpy._planning import static_dtype, value_of
+from tracebridge.numpy._promote import broadcast_to, check_no_out, normalize_axis
+from tracebridge.numpy.at_updates import at
+from tracebridge.numpy.cumulative import cumprod, cumsum
+from tracebridge.numpy.manipulation import moveaxis, reshape
+from tracebridge.numpy.vectorize import vectorize
+
+Function = Callable[..., Any]
+
+
+class _UfuncType(type):
+    """Makes the elementwise functions that have the methods instances of ``ufunc``."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or hasattr(instance, "_ufunc")
+
+
+@final
+class ufunc(metaclass=_UfuncType):
+    """A function of elements that is applied to arrays, with reductions made of it.
+
+    ``add``, ``multiply`` and other functions of this package have its attributes and methods too.
+
+    Args:
+        func: function of ``nin`` scalars that gives ``nout`` scalars; traceable.
+        nin: number of arguments.
+        nout: number of results.
+        name: what the representation shows; by default the function's name.
+        nargs: number of arguments that are arrays; by default ``nin``.
+        identity: what a reduction of nothing gives; ``None`` if there is no such thing.
+        call: how arrays are taken; by default elements are mapped.
+        reduce: how to reduce; by default one element after another.
+        accumulate: how to make running reductions, likewise.
+        at: how to update chosen elements, likewise.
+        reduceat: how to reduce segments, likewise.
+
+    Raises:
+        TypeError: ``func`` is not callable, or a number is no integer.
+
+    >>> import tracebridge.numpy as tnp
+    >>> halve_and_add = tnp.ufunc(lambda x, y: x / 2 + y, 2, 1)
+    >>> halve_and_add(tnp.array([2.0, 4.0]), 1.0).tolist()
+    [2.0, 3.0]
+    >>> halve_and_add.reduce(tnp.array([2.0, 4.0, 8.0])).tolist()
+    10.5
+    """
+
+    def __init__(
+        self,
+        func: Function,
+        /,
+        nin: int,
+        nout: int,
+        *,
+        name: str | None = None,
+        nargs: int | None = None,
+        identity: Any = None,
+        call: Function | None = None,
+        reduce: Function | None = None,
+        accumulate: Function | None = None,
+        at: Function | None = None,
+        reduceat: Function | None = None,
+    ) -> None:
+        if not callable(func):
+            msg = f"ufunc: func must be callable, got {func!r} of type {type(func).__name__}"
+            raise ArgumentTypeError(msg)
+        self.nin = _count("nin", nin)
+        self.nout = _count("nout", nout)
+        self.nargs = self.nin if nargs is None else _count("nargs", nargs)
+        self.identity = identity
+        self.__name__ = name or getattr(func, "__name__", type(func).__name__)
+        self.__doc__ = getattr(func, "__doc__", None) or type(self).__doc__
+        self.function = func
+        self.kind: Any = None  # the dtype of what is folded, where that is not the array's
+        self._call = vectorize(func) if call is None else call
+        self._reduce = reduce
+        self._accumulate = accumulate
+        self._at = at
+        self._reduceat = reduceat
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.__name__!r}>"
+
+    def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
+        """The function of broadcast arrays.
+
+        >>> import tracebridge.numpy as tnp
+        >>> tnp.frompyfunc(lambda x: x + 1, 1, 1)(tnp.arange(2)).tolist()
+        [1, 2]
+        """
+        check_no_out(self.__name__, out)
+        if where is not None:
+            msg = f"{self.__name__}: where= is not supported; use tracebridge.numpy.where"
+            raise UnsupportedDtypeError(msg)
+        if len(args) != self.nin:
+            msg = f"{self.__name__}: got {len(args)} arguments, expected {self.nin}"
+            raise ArgumentTypeError(msg)
+        return self._call(*args)
+
+    def reduce(
+        self,
+        a: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        """The function folded over an axis, from the first element on.
+
+        Args:
+            a: array.
+            axis: axis in ``[-ndim, ndim)``; ``None`` for all elements in order.
+            dtype: dtype to calculate in.
+            out: not supported.
+            keepdims: keep the axis with size 1.
+            initial: what to begin with; needed where there is no identity and nothing to reduce.
+            where: mask of the elements that count.
+
+        Raises:
+            ValueError: no binary function, or no identity and nothing to begin with.
+
+        >>> import tracebridge.numpy as tnp
+        >>> tnp.subtract.reduce(tnp.array([9, 2, 3])).tolist()
+        4
+        """
+        name = self._binary("reduce", out)
+        x = _converted(self, name, a, dtype)
+        if self._reduce is None:
+            return _fold(self, name, x, axis, keepdims, initial, where)
+        options = {"initial": initial, "where": where}
+        given = {k: v for k, v in options.items() if v is not None}
+        return self._reduce(x, axis, keepdims=keepdims, **given)
+
+    def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+        """The running results of the function folded over an axis.
+
+        Args:
+            a: array with at least one axis.
+            axis: axis in ``[-ndim, ndim)``.
+            dtype: dtype to calculate in.
+            out: not supported.
+
+        Raises:
+            ValueError: no binary function.
+
+        >>> import tracebridge.numpy as tnp
+        >>> tnp.subtract.accumulate(tnp.array([9, 2, 3])).tolist()
+        [9, 7, 4]
+        """
+        name = self._binary("accumulate", out)
+        x = _converted(self, name, a, dtype)
+        if axis is None and x.aval.ndim > 1:
+            msg = f"{name}: got axis=None for {x.aval.str_short()}, expected an int"
+            raise ArgumentValueError(msg)
+        where = normalize_axis(axis or 0, x.aval.ndim, name)
+        if self._accumulate is not None:
+            return self._accumulate(x, where)
+        rows = moveaxis(x, where, 0)
+        if type(rows.shape[0]) is int and not rows.shape[0]:
+            return x
+
+        def step(total: Any, row: Any) -> tuple[Any, Any]:
+            total = lax.convert_dtype(value_of(self._call(total, row)), total.aval.dtype)
+            return total, total
+
+        _, found = scan(step, rows[0], rows[1:])
+        return moveaxis(lax.concatenate([rows[:1], found], 0), 0, where)
+
+    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
+        """A copy of ``a`` with the function applied at ``indices``, once for each repetition.
+
+        Args:
+            a: array.
+            indices: what ``a[indices]`` takes; positions out of bounds are left out.
+            b: second operands of a binary function, broadcast to ``a[indices]``.
+            inplace: must be False: arrays are immutable.
+
+        Raises:
+            ValueError: ``inplace=True``, or an operand too few or too many.
+
+        >>> import tracebridge.numpy as tnp
+        >>> tnp.add.at(tnp.zeros(2), tnp.array([0, 0]), 1.0, inplace=False).tolist()
+        [2.0, 0.0]
+        """
+        name = f"{self.__name__}.at"
+        if inplace:
+            msg = f"{name}: got inplace=True, but arrays are immutable; pass inplace=False"
+            raise ArgumentValueError(msg)
+        if (b is None) != (self.nin == 1):
+            got, wants = "no" if b is None else "a", self.nin
+            msg = f"{name}: got {got} second operand for a function of {wants} arguments"
+            raise ArgumentValueError(msg)
+        if self._at is not None:
+            return self._at(a, indices) if b is None else self._at(a, indices, b)
+        x = value_of(a)
+        chosen = at(positions_in(x))[indices].get(mode="fill", fill_value=NOWHERE)
+        values = None if b is None else value_of(b)
+        return apply_in_turn(x, value_of(chosen), self._call, values)
+
+    def outer(self, A: Any, B: Any, /) -> Any:
+        """The function of all pairs of elements of two arrays.
+
+        Returns:
+            Array of shape ``A.shape + B.shape``.
+
+        Raises:
+            ValueError: no binary function.
+
+        >>> import tracebridge.numpy as tnp
+        >>> tnp.multiply.outer(tnp.arange(2), tnp.arange(3)).tolist()
+        [[0, 0, 0], [0, 1, 2]]
+        """
+        self._binary("outer", None)
+        left, right = value_of(A), value_of(B)
+        return self._call(reshape(left, (*left.aval.shape, *(1,) * right.aval.ndim)), right)
+
+    def reduceat(
+        self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None
+    ) -> Any:
+        """The function folded over segments of an axis.
+
+        Args:
+            a: array.
+            indices: vector of positions in ``[0, size)``: segment i reaches from ``indices[i]`` to
+                ``indices[i + 1]`` (the last one to the end), and has one element where that is not
+                larger.
+            axis: axis in ``[-ndim, ndim)``.
+            dtype: dtype to calculate in.
+            out: not supported.
+
+        Raises:
+            ValueError: no binary function.
+
+        >>> import tracebridge.numpy as tnp
+        >>> tnp.add.reduceat(tnp.arange(4), tnp.array([0, 2])).tolist()
+        [1, 5]
+        """
+        name = self._binary("reduceat", out)
+        x, starts = _converted(self, name, a, dtype), value_of(indices)
+        if starts.aval.ndim != 1 or not is_integer(starts.aval.dtype):
+            got = starts.aval.str_short()
+            msg = f"{name}: indices must be a vector of integers, got {got}"
+            raise RankError(msg)
+        where = normalize_axis(axis, x.aval.ndim, name)
+        if self._reduceat is not None:
+            return self._reduceat(x, starts, where)
+        rows = moveaxis(x, where, 0)
+        size = rows.shape[0]
+        ends = lax.concatenate([starts[1:], lax.full_of(starts.aval.update(shape=(1,)), size)], 0)
+        shape = (-1, *(1,) * (rows.ndim - 1))
+
+        def step(totals: Any, row: Any) -> tuple[Any, None]:
+            position, values = row
+            inside = reshape((starts < position) & (position < ends), shape)
+            found = self._call(totals, broadcast_to(values, totals.aval.shape))
+            found = lax.convert_dtype(value_of(found), totals.aval.dtype)
+            return searching.where(inside, found, totals), None
+
+        numbers = lax.convert_dtype(lax.iota(np.dtype(np.int32), size), starts.aval.dtype)
+        return moveaxis(scan(step, rows[starts], (numbers, rows))[0], 0, where)
+
+    def _binary(self, method: str, out: Any) -> str:
+        """The name of a method for messages; only functions of two arguments have it."""
+        name = f"{self.__name__}.{method}"
+        if (self.nin, self.nout) != (2, 1):
+            msg = (
+                f"{name}: got a function of {self.nin} arguments with {self.nout} results, "
+                "expected 2 and 1"
+            )
+            raise ArgumentValueError(msg)
+        check_no_out(name, out)
+        return name
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        msg = f"ufunc: {name} must be an integer, got {value!r} of type {type(value).__name__}"
+        raise ArgumentTypeError(msg) from None
+
+
+def _converted(self: ufunc, name: str, a: Any, dtype: Any) -> Any:
+    kind = self.kind if dtype is None else static_dtype(name, dtype)
+    return value_of(a) if kind is None else lax.convert_dtype(value_of(a), kind)
+
+
+def _fold(
+    self: ufunc, name: str, x: Any, axis: Any, keepdims: bool, initial: Any, mask: Any
+) -> Any:
+    """The fold of any binary function, one element after another."""
+    if isinstance(axis, tuple | list):
+        msg = f"{name}: got axis={axis!r}, expected an int or None: elements have an order"
+        raise ArgumentValueError(msg)
+    ndim = x.aval.ndim
+    if mask is not None:
+        mask = broadcast_to(value_of(mask), x.aval.shape)
+    if axis is None:
+        x, where = reshape(x, (-1,)), 0
+        mask = None if mask is None else reshape(mask, (-1,))
+        kept = (1,) * ndim
+    else:
+        where = normalize_axis(axis, ndim, name)
+        kept = (*x.aval.shape[:where], 1, *x.aval.shape[where + 1 :])
+    rows = moveaxis(x, where, 0)
+    start = self.identity if initial is None else initial
+    size = rows.shape[0]
+    if start is None and (mask is not None or (type(size) is int and not size)):
+        what = "where=" if mask is not None else f"an axis of size {size}"
+        msg = f"{name}: {self.__name__} has no identity, so {what} needs initial="
+        raise ArgumentValueError(msg)
+    if start is None:
+        total, rows = rows[0], rows[1:]
+    else:
+        total = broadcast_to(lax.convert_dtype(value_of(start), x.aval.dtype), rows.shape[1:])
+    masks = None if mask is None else moveaxis(mask, where, 0)
+
+    def step(total: Any, row: Any) -> tuple[Any, None]:
+        values, inside = row
+        found = lax.convert_dtype(value_of(self(total, values)), total.aval.dtype)
+        return found if inside is None else searching.where(inside, found, total), None
+
+    found, _ = scan(step, total, (rows, masks))
+    return reshape(found, kept) if keepdims else found
+
+
+def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+    """A universal function made of a Python function of scalars.
+
+    Args:
+        func: function of ``nin`` scalars that gives ``nout`` scalars; it is traced, so it uses
+            operations of this package.
+        nin: number of arguments.
+        nout: number of results.
+        identity: what a reduction of nothing gives; ``None`` if there is no such thing.
+
+    Raises:
+        TypeError: ``func`` is not callable, or a number is no integer.
+
+    >>> import tracebridge.numpy as tnp
+    >>> add = tnp.frompyfunc(lambda x, y: x + y, nin=2, nout=1, identity=0)
+    >>> add(tnp.arange(3), 10).tolist(), add.reduce(tnp.arange(5)).tolist()
+    ([10, 11, 12], 10)
+    """
+    return ufunc(func, nin, nout, identity=identity)
+
+
+# the functions of this package that are universal -----------------------------------------------
+
+
+def _updates(name: str) -> Function:
+    def update(a: Any, indices: Any, b: Any) -> Any:
+        return getattr(at(value_of(a))[indices], name)(b)
+
+    return update
+
+
+def _attach() -> None:
+    """Give elementwise functions the attributes and methods of ``ufunc``, at no cost for calls."""
+    # name -> (identity, reduction, running reduction, method of x.at): None is the general way
+    known: dict[Any, tuple[Any, Any, Any, str | None]] = {
+        m.add: (0, reductions.sum, cumsum, "add"),
+        m.subtract: (None, None, None, "subtract"),
+        m.multiply: (1, reductions.prod, cumprod, "multiply"),
+        m.maximum: (None, reductions.max, _running(lax.cummax), "max"),
+        m.minimum: (None, reductions.min, _running(lax.cummin), "min"),
+        m.logaddexp: (-np.inf, None, _running(lax.cumlogsumexp), None),
+        m.logaddexp2: (-np.inf, None, None, None),
+        logic.bitwise_and: (-1, None, None, None),
+        logic.bitwise_or: (0, None, None, None),
+        logic.bitwise_xor: (0, None, None, None),
+        logic.logical_and: (True, reductions.all, None, None),
+        logic.logical_or: (False, reductions.any, None, None),
+        logic.logical_xor: (False, None, None, None),
+    }
+    truths = (logic.logical_and, logic.logical_or, logic.logical_xor)
+    made = [
+        ufunc(
+            f, 2, 1, identity=identity, call=f, reduce=reduce, accumulate=accumulate,
+            at=None if update is None else _updates(update),
+        )
+        for f, (identity, reduce, accumulate, update) in known.items()
+    ]  # fmt: skip
+    for one in [*made, ufunc(m.negative, 1, 1, call=m.negative)]:
+        function = one.function
+        one.kind = np.dtype(bool) if function in truths else None
+        for name in ("nin", "nout", "nargs", "identity", *METHODS):
+            setattr(function, name, getattr(one, name))
+        function._ufunc = one
+
+
+def _running(function: Function) -> Function:
+    """A running reduction of numbers that takes truth values too."""
+
+    def run(x: Any, axis: int) -> Any:
+        if not is_bool(x.aval.dtype):
+            return function(x, axis)
+        found = function(lax.convert_dtype(x, np.dtype(np.uint8)), axis)
+        return lax.convert_dtype(found, x.aval.dtype)
+
+    return run
+
+
+METHODS = ("reduce", "accumulate", "at", "outer", "reduceat")
+_attach()

@@ -1,0 +1,112 @@
+"""Functions that give dtypes, facts about dtypes, or Python numbers."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.errors import BroadcastError
+
+
+@pytest.mark.parametrize("x", [1.0, [1, 2], np.ones((2, 3)), np.ones((0, 2))])
+def test_shape_ndim_and_size(x):
+    """They are NumPy's, for arrays, tracers and array-likes."""
+    assert np.shape(x) == tnp.shape(x)
+    assert np.ndim(x) == tnp.ndim(x)
+    assert np.size(x) == tnp.size(x)
+    shapes = []
+    tb.jit(lambda a: shapes.append((tnp.shape(a), tnp.ndim(a), tnp.size(a))))(np.asarray(x))
+    assert [(np.shape(x), np.ndim(x), np.size(x))] == shapes
+
+
+def test_size_along_axes():
+    """An axis, or several."""
+    assert 3 == tnp.size(np.ones((2, 3)), 1)
+    assert 2 == tnp.size(np.ones((2, 3)), -2)
+
+
+def test_broadcast_shapes():
+    """NumPy's rule; the error says which axis."""
+    assert (2, 4, 3) == tnp.broadcast_shapes((4, 1), (2, 1, 3), ())
+    with pytest.raises(BroadcastError, match=r"broadcast_shapes.*\(2,\).*\(3,\)"):
+        tnp.broadcast_shapes((2,), (3,))
+
+
+@pytest.mark.parametrize(
+    ("x", "is_scalar", "is_iterable"),
+    [(1, True, False), (2.5, True, False), ([1], False, True), (np.float32(1), True, False)],
+)
+def test_isscalar_and_iterable(x, is_scalar, is_iterable):
+    """Scalars of Python and NumPy are scalars."""
+    assert is_scalar == tnp.isscalar(x)
+    assert is_iterable == tnp.iterable(x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_finfo(dtype):
+    """The limits are NumPy's and ml_dtypes'."""
+    reference = ml_dtypes.finfo(dtype) if dtype == "bfloat16" else np.finfo(dtype)
+
+    assert reference.bits == tnp.finfo(dtype).bits
+    for name in ("eps", "max", "min", "tiny"):
+        assert float(getattr(reference, name)) == float(getattr(tnp.finfo(dtype), name))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_iinfo(dtype):
+    """The limits are NumPy's."""
+    assert (np.iinfo(dtype).min, np.iinfo(dtype).max) == (
+        tnp.iinfo(dtype).min, tnp.iinfo(dtype).max,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "expected"),
+    [
+        (np.float32, "real floating", True),
+        (np.float32, "integral", False),
+        (tnp.bfloat16, "numeric", True),
+        (np.int8, ("signed integer", "bool"), True),
+        (np.bool_, "bool", True),
+        (np.uint8, "unsigned integer", True),
+        (np.complex64, "complex floating", True),
+    ],
+)
+def test_isdtype(dtype, kind, expected):
+    """The kinds of the array API standard."""
+    assert expected == tnp.isdtype(dtype, kind)
+
+
+def test_issubdtype_knows_narrow_floats():
+    """bfloat16 is a floating dtype; the hierarchy is NumPy's otherwise."""
+    assert tnp.issubdtype(tnp.bfloat16, tnp.floating)
+    assert tnp.issubdtype(np.int8, tnp.integer)
+    assert not tnp.issubdtype(np.float32, tnp.integer)
+
+
+def test_promotion_of_types():
+    """Weak scalars count as such."""
+    assert np.dtype("float16") == tnp.promote_types("float16", "int32")
+    assert np.dtype("float32") == tnp.result_type(np.float32, 1.0)
+    assert np.dtype("float16") == tnp.result_type(tnp.ones(2, "float16"), 2.0)
+    assert np.dtype("float32") == tnp.result_type(np.ones(2))
+
+
+def test_can_cast():
+    """Safe casts are NumPy's."""
+    assert tnp.can_cast("int32", "float64")
+    assert not tnp.can_cast("float32", "int32")
+    assert tnp.can_cast("float32", "float16", "same_kind")
+
+
+def test_complex_objects():
+    """Facts about dtypes, also for tracers."""
+    assert tnp.iscomplexobj(1j)
+    assert not tnp.iscomplexobj(tnp.ones(2))
+    assert tnp.isrealobj(tnp.ones(2))
+    found = []
+    tb.jit(lambda x: found.append(tnp.iscomplexobj(x)))(np.complex64(1))
+    assert [True] == found

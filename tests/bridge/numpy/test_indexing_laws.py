@@ -1,0 +1,286 @@
+"""Indexing against NumPy: random indices, reads and updates, eager and traced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tests.core.lax.symbolic import run_symbolic
+from tracebridge.errors import IndexingError
+from tracebridge.testing import assert_allclose, check_grads
+
+SHAPES = [(4,), (3, 2), (2, 3, 2)]
+
+
+@st.composite
+def slices(draw, size):
+    """Any slice, also with bounds outside."""
+    bound = st.none() | st.integers(-size - 2, size + 2)
+    step = draw(st.none() | st.integers(-3, 3).filter(bool))
+    return slice(draw(bound), draw(bound), step)
+
+
+@st.composite
+def index_arrays(draw, size, shape):
+    """Positions inside an axis, negative ones too."""
+    seed = draw(st.integers(0, 2**16))
+    return np.random.default_rng(seed).integers(-size, size, shape).astype(np.int32)
+
+
+@st.composite
+def indices(draw, shape, arrays=True):
+    """A tuple of slices, integers, arrays, masks, None and Ellipsis that fits ``shape``."""
+    common = draw(st.sampled_from([(), (2,), (2, 2)]))
+    entries, axis = [], 0
+    used = draw(st.integers(0, len(shape)))
+    while axis < used:
+        size = shape[axis]
+        kinds = ["slice", "int"] + (["array", "mask"] if arrays else [])
+        kind = draw(st.sampled_from(kinds))
+        if kind == "slice":
+            entries.append(draw(slices(size)))
+        elif kind == "int":
+            entries.append(draw(st.integers(-size, size - 1)))
+        elif kind == "array":
+            entries.append(draw(index_arrays(size, common)))
+        else:
+            mask = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 2, size)
+            # The number of true elements must be broadcast with the arrays: one, or all alone.
+            alone = not any(isinstance(e, np.ndarray) for e in entries) and common == ()
+            entries.append(mask.astype(bool) if alone else np.arange(size) == 0)
+        axis += 1
+        if draw(st.booleans()) and draw(st.booleans()):
+            entries.append(None)
+    if draw(st.booleans()):
+        entries.append(Ellipsis)
+    return tuple(entries)
+
+
+def usable(x, index):
+    """What NumPy reads, or None where it refuses the index."""
+    try:
+        return x[index]
+    except (IndexError, ValueError):
+        return None
+
+
+@settings(max_examples=80)
+@given(st.data())
+def test_reads_are_numpy_s(data):
+    """x[index], eagerly, under jit, and with the arrays traced."""
+    shape = data.draw(st.sampled_from(SHAPES))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    index = data.draw(indices(shape))
+    expected = usable(x, index)
+    if expected is None:
+        return
+    arrays = [e for e in index if isinstance(e, np.ndarray) and e.dtype != bool]
+
+    def read(x, arrays):
+        given = iter(arrays)
+        return x[
+            tuple(
+                next(given) if isinstance(e, np.ndarray) and e.dtype != bool else e for e in index
+            )
+        ]
+
+    np.testing.assert_array_equal(expected, tnp.array(x)[index])
+    np.testing.assert_array_equal(expected, tb.jit(read)(x, arrays))
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_reads_map_and_differentiate(data):
+    """vmap adds an axis in front; the gradient counts how often an element was read."""
+    shape = data.draw(st.sampled_from(SHAPES))
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    index = data.draw(indices(shape))
+    expected = usable(x, index)
+    if expected is None:
+        return
+    counts = np.zeros(shape, np.float32)
+    np.add.at(counts, index, 1)
+    pair = np.stack([x, -x])
+
+    found = tb.jit(lambda p: (tb.vmap(lambda v: v[index])(p), tb.grad(lambda v: v[index].sum())(x)))
+    mapped, gradient = found(pair)
+
+    np.testing.assert_array_equal(np.stack([x[index], -x[index]]), mapped)
+    np.testing.assert_array_equal(counts, gradient)
+
+
+def put(x, index, values):
+    x[index] = values
+
+
+UPDATES = {
+    "set": (lambda r, v: r.set(v), put),
+    "add": (lambda r, v: r.add(v), np.add.at),
+    "subtract": (lambda r, v: r.subtract(v), np.subtract.at),
+    "multiply": (lambda r, v: r.multiply(v), np.multiply.at),
+    "mul": (lambda r, v: r.mul(v), np.multiply.at),
+    "divide": (lambda r, v: r.divide(v), np.divide.at),
+    "power": (lambda r, v: r.power(v), np.power.at),
+    "min": (lambda r, v: r.min(v), np.minimum.at),
+    "max": (lambda r, v: r.max(v), np.maximum.at),
+    "apply": (lambda r, v: r.apply(lambda e: 2 * e + 1), None),
+}
+
+
+@settings(max_examples=80)
+@given(st.data(), st.sampled_from(sorted(UPDATES)))
+def test_updates_are_numpy_s(data, name):
+    """x.at[index].<update>(values), eagerly and traced; repeated positions count."""
+    shape = data.draw(st.sampled_from(SHAPES))
+    x = np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape) / 4
+    index = data.draw(indices(shape))
+    chosen = usable(x, index)
+    if chosen is None:
+        return
+    update, reference = UPDATES[name]
+    scalar = data.draw(st.booleans())
+    # Equal values for "set", where the order of repeated positions is open.
+    values = np.float32(2.0) if scalar or name == "set" else 1 + np.arange(
+        chosen.size, dtype=np.float32).reshape(chosen.shape) / 8  # fmt: skip
+    expected = x.copy()
+    if reference is None:
+        for _ in range(1):
+            np.add.at(counts := np.zeros(shape, int), index, 1)
+        while counts.any():
+            expected = np.where(counts > 0, 2 * expected + 1, expected)
+            counts = np.maximum(counts - 1, 0)
+    else:
+        reference(expected, index, values)
+
+    arrays = [e for e in index if isinstance(e, np.ndarray) and e.dtype != bool]
+
+    def traced(x, arrays, values):
+        given = iter(arrays)
+        full = tuple(
+            next(given) if isinstance(e, np.ndarray) and e.dtype != bool else e for e in index
+        )
+        return update(x.at[full], values)
+
+    assert_allclose(update(tnp.array(x).at[index], values), expected, rtol=1e-4)
+    assert_allclose(tb.jit(traced)(x, arrays, values), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [(None, [9, 1, 2]), ("drop", [9, 1, 2]), ("fill", [9, 1, 2]), ("clip", [9, 1, 9])],
+)
+def test_modes_of_updates(mode, expected):
+    """Positions outside are dropped, or moved to the end."""
+    x, places = tnp.arange(3), tnp.array([0, 7])
+
+    assert expected == x.at[places].set(9, mode=mode).tolist()
+    assert expected == tb.jit(lambda x, i: x.at[i].set(9, mode=mode))(x, places).tolist()
+    doubled = [2 * v if e == 9 else v for v, e in zip([5, 6, 7], expected, strict=True)]
+    once = tnp.array([5, 6, 7]).at[places].apply(lambda v: 2 * v, mode=mode)
+    assert doubled == once.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0, 2]),
+        ({"mode": "clip"}, [0, 2]),
+        ({"mode": "fill", "fill_value": -1}, [0, -1]),
+        ({"mode": "fill"}, [0, np.iinfo(np.int32).min]),
+    ],
+)
+def test_modes_of_reads(options, expected):
+    """Positions outside read the last element, or the fill value."""
+    assert expected == tnp.arange(3).at[tnp.array([0, 7])].get(**options).tolist()
+
+
+def test_apply_counts_repetitions():
+    """As NumPy's ufunc.at: once for each time that a position comes."""
+    x, twice = tnp.array([1.0, 2.0, 3.0]), tnp.array([0, 0])
+
+    assert [3.0, 2.0, 3.0] == x.at[twice].apply(lambda v: v + 1).tolist()
+    assert [3.0, 2.0, 3.0] == tb.jit(lambda x, i: x.at[i].apply(lambda v: v + 1))(x, twice).tolist()
+    assert [4.0, 8.0, 3.0] == x.at[tnp.array([[0, 0], [1, 1]])].apply(lambda v: 2 * v).tolist()
+    mapped = tb.vmap(lambda i: x.at[i].apply(lambda v: -v))(tnp.array([[0, 0], [1, 2]]))
+    assert [[1.0, 2.0, 3.0], [1.0, -2.0, -3.0]] == mapped.tolist()
+    check_grads(lambda x: x.at[twice].apply(lambda v: v * v), (np.array([1.5, 2.0]),), order=1)
+    assert [1.0, 2.0, 3.0] == x.at[tnp.array([], "int32")].apply(lambda v: -v).tolist()
+
+
+def test_apply_of_a_traced_mask():
+    """A mask of the shape of the array needs no positions."""
+    double = tb.jit(lambda x: x.at[x > 1].apply(lambda v: 2 * v))
+
+    assert [1.0, 4.0, 6.0] == double(tnp.array([1.0, 2.0, 3.0])).tolist()
+
+
+SYMBOLIC = [
+    slice(None, None, 2), slice(1, None, 2), slice(None, None, -2), slice(None, 5), slice(9, None),
+    slice(-3, None), slice(2, -2), slice(1, -1, 3), slice(5, 2), slice(None, None, -1),
+    slice(-2, None, -1), slice(None, -1, 2), slice(3, 0, -2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", SYMBOLIC, ids=str)
+def test_slices_of_symbolic_axes(part):
+    """One program for all sizes reads what NumPy reads, also where bounds are outside."""
+    for size in (1, 2, 7):
+        x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
+
+        (found,) = run_symbolic(lambda v: v[part], "n, 2", x)
+        np.testing.assert_array_equal(x[part], found)
+
+
+def test_empty_slices_with_steps():
+    """An empty slice is empty, wherever its bounds are."""
+    for size in (1, 3):
+        x = np.arange(size)
+        for part in (slice(3, 0, -2), slice(9, 12, 3), slice(-9, -12, -2)):
+            assert x[part].tolist() == tnp.array(x)[part].tolist()
+
+
+def test_updates_of_symbolic_axes():
+    """A strided slice of a symbolic axis is updated."""
+    x = np.arange(7, dtype=np.float32)
+    expected = x.copy()
+    expected[::2] += 1
+
+    (found,) = run_symbolic(lambda v: v.at[::2].add(1.0), "n", x)
+    np.testing.assert_array_equal(expected, found)
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "text"),
+    [
+        ((0, 0, 0), IndexingError, r"too many indices: f32\[2,3\] has 2 axes, the index has 3"),
+        ((..., ...), IndexingError, "at most one Ellipsis"),
+        ("a", TypeError, "strings, got 'a'"),
+        (1.5, TypeError, "integer or boolean"),
+        (([0, 1],), TypeError, r"must be an array, got \[0, 1\]"),
+        (np.ones(5, bool), IndexError, "mask|boolean"),
+        (np.ones(2, np.float32), TypeError, r"integer or boolean dtype, got f32\[2\]"),
+        ((np.zeros(2, int), np.zeros(3, int)), ValueError, r"\(2,\), \(3,\)"),
+        (slice(None, None, 0), ValueError, "step cannot be zero"),
+    ],
+    ids=str,
+)
+def test_bad_indices(index, error, text):
+    """The message says what was got."""
+    x = tnp.ones((2, 3))
+    with pytest.raises(error, match=text):
+        x[index]
+    with pytest.raises(error, match=text):
+        x.at[index].set(1.0)
+
+
+def test_bad_modes_and_values():
+    """An unknown mode is listed with those that exist; values must fit."""
+    x = tnp.ones((2, 3))
+    with pytest.raises(ValueError, match=r"mode must be one of .*'clip'.*got 'wrong'"):
+        x.at[tnp.array([0])].set(1.0, mode="wrong")
+    with pytest.raises(ValueError, match=r"\(4,\).*\(3,\)"):
+        x.at[0].set(np.ones(4))

@@ -1,0 +1,180 @@
+"""Operators of arrays and tracers: every dunder, also reflected, beside NumPy's."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.testing import assert_allclose
+
+ARITHMETIC = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
+COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
+BITWISE = ["and_", "or_", "xor", "lshift", "rshift"]
+UNARY = ["neg", "pos", "abs"]
+# What stands on the other side of the operator.
+OTHERS = {
+    "array": lambda dtype: tnp.array([[2], [3]], dtype),
+    "numpy": lambda dtype: np.array([[2], [3]], dtype),
+    "scalar": lambda dtype: 2 if np.dtype(dtype).kind == "i" else 2.5,
+    "numpy scalar": lambda dtype: np.dtype(dtype).type(3),
+}
+
+
+def narrow(x):
+    return {"float64": np.float32, "int64": np.int32}.get(x.dtype.name, x.dtype)
+
+
+def check(function, x, y, host_x, host_y):
+    """``function`` of arrays and of tracers is NumPy's, in the canonical dtype."""
+    expected = np.asarray(function(host_x, host_y))
+    plain = function(x, y)
+    traced = tb.jit(lambda a: function(a, y))(x) if isinstance(x, tb.Array) else None
+    if traced is None:
+        traced = tb.jit(lambda a: function(x, a))(y)
+    for actual in (plain, traced):
+        assert isinstance(actual, tb.Array)
+        assert narrow(expected) == actual.dtype
+        assert_allclose(actual, expected.astype(narrow(expected)))
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("name", ARITHMETIC + COMPARISONS)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_binary_operators(name, dtype, other):
+    """Arrays on the left and on the right of every kind of operand."""
+    function = getattr(operator, name)
+    host = np.array([1, 2, 4], dtype)
+    x, y = tnp.array(host), OTHERS[other](dtype)
+    host_y = np.asarray(y) if other == "array" else y
+
+    check(function, x, y, host, host_y)
+    # A NumPy scalar or array on the left must leave the operation to ours.
+    check(function, y, x, host_y, host)
+
+
+@pytest.mark.parametrize("name", BITWISE)
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_bitwise_operators(name, dtype):
+    """Also with Python integers on either side."""
+    function = getattr(operator, name)
+    host = np.array([1, 2, 4], dtype)
+    x = tnp.array(host)
+
+    check(function, x, tnp.array([3, 1, 2], dtype), host, np.array([3, 1, 2], dtype))
+    check(function, x, 2, host, 2)
+    check(function, 2, x, 2, host)
+
+
+@pytest.mark.parametrize("name", ["and_", "or_", "xor"])
+def test_logical_operators_of_masks(name):
+    """Truth values have the bitwise operators, also with Python's."""
+    function = getattr(operator, name)
+    host = np.array([True, False])
+
+    check(function, tnp.array(host), np.array([True, True]), host, np.array([True, True]))
+    check(function, tnp.array(host), True, host, True)
+    check(function, False, tnp.array(host), False, host)
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "complex64"])
+def test_unary_operators(name, dtype):
+    """They keep dtypes (abs of complex numbers is real)."""
+    function = getattr(operator, name)
+    host = np.array([1, -2, 0], dtype)
+
+    for actual in (function(tnp.array(host)), tb.jit(function)(host)):
+        assert_allclose(actual, function(host), check_dtype=True)
+
+
+def test_invert():
+    """Integers and masks."""
+    for host in (np.array([0, 5, -1], np.int32), np.array([True, False])):
+        np.testing.assert_array_equal(~host, ~tnp.array(host))
+        np.testing.assert_array_equal(~host, tb.jit(operator.invert)(host))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((2, 3), (3, 4)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,))]
+)
+def test_matmul(left, right):
+    """Both orders of array and NumPy array."""
+    a, b = (np.random.standard_normal(s).astype(np.float32) for s in (left, right))
+
+    for actual in (tnp.array(a) @ tnp.array(b), tnp.array(a) @ b, a @ tnp.array(b)):
+        assert isinstance(actual, tb.Array)
+        assert_allclose(actual, a @ b, rtol=1e-5, atol=1e-5)
+    assert_allclose(tb.jit(lambda x: a @ x)(b), a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_divmod(dtype):
+    """Quotient and remainder, both ways."""
+    host = np.array([7, -7, 5], dtype)
+    for function in (lambda x: divmod(x, 3), lambda x: divmod(20, x)):
+        for actual in (function(tnp.array(host)), tb.jit(function)(host)):
+            assert_allclose(actual, tuple(function(host)))
+
+
+def test_round_and_conversions():
+    """round, int, float, complex, bool, index, len, iter, contains, format, hash."""
+    x = tnp.array([1.25, -2.5, 3.0])
+
+    assert_allclose(round(x, 1), np.round(np.asarray(x), 1))
+    assert (2, 2.5, 2.5 + 0j, True) == (
+        int(tnp.array(2.0)), float(tnp.array(2.5)), complex(tnp.array(2.5)), bool(tnp.array(2)),
+    )  # fmt: skip
+    assert "b" == ["a", "b"][tnp.array(1)]
+    assert 3 == len(x)
+    assert [1.25, -2.5, 3.0] == [float(v) for v in x]
+    assert 3.0 in x
+    assert 9.0 not in x
+    assert "1.50" == f"{tnp.array(1.5):.2f}"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(x)
+
+
+@pytest.mark.parametrize("name", ["iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow"])
+def test_augmented_assignment_makes_new_arrays(name):
+    """x += 1 binds a new array; the old one stays as it is."""
+    x = tnp.array([4.0, 6.0])
+    y = getattr(operator, name)(x, 2.0)
+
+    assert [4.0, 6.0] == x.tolist()
+    assert_allclose(y, getattr(operator, name)(np.array([4.0, 6.0]), 2.0))
+
+
+def test_tracers_iterate_and_unpack():
+    """The leading axis is known while tracing."""
+    assert 6.0 == float(tb.jit(lambda x: sum(list(x)))(np.array([1.0, 2.0, 3.0])))
+    assert 3.0 == float(tb.jit(lambda x: operator.sub(*x))(np.array([4.0, 1.0])))
+
+
+@pytest.mark.parametrize("other", ["text", object(), None, {}])
+@pytest.mark.parametrize("name", ["add", "mul", "truediv", "lt", "matmul"])
+def test_foreign_operands_are_refused(name, other):
+    """Python's own TypeError, or ours with the type in it."""
+    # A sequence times something asks for a number of repetitions, so it speaks of the array.
+    text = "array" if (name, other) == ("mul", "text") else type(other).__name__
+    with pytest.raises(TypeError, match=text):
+        getattr(operator, name)(tnp.ones(2), other)
+
+
+def test_equality_with_foreign_objects_is_python_s():
+    """An array does not equal a string or None; no array comes of it."""
+    assert (tnp.ones(2) == "a") is False
+    assert (tnp.ones(2) != None) is True  # noqa: E711 - the operator is tested
+
+
+def test_foreign_classes_may_take_over():
+    """An operand with the reflected method gets its turn."""
+
+    class Wrapper:
+        def __radd__(self, other):
+            return "mine"
+
+    assert "mine" == tnp.ones(2) + Wrapper()

@@ -1,0 +1,194 @@
+"""Python scalars stay weak through elementwise functions, and give way to the dtypes of arrays."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+
+FLOAT_UNARY = [
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arcsinh",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "cbrt",
+    "deg2rad",
+    "rad2deg",
+    "degrees",
+    "radians",
+    "sinc",
+    "i0",
+    "reciprocal",
+]
+SAME_UNARY = [
+    "abs",
+    "absolute",
+    "negative",
+    "positive",
+    "square",
+    "conj",
+    "real",
+    "round",
+    "ceil",
+    "floor",
+    "trunc",
+]
+ARITHMETIC = ["add", "subtract", "multiply", "maximum", "minimum", "fmax", "fmin"]
+FLOAT_BINARY = [
+    "divide",
+    "true_divide",
+    "arctan2",
+    "hypot",
+    "logaddexp",
+    "logaddexp2",
+    "heaviside",
+    "copysign",
+]
+REMAINDERS = ["floor_divide", "mod", "remainder", "fmod", "power"]
+COMPARISONS = ["equal", "less", "greater_equal", "logical_and", "isclose"]
+REDUCTIONS = [
+    "sum",
+    "prod",
+    "mean",
+    "var",
+    "std",
+    "max",
+    "min",
+    "ptp",
+    "median",
+    "average",
+    "nansum",
+    "nanmean",
+    "nanmax",
+    "nanvar",
+    "cumsum",
+    "cumprod",
+]
+
+
+def type_of(x):
+    return str(x.dtype), x.weak_type
+
+
+@pytest.mark.parametrize("name", FLOAT_UNARY)
+def test_float_functions_of_scalars_are_weak(name):
+    """Python numbers give the default float, weakly typed; arrays give strong results."""
+    function = getattr(tnp, name)
+
+    assert ("float32", True) == type_of(function(0.5))
+    assert ("float32", True) == type_of(function(1))
+    assert ("bfloat16", False) == type_of(function(tnp.ones(2, tnp.bfloat16)))
+    assert ("float32", False) == type_of(function(tnp.ones(2, "int32")))
+    assert ("float32", True) == type_of(tb.jit(function)(0.5))
+
+
+@pytest.mark.parametrize("name", SAME_UNARY)
+def test_functions_that_keep_dtypes_keep_weak_types(name):
+    """Nothing is promoted."""
+    function = getattr(tnp, name)
+
+    assert ("int32", True) == type_of(function(1))
+    assert ("float32", True) == type_of(function(0.5))
+    assert ("float16", False) == type_of(function(tnp.ones(2, "float16")))
+    assert ("int8", False) == type_of(function(tnp.ones(2, "int8")))
+
+
+@pytest.mark.parametrize("name", ARITHMETIC + REMAINDERS)
+def test_scalars_take_the_dtype_of_arrays(name):
+    """An array decides among dtypes of its kind; a scalar of a higher kind gives its default."""
+    function = getattr(tnp, name)
+
+    for dtype in ("float16", "bfloat16", "float32"):
+        for scalar in (2, 2.0):
+            assert (dtype, False) == type_of(function(tnp.ones(2, dtype), scalar))
+            assert (dtype, False) == type_of(function(scalar, tnp.ones(2, dtype)))
+    for dtype in ("int8", "uint8", "int32"):
+        assert (dtype, False) == type_of(function(tnp.ones(2, dtype), 2))
+        assert (dtype, False) == type_of(function(2, tnp.ones(2, dtype)))
+    assert ("float32", True) == type_of(function(tnp.ones(2, "int32"), 2.0))
+    assert ("float32", True) == type_of(function(2, 2.0))
+    assert ("int32", True) == type_of(function(2, 2))
+
+
+@pytest.mark.parametrize("name", FLOAT_BINARY)
+def test_float_functions_of_two_operands(name):
+    """Integers become floats; a scalar gives way to a float array."""
+    function = getattr(tnp, name)
+
+    assert ("float32", True) == type_of(function(1, 2.0))
+    assert ("float32", False) == type_of(function(tnp.ones(2, "int32"), 2))
+    assert ("float16", False) == type_of(function(tnp.ones(2, "float16"), 2.0))
+    assert ("bfloat16", False) == type_of(function(2, tnp.ones(2, tnp.bfloat16)))
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_truth_values_are_never_weak(name):
+    """A bool has nothing to give way to."""
+    assert ("bool", False) == type_of(getattr(tnp, name)(1.0, 2))
+    assert ("bool", False) == type_of(getattr(tnp, name)(tnp.ones(2), 2))
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_are_strongly_typed(name):
+    """A reduction of weakly typed numbers is an array like any other."""
+    weak = tnp.full((2,), 1.5)
+
+    assert weak.weak_type
+    assert ("float32", False) == type_of(getattr(tnp, name)(weak))
+
+
+LATTICE = {
+    ("bool", "int8"): "int8", ("uint8", "int8"): "int16", ("uint8", "int16"): "int16",
+    ("uint16", "int8"): "int32", ("int32", "float16"): "float16",
+    ("int32", "bfloat16"): "bfloat16", ("float16", "bfloat16"): "float32",
+    ("float16", "float32"): "float32", ("int32", "complex64"): "complex64",
+    ("float32", "complex64"): "complex64", ("bool", "float16"): "float16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), LATTICE)
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "where", "concatenate"])
+def test_two_arrays_meet_in_the_lattice(name, left, right):
+    """The dtype of a pair does not depend on the order, nor on the function."""
+    x, y = tnp.ones(2, left), tnp.ones(2, right)
+    call = {"where": lambda a, b: tnp.where(True, a, b), "concatenate": lambda a, b:
+            tnp.concatenate([a, b])}.get(name, getattr(tnp, name))  # fmt: skip
+
+    assert (LATTICE[left, right], False) == type_of(call(x, y))
+    assert (LATTICE[left, right], False) == type_of(call(y, x))
+
+
+def test_sequences_and_copies():
+    """A scalar array is weak, a sequence of scalars is not; conversions make strong types."""
+    weak = tnp.asarray(2.0)
+
+    assert ("float32", True) == type_of(weak)
+    assert ("float32", True) == type_of(tnp.array(weak))
+    assert ("float32", False) == type_of(tnp.array([weak, weak]))
+    assert ("float32", False) == type_of(tnp.array([1.0, 2.0]))
+    assert ("float32", True) == type_of(tnp.stack([weak, weak]))
+    assert ("float32", False) == type_of(weak.astype("float32"))
+    assert ("float32", False) == type_of(tnp.asarray(2.0, dtype="float32"))
+    assert ("float32", True) == type_of(tnp.full((2,), 2.0))
+    assert ("int32", True) == type_of(tnp.full_like(tnp.asarray(1), 2))
+    assert ("float32", False) == type_of(tnp.zeros_like(tnp.ones(2)))
+
+
+def test_quantiles_of_integers_are_strong():
+    """A weakly typed probability does not make the result weak."""
+    assert ("float32", False) == type_of(tnp.quantile(tnp.arange(5), 0.5))
