@@ -28,6 +28,7 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import LinearityError, MissingRuleError
 from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
 from tracebridge.core.interpreters.plans import cotangent_aval
+from tracebridge.core.interpreters.staging import close_jaxpr
 from tracebridge.core.interpreters.transpose import backward, linear_tape
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
@@ -179,7 +180,7 @@ def linear_transpose(
 
     Returns:
         A function that takes a tree of the structure, shapes and dtypes of the result of ``fun``
-        and gives a tuple with one tree per argument.
+        and gives a tuple with one tree per argument. It is a pytree, like the pullback of ``vjp``.
 
     Raises:
         LinearityError: dtypes are mixed or boolean, or ``fun`` is not linear; the latter is found
@@ -200,27 +201,72 @@ def linear_transpose(
     axes = reduced_axes(call, reduce_axes)
     # A stand-in has no elements that could differ: any constant will do.
     likes = [leaf if hasattr(leaf, "_trace") else literal(0, "int32") for leaf in leaves]
+    closed, hoisted = close_jaxpr(jaxpr)
+    return Transposed(call, closed, (tree, out_tree), axes, [*hoisted, *(likes if axes else ())])
 
-    def transposed(cotangent: Any) -> tuple[Any, ...]:
+
+@final
+class Transposed:
+    """What ``linear_transpose`` gives; see there. A pytree: its leaves are closed-over values."""
+
+    __slots__ = ("_axes", "_call", "_jaxpr", "_trees", "_values")
+
+    def __init__(
+        self,
+        call: str,
+        jaxpr: Jaxpr,
+        trees: tuple[PyTreeDef, PyTreeDef],
+        axes: tuple[Any, ...],
+        values: Sequence[Any],
+    ) -> None:
+        self._call = call
+        # Its first inputs are closed-over values, the others are those that it is linear in.
+        self._jaxpr = jaxpr
+        self._trees = trees
+        self._axes = axes
+        # With axes they end with one value per argument, which tells whether it is shared.
+        self._values = values
+
+    @api_boundary
+    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
+        """The cotangents of the arguments for a cotangent of the result."""
+        call, jaxpr, (tree, out_tree) = self._call, self._jaxpr, self._trees
         flat, ct_tree = flatten(cotangent)
         if ct_tree != out_tree:
             check_same_structure(call, ct_tree, out_tree, "cotangent", "result")
         cts = tangent_values(
             call, flat, jaxpr.out_avals, ct_tree, ("cotangent", "result"), integers=True
         )
+        n = tree.num_leaves
+        n_hoisted = jaxpr.n_in - n
+        hoisted, likes = self._values[:n_hoisted], self._values[n_hoisted:] or [None] * n
         results = [
-            r if r is None or not axes else psum_shared(r, like, axes)
-            for r, like in zip(transpose_linear(call, jaxpr, cts), likes, strict=True)
+            r if r is None or not self._axes else psum_shared(r, like, self._axes)
+            for r, like in zip(transpose_linear(call, jaxpr, cts, hoisted), likes, strict=True)
         ]
         (given, _) = tree.unflatten(
             [
                 public(zeros_of(cotangent_aval(a)) if r is None else r)
-                for r, a in zip(results, jaxpr.in_avals, strict=True)
+                for r, a in zip(results, jaxpr.in_avals[n_hoisted:], strict=True)
             ]
         )
         return given
 
-    return api_boundary(transposed)
+    def __repr__(self) -> str:
+        return f"<transpose of {self._call}>"
+
+    def tree_flatten(self) -> tuple[list[Any], tuple[Any, ...]]:
+        """Closed-over values and structure."""
+        return list(self._values), (self._call, self._jaxpr, self._trees, self._axes)
+
+    @classmethod
+    def tree_unflatten(cls, structure: tuple[Any, ...], values: Sequence[Any]) -> Transposed:
+        """The transpose of a structure and values."""
+        call, jaxpr, trees, axes = structure
+        return cls(call, jaxpr, trees, axes, list(values))
+
+
+register_pytree_node_class(Transposed)
 
 
 def _check_transposable(call: str, jaxpr: Jaxpr) -> None:
@@ -238,12 +284,13 @@ def _check_transposable(call: str, jaxpr: Jaxpr) -> None:
 
 
 def transpose_linear(
-    call: str, jaxpr: Jaxpr, cotangents: Sequence[Value | None]
+    call: str, jaxpr: Jaxpr, cotangents: Sequence[Value | None], given: Sequence[Value] = ()
 ) -> list[Value | None]:
-    """Cotangents of the inputs of a Jaxpr that is linear in all of them."""
+    """Cotangents of the inputs of a Jaxpr behind the ``given`` ones; it is linear in them."""
     process = current_trace().process
-    n = jaxpr.n_in
-    linear, results = linear_tape(jaxpr, [True] * n, [None] * n, process)
+    n = jaxpr.n_in - len(given)
+    flags = [*[False] * len(given), *[True] * n]
+    linear, results = linear_tape(jaxpr, flags, [*given, *[None] * n], process)
     if any([r is not None for r in results]):
         raise LinearityError(f"{call}: a result does not depend on the arguments")
     try:

@@ -11,6 +11,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import Collective, size_of_axis
 from tracebridge.core.collectives.psum import psum_p
+from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 
 
@@ -60,6 +61,13 @@ class PsumShared(_BesideValue):
     """The sum of ``x`` over the axis if ``value`` is shared, else ``x``."""
 
     name = "psum_shared"
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        """Replicas do not tell which values they share."""
+        raise AxisSpecError(
+            f"reduce_axes names the axis {params['axes'][0]!r}, which is no axis of vmap",
+            hint="sum the gradient with lax.psum over axes of pmap",
+        )
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         if not params["shared"]:

@@ -182,6 +182,32 @@ def test_transpose_of_a_transpose() -> None:
     assert 3.0 == float(again["b"])
 
 
+def test_transposed_functions_are_pytrees() -> None:
+    """Values that the function closes over are leaves: arguments and results of jitted ones."""
+    calls: list[int] = []
+
+    @tb.jit
+    def make(w: Any) -> Any:
+        return tb.linear_transpose(lambda x: {"y": w * x}, tb.ShapeDtypeStruct((2,), "float32"))
+
+    @tb.jit
+    def apply(f: Any, ct: Any) -> Any:
+        calls.append(1)
+        return f({"y": ct})
+
+    transposed = make(np.array([2.0, 3.0], np.float32))
+
+    assert [[2.0, 3.0]] == [leaf.tolist() for leaf in tb.tree.leaves(transposed)]
+    (found,) = transposed({"y": np.ones(2, np.float32)})
+    assert [2.0, 3.0] == found.tolist()
+    for _ in range(2):
+        assert [4.0, 6.0] == apply(transposed, np.full(2, 2, np.float32))[0].tolist()
+    assert [1] == calls
+    halved = tb.tree.map(lambda leaf: leaf / 2, transposed)
+    assert [1.0, 1.5] == halved({"y": np.ones(2, np.float32)})[0].tolist()
+    assert "transpose of linear_transpose" in repr(transposed)
+
+
 def test_transpose_of_integer_functions() -> None:
     """Integers are transposed as integers."""
     transposed = tb.linear_transpose(lambda x: tnp.sum(3 * x), np.arange(3))

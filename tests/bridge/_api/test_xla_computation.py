@@ -11,6 +11,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.errors import (
     ArgumentSpecError,
+    AxisSpecError,
     BackendNotFoundError,
     DevicePlacementError,
     NonHashableStaticArgumentError,
@@ -103,6 +104,14 @@ def test_collectives_between_replicas() -> None:
         assert f"replica_groups={groups}" in text
     with pytest.raises(UnboundAxisNameError, match="'k'"):
         tb.xla_computation(lambda x: tb.lax.psum(x, "k"), axis_env=[("i", 4)])(5.0)
+
+
+def test_reduced_gradients_need_axes_of_vmap() -> None:
+    """Replicas do not tell which values they share."""
+    f = tb.grad(lambda w: w * w, reduce_axes=("i",))
+
+    with pytest.raises(AxisSpecError, match="no axis of vmap"):
+        tb.xla_computation(f, axis_env=[("i", 4)])(5.0)
 
 
 @pytest.mark.parametrize(
