@@ -19,6 +19,7 @@ PUBLIC_FILES = frozenset(
         "experimental/checkify.py",
         "experimental/ode.py",
         "experimental/custom_dce.py",
+        "experimental/jet.py",
         "lax/linalg.py",
         "numpy/fft.py",
         "scipy/cluster.py",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tracebridge._api.argnums import check_callable
+from tracebridge._api.values import public
 from tracebridge._api.wraps import named_like
 from tracebridge.core.config.scopes import option, tracing_key
 from tracebridge.core.control.bodies import flatten_values, trace_body
@@ -81,6 +82,7 @@ def checkify(
             outs = eval_jaxpr(program.jaxpr, current_trace().process, given)
         else:
             outs = closed_call_p.bind(*given, jaxpr=program.jaxpr)
+        outs = [public(o) for o in outs]
         n = 1 + len(program.layout)
         error = Error(outs[0], tuple(outs[1:n]), program.layout, checker.table.sites)
         return error, body.out.unflatten(outs[n:])

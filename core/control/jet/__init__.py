@@ -1,0 +1,1 @@
+"""Taylor mode: functions applied to truncated power series."""
