@@ -199,17 +199,19 @@ _MODULE_OF = {
 __all__ = ["config", "float0", *_MODULE_OF]  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - the table is the list
 
 
-def __getattr__(name: str) -> Any:
-    """Load a function or a submodule at its first use and keep it."""
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    elif name in _SUBMODULES:
-        value = importlib.import_module(f"tracebridge.{name}")
-    else:
-        msg = f"module 'tracebridge' has no attribute {name!r}"
-        raise AttributeError(msg)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspelt ones
+
+    def __getattr__(name: str) -> Any:
+        """Load a function or a submodule at its first use and keep it."""
+        if name in _MODULE_OF:
+            value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        elif name in _SUBMODULES:
+            value = importlib.import_module(f"tracebridge.{name}")
+        else:
+            msg = f"module 'tracebridge' has no attribute {name!r}"
+            raise AttributeError(msg)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, ParamSpec, TypeVar, final
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.custom_vjp import custom_vjp
@@ -17,6 +17,9 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value, typeof
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @final
@@ -38,7 +41,7 @@ register_pytree_node(
 )
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
     """Set up a function that says its own gradient, in the way of tf.custom_gradient.
 
     Args:

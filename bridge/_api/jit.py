@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from tracebridge._api.abstracted_axes import AbstractedAxes
 from tracebridge._api.argnums import check_callable, check_disjoint, resolve
+from tracebridge._api.callables import JitDecorator, JittedFunction
 from tracebridge._api.placements import UNSPECIFIED, resolve_placement, sharding_trees
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
@@ -17,6 +18,47 @@ from tracebridge.core.control.jit import Arguments, JitOptions, Jitted, make_jit
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.runtime.fastpath import KeyFunctions, clear_fast_paths
 from tracebridge.core.util.caching import clear_all
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def jit(
+    fun: Callable[P, R],
+    /,
+    *,
+    in_shardings: Any = ...,
+    out_shardings: Any = ...,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    keep_unused: bool = ...,
+    device: Any = ...,
+    backend: str | None = ...,
+    inline: bool = ...,
+    abstracted_axes: Any = ...,
+    compiler_options: dict[str, Any] | None = ...,
+) -> JittedFunction[P, R]: ...
+
+
+@overload
+def jit(
+    *,
+    in_shardings: Any = ...,
+    out_shardings: Any = ...,
+    static_argnums: int | Sequence[int] | None = ...,
+    static_argnames: str | Iterable[str] | None = ...,
+    donate_argnums: int | Sequence[int] | None = ...,
+    donate_argnames: str | Iterable[str] | None = ...,
+    keep_unused: bool = ...,
+    device: Any = ...,
+    backend: str | None = ...,
+    inline: bool = ...,
+    abstracted_axes: Any = ...,
+    compiler_options: dict[str, Any] | None = ...,
+) -> JitDecorator: ...
 
 
 def jit(

@@ -134,6 +134,12 @@ def belongs_in_init(node: ast.stmt) -> bool:
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
             return all(belongs_in_init(child) for child in body)
+        case ast.If(
+            test=ast.UnaryOp(op=ast.Not(), operand=ast.Name(id="TYPE_CHECKING")),
+            body=[ast.FunctionDef(name="__getattr__")],
+            orelse=[],
+        ):
+            return True  # a type checker that saw the hook would accept every name
         case ast.FunctionDef(name="__getattr__" | "__dir__"):
             return True
     return False

@@ -18,7 +18,7 @@ SOURCE = ast.parse(
 
 def declared() -> set[str]:
     """Names in the block for type checkers."""
-    (block,) = (node for node in SOURCE.body if isinstance(node, ast.If))
+    block = next(node for node in SOURCE.body if isinstance(node, ast.If))
     return {
         alias.asname or alias.name
         for node in block.body
