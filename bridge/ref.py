@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tracebridge.core.control.ref import AbstractRef, Ref
+from tracebridge.core.control.ref import Ref
+from tracebridge.core.control.ref_cells import AbstractRef
 from tracebridge.core.control.ref_functions import (
     addupdate,
     empty_ref,

@@ -183,7 +183,7 @@ def split_for(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
 def _keep_nothing(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
     """The primal is the Jaxpr itself: it is neither traced nor compiled in a second form."""
     del decisions
-    whole, nonzero_out = _with_tangents(jaxpr, nonzero, locate=False)
+    whole, nonzero_out = _with_tangents(jaxpr, nonzero, None)
     n, n_out = jaxpr.n_in, len(jaxpr.outs)
     wanted = (*[False] * n_out, *[True] * sum(nonzero_out))
     linear, used = dce_jaxpr(whole, wanted, keep_in=True)
@@ -193,7 +193,7 @@ def _keep_nothing(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
 
 
 def _keep_some(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
-    whole, nonzero_out = _with_tangents(jaxpr, nonzero, locate=True)
+    whole, nonzero_out = _with_tangents(jaxpr, nonzero, decisions.policy)
     n, n_out = jaxpr.n_in, len(jaxpr.outs)
     unknown = (*[False] * n, *[True] * (whole.n_in - n))
     parts = partial_eval_jaxpr(whole, unknown, saveable=decisions)
@@ -247,11 +247,11 @@ def _brought_back(linear: Jaxpr, first: int, memories: Sequence[Offloadable | No
     return stage(run, linear.in_avals, linear.debug, locate=False)
 
 
-def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, *, locate: bool) -> tuple[Jaxpr, Flags]:
+def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, policy: Policy | None) -> tuple[Jaxpr, Flags]:
     """(inputs, tangents) -> (results, tangents), in which no equation mixes the two.
 
-    Unlike ``jvp_jaxpr`` it contains rules that work in reverse mode only. With ``locate`` calls are
-    inlined, so that policies see the equations, which keep their lines.
+    Unlike ``jvp_jaxpr`` it contains rules that work in reverse mode only. With a policy calls are
+    inlined, so that it sees the equations, which keep their lines.
     """
     n = jaxpr.n_in
     nonzero_out: list[bool] = []
@@ -261,8 +261,8 @@ def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, *, locate: bool) -> tuple[Jaxpr
 
         def body(*xs: Any) -> list[Any]:
             process = current_trace().process
-            if locate and isinstance(staging, StagingTrace):
-                return eval_in_place(jaxpr, process, xs, staging)
+            if policy is not None and isinstance(staging, StagingTrace):
+                return eval_in_place(jaxpr, process, xs, staging, policy)
             return eval_jaxpr(jaxpr, process, xs)
 
         outs, linear = linearize_flat(body, args[:n], nonzero)
@@ -271,22 +271,34 @@ def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, *, locate: bool) -> tuple[Jaxpr
         return [*outs, *[t for t in tangents if t is not None]]
 
     avals = [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero, strict=True) if nz]
+    locate = policy is not None
     whole = stage(run, [*jaxpr.in_avals, *avals], jaxpr.debug, locate=locate)
     return whole, tuple(nonzero_out)
 
 
 def eval_in_place(
-    jaxpr: Jaxpr, process: Any, args: Sequence[Any], staging: StagingTrace
+    jaxpr: Jaxpr,
+    process: Any,
+    args: Sequence[Any],
+    staging: StagingTrace,
+    policy: Policy | None = None,
 ) -> list[Any]:
-    """Run ``jaxpr`` with calls inlined; what is staged gets the lines of its equations."""
+    """Run ``jaxpr`` with calls inlined; what is staged gets the lines of its equations.
+
+    Bodies of ``scan`` become checkpoints with ``policy``.
+    """
     env: list[Any] = [*args, *jaxpr.consts]
     for k, (app, idx) in enumerate(jaxpr.steps):
         values = [env[i] for i in idx]
         if getattr(app.primitive, "inlinable", False):
-            env.extend(eval_in_place(app.params["jaxpr"], process, values, staging))
+            inner = app.params["jaxpr"]
+            env.extend(eval_in_place(inner, process, values, staging, policy))
             continue
         start = len(staging.equations)
-        result = process(app, values)
+        if policy is not None and app.primitive.name == "scan":
+            result = process(_with_checkpointed_body(app, policy), values)
+        else:
+            result = process(app, values)
         if jaxpr.sources is not None:
             _locate(staging.equations, start, jaxpr.sources[k])
         if app.multiple:
@@ -294,6 +306,18 @@ def eval_in_place(
         else:
             env.append(result)
     return [env[i] for i in jaxpr.outs]
+
+
+def _with_checkpointed_body(app: Any, policy: Policy) -> Any:
+    """A scan that keeps of each step what the policy allows, and the carry that enters it."""
+    body: Jaxpr = app.params["jaxpr"]
+    n = body.n_in
+    params = {"jaxpr": body, "prevent_cse": (False,) * n, "policy": policy, "differentiated": False}
+    inner = checkpoint_p.application(body.in_avals, params)
+    outs = range(n, n + len(body.outs))
+    step = (inner, tuple(range(n)))
+    wrapped = Jaxpr(body.in_avals, (), (step,), outs, body.out_avals, None, body.debug)
+    return app.primitive.application(app.avals, {**app.params, "jaxpr": wrapped})
 
 
 def _locate(equations: list[tuple[Any, ...]], start: int, source: Any) -> None:

@@ -19,6 +19,7 @@ from tracebridge.core.control.inline_rules import (
     tracing_rules_of,
     user_value,
 )
+from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.symbolic_zeros import SymbolicZero, concrete_zeros
 from tracebridge.core.dtypes.dtypes import float0
@@ -247,6 +248,8 @@ def _staged(call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
     staged = None if call.memo is None else call.memo.get(key)
     if staged is None:
         staged = _trace(call, avals)
+        if staged is None:
+            return _in_place(call, values)
         if call.memo is not None and not any([isinstance(c, Tracer) for c in staged.consts]):
             call.memo.set(key, staged)
     outs = custom_jvp_call_p.bind(
@@ -256,8 +259,17 @@ def _staged(call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
     return outs, staged.out_tree
 
 
-def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
+def _in_place(call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+    """The function itself, without its rule: no equation can hold references."""
+    note_custom(call.name)
+    outs, tree = flatten(call.fun(*call.in_tree.unflatten(values)))
+    return [as_value(o) for o in outs], tree
+
+
+def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
+    """The equation of a call; None if the function uses mutable references of the outside."""
     trees: list[PyTreeDef] = []
+    captures = Captures()
 
     def flat(*args: Any) -> list[Any]:
         outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
@@ -265,7 +277,9 @@ def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
         return [as_value(o) for o in outs]
 
     debug = DebugInfo(call.name, where_is(call.fun))
-    jaxpr, consts = close_jaxpr(stage(flat, avals, debug))
+    jaxpr, consts = close_jaxpr(stage(flat, avals, debug, captures=captures))
+    if captures.refs or captures.custom:
+        return None
     rule = JvpRule(call, [c.aval for c in consts], avals, jaxpr.out_avals, trees[0])
     if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
         # What the function closes over, the rule is likely to close over too: it is traced here

@@ -20,7 +20,7 @@ from tracebridge.core.control.inline_rules import (
     user_value,
 )
 from tracebridge.core.control.ref import has_refs, hide_refs
-from tracebridge.core.control.ref_cells import note_custom
+from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.remat_opt import remat_opt_p
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.transform_errors import CustomRuleError
@@ -67,9 +67,7 @@ def _apply(
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)
     if call.has_refs and not is_eager_trace(trace):
-        note_custom(call.name)
-        outs, tree = flatten(call.fun(*call.in_tree.unflatten(leaves)))
-        return [as_value(o) for o in outs], tree
+        return _in_place(call, values)
     if is_eager_trace(trace):
         return flatten(call.fun(*call.in_tree.unflatten(leaves)))
     return _staged(call, values)
@@ -131,6 +129,8 @@ def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
     staged = None if call.memo is None else call.memo.get(key)
     if staged is None:
         staged = _trace(call, avals)
+        if staged is None:
+            return _in_place(call, values)
         if call.memo is not None and not any([isinstance(c, Tracer) for c in staged.consts]):
             call.memo.set(key, staged)
     outs = custom_vjp_call_p.bind(
@@ -140,8 +140,17 @@ def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
     return outs, staged.out_tree
 
 
-def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
+def _in_place(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+    """The function itself, without its rule: no equation can hold references."""
+    note_custom(call.name)
+    outs, tree = flatten(call.fun(*call.in_tree.unflatten(values)))
+    return [as_value(o) for o in outs], tree
+
+
+def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
+    """The equation of a call; None if the function uses mutable references of the outside."""
     trees: list[PyTreeDef] = []
+    captures = Captures()
 
     def flat(*args: Any) -> list[Any]:
         outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
@@ -149,7 +158,9 @@ def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
         return [as_value(o) for o in outs]
 
     debug = DebugInfo(call.name, where_is(call.fun))
-    jaxpr, consts = close_jaxpr(stage(flat, avals, debug))
+    jaxpr, consts = close_jaxpr(stage(flat, avals, debug, captures=captures))
+    if captures.refs or captures.custom:
+        return None
     rule = VjpRule(call, [c.aval for c in consts], avals, jaxpr.out_avals, trees[0])
     if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
         # What the function closes over, the rules are likely to close over too: they are traced

@@ -115,8 +115,9 @@ class Decisions:
         for app, _ in jaxpr.steps:
             by_slot.extend(self.of(app))
         found = [by_slot[s] for s in jaxpr.outs]
-        # Inputs that are passed on have no equation: they go with the others.
-        rest = _strictest([d for d in found if d is not None])
+        # Inputs that are passed on have no equation. In loops these are carries: without them what
+        # is kept could not be used.
+        rest = any([d is not None and d is not False for d in found])
         return [rest if d is None else d for d in found]
 
 

@@ -117,8 +117,8 @@ class Captures:
     """The references that a function uses while it is staged, as inputs and results.
 
     ``refs``: those that were made outside, in the order of their extra inputs. ``written``: for
-    each whether it has an extra result too. ``custom``: whether a function with a custom vjp rule
-    was given references and ran in place, so that the program has lost its rule.
+    each whether it has an extra result too. ``custom``: whether a function with a custom
+    derivative rule uses references and ran in place, so that the program has lost its rule.
     """
 
     __slots__ = ("_cells", "_inputs", "custom", "refs", "written")
@@ -161,7 +161,7 @@ def is_differentiated() -> bool:
     """Whether operations run on a trace that differentiates the current program."""
     trace: Any = active_trace()
     while trace is not None and not hasattr(trace, "captures"):
-        if type(trace) is not BatchTrace and trace_below(trace) is not None:
+        if not isinstance(trace, BatchTrace) and trace_below(trace) is not None:
             return True
         trace = trace_below(trace)
     return False
@@ -175,11 +175,11 @@ def note_custom(call: str) -> None:
     """
     frame = frame_of(active_trace())
     if is_differentiated() or (frame is not None and frame.captures is None):
-        msg = f"{call}: a function with a custom vjp rule takes references"
+        msg = f"{call}: a function with a custom derivative rule uses references"
         raise RefError(
             msg,
             hint="differentiate it directly or inside jit; inside vmap, loops and branches that "
-            "are differentiated its rule could not write to them",
+            "are differentiated its rule could not reach them",
         )
     if frame is not None:
         frame.captures.custom = True

@@ -162,6 +162,10 @@ def test_policies_see_into_calls_and_loops() -> None:
     for policy in POLICIES:
         ours = tb.checkpoint(looped, policy=policy)
         close(tb.grad(ours, (0, 1))(w, x), tb.grad(looped, (0, 1))(w, x))
+    made = lambda policy: counts(tb.checkpoint(looped, policy=policy), w, x)["dot_general"]
+    assert made(P.dots_saveable) == counts(looped, w, x)["dot_general"]
+    assert made(P.everything_saveable) == counts(looped, w, x)["dot_general"]
+    assert made(None) == counts(looped, w, x)["dot_general"] + 1
     nested = tb.checkpoint(tb.checkpoint(layers, policy=P.dots_saveable), policy=P.dots_saveable)
     plain = counts(layers, w, x)["dot_general"]
     assert counts(nested, w, x)["dot_general"] == plain

@@ -324,6 +324,27 @@ def test_rules_write_to_references_in_scan(wrap):
     np.testing.assert_allclose(expected[0] * np.cos(1.0), value, rtol=1e-5)
 
 
+def test_rules_of_functions_that_count_their_calls():
+    """A function with a rule may close over references; under grad its rule takes its place."""
+    count = tb.new_ref(0)
+
+    def f(x):
+        count[...] += 1
+        return x * x
+
+    by_vjp = tb.custom_vjp(f)
+    by_vjp.defvjp(lambda x: (f(x), x), lambda x, ct: (3.0 * x * ct,))
+    by_jvp = tb.custom_jvp(f)
+    by_jvp.defjvp(lambda primals, tangents: (f(primals[0]), 3.0 * primals[0] * tangents[0]))
+    for n, g in enumerate((by_vjp, by_jvp)):
+        for k, run in enumerate((g, tb.jit(g), tb.vmap(lambda x, g=g: g(x), axis_size=1))):
+            run(tnp.ones(1))
+            assert 6 * n + k + 1 == int(count[...])
+        for k, run in enumerate((tb.grad(g), tb.jit(tb.grad(g)), tb.grad(tb.jit(g)))):
+            assert 6.0 == float(run(2.0))
+            assert 6 * n + k + 4 == int(count[...])
+
+
 def test_rules_with_references_elsewhere_are_errors():
     """Where the rule could not reach the reference, the call is an error and not a wrong number."""
     ref = zeros()
@@ -332,7 +353,7 @@ def test_rules_with_references_elsewhere_are_errors():
         lambda: tb.grad(lambda x: lax.cond(True, lambda y: stash(ref, y), lambda y: y, x))(1.0),
         lambda: tb.grad(lambda x: lax.while_loop(lambda c: c < 1, lambda c: stash(ref, c), x))(2.0),
     ):
-        with pytest.raises(RefError, match="custom vjp rule"):
+        with pytest.raises(RefError, match="custom derivative rule"):
             run()
     with pytest.raises(TypeError):
         tb.jvp(lambda x: stash(ref, x), (1.0,), (1.0,))
