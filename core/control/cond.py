@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
 import tracebridge.core.lax as lax
@@ -176,6 +176,12 @@ class Cond(Choice):
         index, *args = operands
         emit = [functools.partial(ctx.inline_jaxpr, b, args) for b in params["branches"]]
         return tokens.case(ctx, self.effects(**params), index, ctx.avals_out, emit)
+
+    def by_steps(
+        self, walk: Callable[..., Any], arrays: Sequence[Any], *, branches: tuple[Jaxpr, ...]
+    ) -> None:
+        """Give the chosen branch to ``walk(jaxpr, arrays)``, which looks for a NaN."""
+        walk(branches[int(arrays[0])], arrays[1:])
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any

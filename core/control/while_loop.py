@@ -90,6 +90,12 @@ class While(HigherOrderPrimitive):
         state = [condition(carry), *carry]
         return tokens.while_loop(ctx, effects, state, [going, *avals], _first, step)[1:]
 
+    def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
+        """Give each step to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN."""
+        cond_consts, body_consts, carry = groups(params, arrays)
+        while bool(walk(params["cond_jaxpr"], [*cond_consts, *carry])[0]):
+            carry = walk(params["body_jaxpr"], [*body_consts, *carry])
+
     # differentiation: forward mode only ----------------------------------------------------------
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

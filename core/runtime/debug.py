@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,27 +78,39 @@ def culprit(jaxpr: Jaxpr, args: Sequence[Any], run: Run) -> str:
     given = first_bad(args)
     if given is not None:
         return f"; argument {given[0]} contains {given[1]} already"
-    found = _first_bad_equation(jaxpr, args, run)
-    if found is None:
-        return "; the same operations one by one give none"
-    primitive, where = found
-    return f"; it comes from {primitive}{where}"
+    try:
+        _walk(run, jaxpr, args)
+    except _Found as found:
+        return f"; it comes from {found}"
+    return "; the same operations one by one give none"
 
 
-def _first_bad_equation(jaxpr: Jaxpr, args: Sequence[Any], run: Run) -> tuple[str, str] | None:
+class _Found(Exception):
+    """The operation, and where it stands."""
+
+
+def _walk(run: Run, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
+    """Evaluate equation by equation; raises at the first forbidden value."""
     env: list[Any] = [*args, *jaxpr.consts]
     for k, (app, idx) in enumerate(jaxpr.steps):
         values = [env[i] for i in idx]
         outs = run(app, values)
         if first_bad(outs) is not None:
-            for inner in jaxprs_in_params(app.params):
-                # Calls pass their arguments on; loops and branches count as one operation.
-                if inner.in_avals == app.avals and inner.out_avals == app.outs:
-                    deeper = _first_bad_equation(inner, values, run)
-                    if deeper is not None:
-                        return deeper
+            _search_inside(run, app, values)
             source = jaxpr.sources[k] if jaxpr.sources else None
             line = "" if source is None else describe_line(source)
-            return app.primitive.name, f" at {line}" if line else ""
+            raise _Found(f"{app.primitive.name} at {line}" if line else app.primitive.name)
         env.extend(outs)
-    return None
+    return [env[i] for i in jaxpr.outs]
+
+
+def _search_inside(run: Run, app: Any, values: Sequence[Any]) -> None:
+    """The same within a call, a loop or the branch that was chosen."""
+    inside = functools.partial(_walk, run)
+    by_steps = getattr(app.primitive, "by_steps", None)
+    if by_steps is not None:
+        by_steps(inside, values, **app.params)
+        return
+    for inner in jaxprs_in_params(app.params):
+        if inner.in_avals == app.avals and inner.out_avals == app.outs:
+            inside(inner, values)

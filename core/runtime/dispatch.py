@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -113,10 +114,16 @@ class EagerTrace(Trace):
 
     def check(self, app: Application, arrays: Sequence[Array], out: Any) -> None:
         """Raise if a result is not finite; looks for the operation inside a call."""
-        jaxpr = app.params["jaxpr"] if is_call(app) else None
         name = call_name(app)
-        find = None if jaxpr is None else lambda: culprit(jaxpr, arrays, self.run_again)
+        find = None
+        if is_call(app) or hasattr(app.primitive, "by_steps"):
+            find = functools.partial(self.find_culprit, app, arrays)
         check_finite(out if app.multiple else [out], name, find)
+
+    def find_culprit(self, app: Application, arrays: Sequence[Array]) -> str:
+        """The operation within a call or a loop that gives a forbidden value."""
+        jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
+        return culprit(jaxpr, arrays, self.run_again)
 
     def run_again(self, app: Application, values: Sequence[Any]) -> Sequence[Any]:
         """Apply ``app`` without any check, for the search for an operation."""
@@ -170,7 +177,7 @@ def to_array(value: Any, app: Application | None = None) -> Array:
     return to_array(as_value(value))
 
 
-def raise_for(args: Sequence[Any], name: str, error: BaseException) -> None:
+def raise_for(args: Sequence[Any], name: str, error: BaseException | None) -> None:
     """Raise DeletedArrayError if an argument is gone; else return."""
     for i, a in enumerate(args):
         if type(a) is Array and a.is_deleted():

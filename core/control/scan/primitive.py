@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
+
+import numpy as np
 
 from tracebridge.core.control.scan.batching import batch_scan
 from tracebridge.core.control.scan.linearize import jvp_scan, linearize_scan
 from tracebridge.core.control.scan.lowering import lower_scan
+from tracebridge.core.control.scan.params import groups
 from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
 from tracebridge.core.control.scan.transpose import transpose_scan
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.runtime.transfer import put_numpy
 
 
 @final
@@ -41,6 +45,15 @@ class Scan(HigherOrderPrimitive):
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return lower_scan(ctx, operands, params)
+
+    def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
+        """Give each step to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN."""
+        consts, carry, xs = groups(params, arrays)
+        rows = [x.to_numpy() for x in xs]
+        order = range(params["length"])
+        for i in reversed(order) if params["reverse"] else order:
+            slices = [put_numpy(np.asarray(row[i])) for row in rows]
+            carry = walk(params["jaxpr"], [*consts, *carry, *slices])[: len(carry)]
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return jvp_scan(self, primals, tangents, params)

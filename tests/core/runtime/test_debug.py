@@ -73,11 +73,42 @@ def test_operations_of_the_lax_layer() -> None:
             lax.log(x)
 
 
-def test_loops() -> None:
+def test_jitted_loops() -> None:
     """In a jitted loop the operation of the step is found."""
     with pytest.raises(errors.NonFiniteError, match="of sqrt contains NaN"):
         tb.jit(looped)(1.5)
     assert float(tb.jit(looped)(5.0)) == 1.0
+
+
+def bad_step(c: Any, *_: Any) -> Any:
+    """A step that gives a NaN for numbers below 1."""
+    c = c - 1
+    return tnp.sqrt(c)
+
+
+LOOPS = {
+    "scan": lambda x: looped(x),
+    "reverse scan": lambda x: lax.scan(
+        lambda c, y: (bad_step(c), y), x, tnp.arange(2.0), reverse=True
+    ),
+    "while_loop": lambda x: lax.while_loop(lambda c: c > -1, lambda c: bad_step(c), x),
+    "fori_loop": lambda x: lax.fori_loop(0, 2, lambda _, c: bad_step(c), x),
+    "cond": lambda x: lax.cond(x > 0, lambda x: bad_step(x - 1), lambda x: x, x),
+    "cond in scan": lambda x: lax.scan(
+        lambda c, _: (lax.cond(c > 9, lambda c: c, bad_step, c), None), x, None, length=2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_eager_control_flow(name: str) -> None:
+    """Outside of jit the loop is walked through; operation and line of the step are named."""
+    with pytest.raises(errors.NonFiniteError) as info:
+        LOOPS[name](tnp.float32(1.5))
+    message = str(info.value)
+    assert "it comes from sqrt at" in message
+    line = (looped if name == "scan" else bad_step).__code__.co_firstlineno
+    assert any([f"{__file__}:{line + k} (" in message for k in (2, 3)])
 
 
 def test_backward_pass() -> None:
