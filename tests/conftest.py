@@ -39,6 +39,9 @@ hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 )
 
+# Several devices in one process, for tests that need them; read when the first one uses the CPU.
+os.environ.setdefault("TRACEBRIDGE_NUM_CPU_DEVICES", "8")
+
 # TensorFlow's C++ log; it has no other switch that works before the import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -36,7 +36,7 @@ from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.compile import Program, compile_lowered
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.monitoring import LOWER, finished
-from tracebridge.core.runtime.placement import MeshPlacement, choose_placement
+from tracebridge.core.runtime.placement import choose_placement, is_spread
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.tree.prefix import equality_errors_of_structures
@@ -389,7 +389,7 @@ class Compiled(Stage):
     def _places(self) -> Sequence[Any]:
         """The sharding of each argument."""
         placement = self._program.placement
-        if type(placement) is MeshPlacement:
+        if is_spread(placement):
             return placement.in_shardings
         return [placement] * len(self._avals)
 

@@ -13,7 +13,7 @@ from tracebridge.core.runtime.dispatch import raise_for
 from tracebridge.core.runtime.donation import check_donation, mark_donated, owned
 from tracebridge.core.runtime.execute import SINGLE, TREE, make_run
 from tracebridge.core.runtime.guards import check_execution
-from tracebridge.core.runtime.placement import all_at, moving
+from tracebridge.core.runtime.placement import all_at, is_spread, moving
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 
@@ -61,9 +61,13 @@ class CallEntry:
         # The signatures are those of the key, so that they tell which memory is borrowed.
         given = tuple([i for i in donated if not self.sigs[i].borrowed])
         several = len(self.sigs) > 1
+        spread = is_spread(self.program.placement)
 
         def run_donating(*args: Any) -> Any:
             arrays = args[0] if star else args
+            if spread:
+                # XLA crashes where one of several devices finds its argument gone.
+                raise_for(arrays, name, None)
             if several:
                 check_donation(arrays, donated, name)
             out = run(*args)
@@ -103,6 +107,8 @@ class CallEntry:
         """Run, with checks that donation and debugging options need."""
         check_execution(self.name)
         if self.donated:
+            if is_spread(self.program.placement):
+                raise_for(arrays, self.name, None)
             check_donation(arrays, self.donated, self.name)
         try:
             out = self.run_list(arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.runtime.backends import default_placement
@@ -48,6 +48,11 @@ class MeshPlacement:
 
 
 Placement = SingleDeviceSharding | MeshPlacement
+
+
+def is_spread(placement: Placement) -> TypeGuard[MeshPlacement]:
+    """Whether a program runs on the devices of a mesh."""
+    return type(placement) is MeshPlacement
 
 
 def choose_placement(

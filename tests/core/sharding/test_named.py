@@ -1,0 +1,104 @@
+"""Mesh, PartitionSpec and NamedSharding as data."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
+from tracebridge.sharding import PartitionSpec as P
+
+several = pytest.mark.skipif(
+    "tb.local_device_count() < 8", reason="needs 8 devices (TRACEBRIDGE_NUM_CPU_DEVICES=8)"
+)
+
+
+def test_partition_specs_compare_and_print() -> None:
+    """Tuples of one name are names; trailing None counts; tuples compare."""
+    assert P("x", None) == P(("x",), ())
+    assert P("x") != P("x", None)
+    assert P("x", ("y", "z")) == ("x", ("y", "z"))
+    assert hash(P("x")) == hash(P(["x"]))
+    assert "PartitionSpec('x', None, ('y', 'z'))" == repr(P("x", None, ("y", "z")))
+    assert P("x") + P("y") == P("x", "y") == P("y").__radd__(("x",))
+    assert (2, "x", 1) == (len(P("x", "y")), P("x", "y")[0], P("x", "y").index("y"))
+    spec = P("x", unreduced=frozenset({"y"}))
+    assert spec == pickle.loads(pickle.dumps(spec))
+    assert spec != P("x")
+
+
+def test_meshes() -> None:
+    """Interned, immutable, with checks."""
+    device = tb.devices()[0]
+    mesh = Mesh([[device]], ("x", "y"), AxisType.Auto)
+
+    assert mesh is Mesh(np.array([[device]]), ["x", "y"])
+    assert ((1, 1), 1, [device]) == (mesh.axis_sizes, mesh.size, mesh.local_devices)
+    assert "Mesh('x': 1, 'y': 1, axis_types=(Auto, Auto))" == repr(mesh)
+    assert not mesh.is_multi_process
+    with pytest.raises(ValueError, match="read-only"):
+        mesh.devices[0, 0] = None
+    refused: list[tuple[type[Exception], str, Any]] = [
+        (AxisSpecError, "devices have 1 axes", ([device], ("x", "y"))),
+        (AxisSpecError, "repeat a name", ([[device]], ("x", "x"))),
+        (AxisSpecError, "axis_types", ([device], ("x",), (1,))),
+        (DevicePlacementError, "appears twice", ([device, device], "x")),
+    ]
+    for error, message, args in refused:
+        with pytest.raises(error, match=message):
+            Mesh(*args)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(mesh)
+
+
+@several
+def test_named_shardings() -> None:
+    """Parts and positions; copies along unused axes; equal ones are one object."""
+    mesh = tb.make_mesh((2, 4), ("x", "y"))
+    sharding = NamedSharding(mesh, P(None, ("y", "x")))
+
+    assert sharding is NamedSharding(mesh, P(None, ("y", "x")))
+    assert (3, 2) == sharding.shard_shape((3, 16))
+    index = sharding.devices_indices_map((3, 16))
+    # Device 5 is at x=1, y=1: part 1 * 2 + 1.
+    assert (slice(None), slice(6, 8)) == index[tb.devices()[5]]
+    assert not sharding.is_fully_replicated
+    assert NamedSharding(mesh, P(None)).is_fully_replicated
+    assert sharding.is_equivalent_to(NamedSharding(mesh, P(None, ("y", "x"), None)), 3)
+    assert not sharding.is_equivalent_to(NamedSharding(mesh, P(None, ("x", "y"))), 2)
+    assert 8 == sharding.num_devices == len(sharding.device_set)
+    assert sharding.update(spec=P("x")) is NamedSharding(mesh, P("x"))
+
+
+@several
+def test_refused_shardings() -> None:
+    """Names that the mesh does not have, or twice; shapes that do not split."""
+    mesh = tb.make_mesh((2, 4), ("x", "y"))
+    with pytest.raises(AxisSpecError, match="names the axis 'z'"):
+        NamedSharding(mesh, P("z"))
+    with pytest.raises(AxisSpecError, match="names the axis 'x' twice"):
+        NamedSharding(mesh, P("x", ("y", "x")))
+    with pytest.raises(AxisSpecError, match="spec is 'x' of type str"):
+        NamedSharding(mesh, "x")  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(AxisSpecError, match="mesh is None"):
+        NamedSharding(None, P())  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(ShapeMismatchError, match="into 4 parts"):
+        NamedSharding(mesh, P("y")).shard_shape((6,))
+
+
+def test_one_device() -> None:
+    """A sharding over one device answers the same questions."""
+    sharding = SingleDeviceSharding(tb.devices()[0])
+
+    assert (2, 3) == sharding.shard_shape((2, 3))
+    assert {tb.devices()[0]: (slice(None),) * 2} == sharding.devices_indices_map((2, 3))
+    assert sharding.is_equivalent_to(sharding, 1)
+    assert sharding.is_fully_addressable
+    assert (1, True) == (sharding.num_devices, sharding.is_fully_replicated)
