@@ -453,11 +453,11 @@ class IndexUpdateRef:
             mask = self._whole_mask(as_value(0))
             if mask is not None:
                 return _choose_planned((mask, x, func(x)))
-            options = {"indices_are_sorted": indices_are_sorted, "mode": mode}
+            options: dict[str, Any] = {"indices_are_sorted": indices_are_sorted, "mode": mode}
             if unique_indices or known_distinct(x, index):
-                old = self.get(unique_indices=unique_indices, **options)
-                return self.set(func(old), unique_indices=unique_indices, **options)
-            places = {"mode": mode or "fill", "fill_value": NOWHERE}
+                options["unique_indices"] = unique_indices
+                return self.set(func(self.get(**options)), **options)
+            places: dict[str, Any] = {"mode": mode or "fill", "fill_value": NOWHERE}
             positions = IndexUpdateRef(positions_in(x), index).get(**places)
             return apply_in_turn(x, as_value(positions), func)
         except Exception as error:

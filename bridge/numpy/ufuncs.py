@@ -153,7 +153,7 @@ class ufunc(metaclass=_UfuncType):
         given = {k: v for k, v in options.items() if v is not None}
         return self._reduce(x, axis, keepdims=keepdims, **given)
 
-    def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+    def accumulate(self, a: Any, axis: int | None = 0, dtype: Any = None, out: None = None) -> Any:
         """The running results of the function folded over an axis.
 
         Args:
@@ -408,7 +408,7 @@ def _attach() -> None:
         one.kind = np.dtype(bool) if function in truths else None
         for name in ("nin", "nout", "nargs", "identity", *METHODS):
             setattr(function, name, getattr(one, name))
-        function._ufunc = one
+        function._ufunc = one  # pyright: ignore[reportFunctionMemberAccess] - marks it for isinstance
 
 
 def _running(function: Function) -> Function:

@@ -235,7 +235,9 @@ def test_wrong_backward_rules(bwd, message, wrap):
 @WRAPS
 def test_wrong_forward_rules(wrap):
     """A forward rule returns a pair."""
-    with pytest.raises(CustomRuleError, match=r"forward rule \S+ returned an array f32\[\], expected"):
+    with pytest.raises(
+        CustomRuleError, match=r"forward rule \S+ returned an array f32\[\], expected"
+    ):
         tree_function(lambda r, ct: (ct, None), lambda x, y: x, wrap)
     with pytest.raises(CustomRuleError, match="returned a tuple of 3, expected a pair"):
         tree_function(lambda r, ct: (ct, None), lambda x, y: (x, x, x), wrap)

@@ -136,7 +136,7 @@ INDEXED = [
 def _changed(function: object, array: np.ndarray, *args: object) -> np.ndarray:
     """What a function that writes in place leaves."""
     copy = np.array(array)
-    function(copy, *args)  # pyright: ignore - np's functions
+    function(copy, *args)  # pyright: ignore[reportCallIssue] - any of several functions
     return copy
 
 

@@ -32,6 +32,9 @@ class Log(list[Any]):
         return found
 
 
+WRAPPERS = {"eager": lambda f: f, "jit": tb.jit, "nested jit": lambda f: tb.jit(tb.jit(f))}
+
+
 @pytest.fixture
 def log() -> Log:
     """An empty log."""
@@ -39,7 +42,7 @@ def log() -> Log:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit, lambda f: tb.jit(tb.jit(f))], ids=str)
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_runs_once_per_call(log: Log, wrap: Any, ordered: bool) -> None:
     """Each call of the program is one call of the function, also where nothing is returned."""
     f = wrap(lambda x: log.note(x, ordered=ordered))

@@ -32,8 +32,10 @@ def doubled(x: Any, **options: Any) -> Any:
 
 X = np.arange(3, dtype=np.float32)
 
+WRAPPERS = {"eager": lambda f: f, "jit": tb.jit, "nested jit": lambda f: tb.jit(tb.jit(f))}
 
-@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit, lambda f: tb.jit(tb.jit(f))], ids=str)
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_value(wrap: Any) -> None:
     """Eager, under jit and under nested jit the function of the host is applied."""
     assert wrap(lambda x: doubled(x) + 1)(X).tolist() == [1.0, 3.0, 5.0]
