@@ -35,6 +35,12 @@ from tracebridge.core.tree.printing import format_treedef
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
 
 P = ParamSpec("P")
+# The first lines of the documentation of the functions that are made here.
+_DOC = (
+    "{} of {{fun}} by its positional argument(s) {}.\n\n"
+    "Takes the arguments of {{fun}} and returns {}; a gradient has the structure and the shapes of "
+    "the argument(s)."
+)
 
 
 @final
@@ -121,7 +127,7 @@ def grad(
     """
     options = GradOptions("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @named_like(fun)
+    @named_like(fun, _DOC.format("Gradient", argnums, "the gradient"))
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         _, gradient, aux = gradient_of(options, args, kwargs)
         return (gradient, aux) if has_aux else gradient
@@ -163,7 +169,7 @@ def value_and_grad(
         "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes
     )
 
-    @named_like(fun)
+    @named_like(fun, _DOC.format("Value and gradient", argnums, "a pair of both"))
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         value, gradient, aux = gradient_of(options, args, kwargs)
         return ((value, aux) if has_aux else value), gradient

@@ -33,6 +33,12 @@ from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 P = ParamSpec("P")
+# The first lines of the documentation of the functions that are made here.
+_DOC = (
+    "Jacobian of {{fun}} by its positional argument(s) {1}, in {0} mode.\n\n"
+    "Takes the arguments of {{fun}}; the shape of an array of the result is that of the result of "
+    "{{fun}} followed by that of the argument."
+)
 
 
 def jacfwd(
@@ -70,7 +76,7 @@ def jacfwd(
     """
     options = GradOptions("jacfwd", fun, argnums, has_aux, holomorphic, False)
 
-    @named_like(fun)
+    @named_like(fun, _DOC.format("forward", argnums))
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
         flat, values = _flat_call(options, args, kwargs, _check_forward_input)
         outs, columns = _pushed_forward(options, flat, values)
@@ -123,7 +129,7 @@ def jacrev(
     """
     options = GradOptions("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
-    @named_like(fun)
+    @named_like(fun, _DOC.format("reverse", argnums))
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
         flat, values = _flat_call(options, args, kwargs, check_input)
         outs, rows = _pulled_back(options, flat, values)

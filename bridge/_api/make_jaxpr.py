@@ -69,6 +69,7 @@ def make_jaxpr(
             return closed
         return closed, tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
 
+    make_jaxpr_f.__name__ = f"make_jaxpr({name_of(fun)})"
     return api_boundary(make_jaxpr_f)
 
 

@@ -193,13 +193,10 @@ def device_get(x: Any) -> Any:
     """Fetch the arrays in ``x`` to the host.
 
     Args:
-        x: a tree; leaves that are no arrays are left alone.
+        x: a tree; leaves that are no arrays, and traced values, are left alone.
 
     Returns:
         The same tree with NumPy arrays in place of arrays.
-
-    Raises:
-        TracerArrayConversionError: ``x`` contains traced values.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -212,9 +209,7 @@ def device_get(x: Any) -> Any:
 
 
 def _fetch(leaf: Any) -> Any:
-    if type(leaf) is Array or isinstance(leaf, Tracer):
-        return np.asarray(leaf)
-    return leaf
+    return np.asarray(leaf) if type(leaf) is Array else leaf
 
 
 @api_boundary

@@ -26,6 +26,12 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# The first lines of the documentation of the functions that are made here.
+_DOC = (
+    "{fun}, vectorized.\n\n"
+    "Takes the arguments of {fun} and gives its results, with an additional axis along which {fun} "
+    "is mapped."
+)
 
 
 def vmap(
@@ -79,7 +85,7 @@ def vmap(
         )
     mapped: Callable[..., R] = fun  # it is called with tracers in place of arrays
 
-    @named_like(fun)
+    @named_like(fun, _DOC)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         flat_args, tree = flatten((args, kwargs))
         same = type(in_axes) is int and in_axes == 0

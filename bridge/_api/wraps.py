@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tracebridge.core.ir.debug_info import name_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
 
 
-def named_like(fun: Any) -> Callable[[F], F]:
+def named_like(fun: Any, doc: str = "") -> Callable[[F], F]:
     """Decorator: name, documentation and signature of ``fun``.
 
     Attributes of ``fun`` are not copied, as functools.wraps would do: those of a compiled
-    function (``lower``, ``clear_cache``) do not belong to its gradient.
+    function (``lower``, ``clear_cache``) do not belong to its gradient. ``doc`` says what became
+    of the function, whose name replaces ``{fun}`` in it; it comes before the documentation of
+    ``fun``.
     """
 
     def decorate(wrapper: F) -> F:
@@ -22,6 +26,10 @@ def named_like(fun: Any) -> Callable[[F], F]:
             value = getattr(fun, attribute, None)
             if value is not None:
                 setattr(wrapper, attribute, value)
+        if doc:
+            own = doc.replace("{fun}", name_of(fun))
+            before = getattr(fun, "__doc__", None)
+            wrapper.__doc__ = f"{own}\n\n{before}" if before else own
         wrapper.__wrapped__ = fun  # type: ignore[attr-defined]  # read by inspect.signature
         return wrapper
 

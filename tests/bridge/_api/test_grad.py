@@ -170,8 +170,23 @@ def test_name_and_signature_are_kept() -> None:
     gradient = tb.grad(loss)
 
     assert "loss" == gradient.__name__
-    assert "Documented." == gradient.__doc__
+    assert gradient.__doc__.startswith("Gradient of loss by its positional argument(s) 0.")
+    assert gradient.__doc__.endswith("Documented.")
     assert not hasattr(gradient, "lower")
+
+
+@pytest.mark.parametrize("transform", [tb.value_and_grad, tb.jacfwd, tb.jacrev, tb.hessian])
+def test_documentation_says_what_became_of_the_function(transform: Any) -> None:
+    """It names the function and the arguments, before what the function's own says."""
+
+    def energy(x: Any) -> Any:
+        """Documented {fun}."""
+        return x
+
+    documentation = transform(energy, argnums=(0,)).__doc__
+
+    assert "of energy by its positional argument(s) (0,)" in documentation
+    assert documentation.endswith("Documented {fun}.")
 
 
 def test_methods_partials_and_callables() -> None:

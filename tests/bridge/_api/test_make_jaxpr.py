@@ -27,6 +27,11 @@ def test_program_of_a_function() -> None:
     assert [table] == [c for c in closed.consts if c is table]
 
 
+def test_name() -> None:
+    """It says that a call gives a program and no result."""
+    assert "make_jaxpr(sin)" == tb.make_jaxpr(tnp.sin).__name__
+
+
 def test_stand_ins_and_shapes() -> None:
     """Shapes are enough; the shapes of the result come along on request."""
     stand_in = tb.ShapeDtypeStruct((2, 3), np.float16)

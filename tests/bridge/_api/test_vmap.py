@@ -145,12 +145,17 @@ def test_compositions() -> None:
 
 
 def test_decorated_name_is_kept() -> None:
-    """A mapped function is called like its function."""
+    """A mapped function is called like its function; its documentation says that it is mapped."""
 
     def norm(x: Any) -> Any:
+        """Documented."""
         return x
 
-    assert "norm" == tb.vmap(norm).__name__
+    mapped = tb.vmap(norm)
+
+    assert "norm" == mapped.__name__
+    assert mapped.__doc__.startswith("norm, vectorized.")
+    assert mapped.__doc__.endswith("Documented.")
 
 
 # --- errors ----------------------------------------------------------------------------------
