@@ -14,7 +14,9 @@ import pytest
 
 import tracebridge.core.errors
 from tracebridge.core.errors.base import InternalError, TracebridgeError, compose
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
+from tracebridge.core.errors.transform_errors import AxisSpecError, TreeMismatchError
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "errors"
@@ -181,3 +183,14 @@ def test_warning_classes_are_warnings() -> None:
     assert [cls.__name__ for cls in others] == ["ExplicitX64Warning"]
     with pytest.warns(others[0], match="x"):
         warnings.warn("x", others[0], stacklevel=1)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [ShapeMismatchError, DtypeMismatchError, TreeMismatchError, AxisSpecError],
+    ids=lambda cls: cls.__name__,
+)
+def test_mismatches_are_type_errors_and_value_errors(cls: type[TracebridgeError]) -> None:
+    """Code that catches either keeps working: other libraries are not of one mind."""
+    assert issubclass(cls, TypeError)
+    assert issubclass(cls, ValueError)
