@@ -17,6 +17,8 @@ from tracebridge.core.collectives.axes import (
 )
 from tracebridge.core.collectives.replicas import all_gather as all_gather_op
 from tracebridge.core.collectives.replicas import reduce_scatter as scatter_op
+from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
@@ -89,6 +91,8 @@ class ReduceScatter(Collective):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
         axis, size = params["axis"], params["size"]
+        if is_bool(x.dtype):
+            raise UnsupportedDtypeError("psum_scatter works on numbers, got bool")
         whole = x.shape[axis]
         if (whole % size if params["tiled"] else whole - size) != 0:
             kind = "a multiple of" if params["tiled"] else "equal to"

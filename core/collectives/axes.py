@@ -43,15 +43,6 @@ def bound_names(call: str, axis_name: Hashable) -> tuple[Any, ...]:
     return names
 
 
-def single_name(call: str, axis_name: Any) -> Any:
-    """The only name in ``axis_name``, which must be bound."""
-    names = bound_names(call, axis_name)
-    if len(names) != 1:
-        msg = f"{call}: got the axis names {names}, expected exactly one"
-        raise AxisSpecError(msg)
-    return names[0]
-
-
 def axis_size(axis_name: Any) -> Any:
     """The number of elements of a named axis, or of the product of several.
 
@@ -108,8 +99,8 @@ class Collective(Primitive):
         raise TypeError(self.name)
 
 
-def checked_groups(call: str, names: Sequence[Any], groups: Any) -> Any:
-    """``axis_index_groups`` as tuples: a partition of the one named axis into equal parts.
+def checked_groups(call: str, names: Sequence[Any], groups: Any, *, equal: bool = True) -> Any:
+    """``axis_index_groups`` as tuples: a partition of the one named axis, into ``equal`` parts.
 
     Raises:
         AxisSpecError: they are not.
@@ -119,12 +110,16 @@ def checked_groups(call: str, names: Sequence[Any], groups: Any) -> Any:
     if len(names) != 1:
         msg = f"{call}: axis_index_groups needs exactly one axis name, got {tuple(names)}"
         raise AxisSpecError(msg)
+    if not isinstance(groups, tuple | list | np.ndarray):
+        msg = f"{call}: axis_index_groups is {groups!r} of type {type(groups).__name__}"
+        raise AxisSpecError(msg, expected="a list of lists of positions, or None")
     found = tuple([tuple([int(i) for i in g]) for g in groups])
     members = sorted([i for g in found for i in g])
     size = size_of_axis(call, names[0])
-    if members != list(range(size)) or len({len(g) for g in found}) != 1:
+    if members != list(range(size)) or (equal and len({len(g) for g in found}) != 1):
         msg = f"{call}: axis_index_groups {found} do not split the axis {names[0]!r} of size {size}"
-        raise AxisSpecError(msg, expected="groups of one length that hold each index once")
+        what = "groups of one length" if equal else "groups"
+        raise AxisSpecError(msg, expected=f"{what} that hold each index once")
     return found
 
 

@@ -9,17 +9,19 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core import lax
+from tracebridge.core.collectives.all_gather import all_gather
 from tracebridge.core.collectives.axes import (
     Collective,
+    axis_size,
     bound_names,
     by_group,
     checked_groups,
     from_groups,
     map_leaves,
-    single_name,
     size_of_axis,
     take_rows,
 )
+from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.collectives.replicas import all_to_all as all_to_all_op
 from tracebridge.core.collectives.replicas import permute
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -38,10 +40,7 @@ class Ppermute(Collective):
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         x = lax.to_front(x, d, ctx.size)
-        source = np.zeros(ctx.size, np.int32)
-        sent = np.zeros(ctx.size, np.bool_)
-        for a, b in params["perm"]:
-            source[b], sent[b] = a, True
+        source, sent = _sources(ctx.size, params["perm"])
         moved = take_rows(x, source)
         if not sent.all():
             flags = lax.broadcast_in_dim(sent, moved.aval.shape, (0,))
@@ -128,7 +127,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
     Args:
         x: pytree of arrays.
-        axis_name: a bound axis name.
+        axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         perm: pairs ``(source, destination)``; no source and no destination appears twice.
 
     Returns:
@@ -144,14 +143,39 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     >>> f(tb.numpy.array([5, 6, 7])).tolist()
     [0, 5, 6]
     """
-    name = single_name("ppermute", axis_name)
-    size = size_of_axis("ppermute", name)
+    names = bound_names("ppermute", axis_name)
+    size = axis_size(names)
     pairs = tuple([(int(a), int(b)) for a, b in perm])
     for what, ends in (("source", [a for a, _ in pairs]), ("destination", [b for _, b in pairs])):
         if len(set(ends)) != len(ends) or any([not 0 <= e < size for e in ends]):
             msg = f"ppermute: perm {pairs} must name each {what} once, in [0, {size})"
             raise AxisSpecError(msg)
-    return map_leaves(lambda value: ppermute_p.bind(value, axes=(name,), perm=pairs), x)
+    if len(names) != 1:
+        return map_leaves(lambda value: _permute_grid(value, names, size, pairs), x)
+    return map_leaves(lambda value: ppermute_p.bind(value, axes=names, perm=pairs), x)
+
+
+def _permute_grid(value: Any, names: Sequence[Any], size: int, pairs: Any) -> Any:
+    """The permutation of the positions along several axes: each element takes what it is sent."""
+    source, sent = _sources(size, pairs)
+    everything = all_gather(value, tuple(names))
+    here = axis_index(tuple(names))
+    received = lax.dynamic_index_in_dim(
+        everything, lax.dynamic_index_in_dim(source, here, 0, keepdims=False), 0, keepdims=False
+    )
+    if sent.all():
+        return received
+    flag = lax.dynamic_index_in_dim(sent, here, 0, keepdims=False)
+    return lax.select(flag, received, lax.zeros_of(received.aval))
+
+
+def _sources(size: int, pairs: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """For each position the one that it receives from, and whether it receives anything."""
+    source = np.zeros(size, np.int32)
+    sent = np.zeros(size, np.bool_)
+    for a, b in pairs:
+        source[b], sent[b] = a, True
+    return source, sent
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -159,7 +183,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
     Args:
         x: pytree of arrays.
-        axis_name: a bound axis name.
+        axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         perm: a permutation of the positions.
 
     Raises:
@@ -171,7 +195,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     >>> f(tb.numpy.array([5, 6, 7])).tolist()
     [7, 5, 6]
     """
-    size = size_of_axis("pshuffle", single_name("pshuffle", axis_name))
+    size = axis_size(bound_names("pshuffle", axis_name))
     if sorted(perm) != list(range(size)):
         msg = f"pshuffle: {list(perm)} is not a permutation of range({size})"
         raise AxisSpecError(msg)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
+import numpy as np
+
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import (
     Collective,
     axis_names,
+    axis_size,
+    bound_names,
     by_group,
     checked_groups,
     from_groups,
     map_leaves,
-    single_name,
     size_of_axis,
     size_value,
+    take_rows,
 )
 from tracebridge.core.collectives.axis_index import axis_index
 from tracebridge.core.collectives.replicas import all_reduce
@@ -51,11 +55,23 @@ class _AllReduce(Collective):
 
     def _in_groups(self, x: Any, d: int | None, ctx: Any, groups: Any) -> tuple[Any, Any]:
         """Reduce each group, and give the result to its members."""
+        if len({len(g) for g in groups}) != 1:
+            return self._in_unequal_groups(lax.to_front(x, d, ctx.size), groups), 0
         parts = by_group(x, d, ctx.size, groups)
         shape = parts.aval.shape
         dims = (0, *range(2, len(shape)))
         wide = lax.broadcast_in_dim(self.reduce(parts, (1,)), shape, dims)
         return from_groups(wide, groups), 0
+
+    def _in_unequal_groups(self, x: Any, groups: Any) -> Any:
+        rest = x.aval.shape[1:]
+        parts: list[Any] = []
+        for group in groups:
+            total = self.reduce(take_rows(x, np.asarray(group, np.int32)), (0,))
+            shape = (len(group), *rest)
+            parts.append(lax.broadcast_in_dim(total, shape, tuple(range(1, len(shape)))))
+        order = np.concatenate([np.asarray(g, np.int32) for g in groups])
+        return take_rows(lax.concatenate(parts, 0), np.argsort(order).astype(np.int32))
 
     def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
         return all_reduce(ctx, x, ctx.aval_out, groups, self.combine)
@@ -141,14 +157,18 @@ def _split_axes(call: str, axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, 
 
 def _all_reduce(primitive: _AllReduce, x: Any, axis_name: Any, groups: Any) -> Any:
     names, positions = _split_axes(primitive.name, axis_name)
-    groups = checked_groups(primitive.name, names, groups)
+    groups = checked_groups(primitive.name, names, groups, equal=False)
 
     def apply(value: Any) -> Any:
-        if is_bool(value.aval.dtype):
+        is_mask = is_bool(value.aval.dtype)
+        if is_mask:
             value = lax.convert_dtype(value, default_int())
         if positions:
             value = primitive.reduce(value, lax.as_axes(primitive.name, positions, value.aval.ndim))
-        return primitive.bind(value, axes=names, axis_index_groups=groups) if names else value
+        if names:
+            value = primitive.bind(value, axes=names, axis_index_groups=groups)
+        # The largest of some bools is a bool, their sum a number.
+        return lax.convert_dtype(value, bool_) if is_mask and primitive is not psum_p else value
 
     return map_leaves(apply, x)
 
@@ -159,8 +179,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Args:
         x: pytree of arrays. A Python number is multiplied by the size of the axes.
         axis_name: a bound axis name, or a tuple of them; ints in it are axes of the arrays.
-        axis_index_groups: groups of indices of one named axis, of one length; each group is
-            summed on its own.
+        axis_index_groups: groups of indices of one named axis, which together hold each index
+            once; each group is summed on its own.
 
     Returns:
         Pytree like ``x``, equal for all elements (of a group).
@@ -191,21 +211,25 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     [1.0, 1.0, 1.0]
     """
     names, positions = _split_axes("pmean", axis_name)
-    count: Any = 1
-    for name in names:
-        count = count * size_of_axis("pmean", name)
-    groups = checked_groups("pmean", names, axis_index_groups)
-    if groups is not None:
+    size = count = axis_size(names)
+    groups = checked_groups("pmean", names, axis_index_groups, equal=False)
+    if groups is not None and len({len(g) for g in groups}) == 1:
         count = len(groups[0])
 
     def mean(value: Any) -> Any:
         if not is_inexact(value.aval.dtype):
             value = lax.convert_dtype(value, to_inexact(value.aval.dtype))
-        total = _all_reduce(psum_p, value, axis_name, axis_index_groups)
+        total = _all_reduce(psum_p, value, axis_name, groups)
         divisor = count
         for a in positions:
             divisor = divisor * value.aval.shape[a]
-        return lax.div(total, size_value(divisor, total.aval.dtype))
+        divisor = size_value(divisor, total.aval.dtype)
+        if groups is not None and len({len(g) for g in groups}) != 1:
+            # Elements of groups of different lengths divide by different numbers.
+            ones = lax.full((), 1, total.aval.dtype)
+            members = psum_p.bind(ones, axes=names, axis_index_groups=groups)
+            divisor = lax.div(lax.mul(divisor, members), size_value(size, total.aval.dtype))
+        return lax.div(total, divisor)
 
     return map_leaves(mean, x)
 
@@ -235,7 +259,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
     Args:
         x: pytree of arrays.
-        axis_name: a bound axis name.
+        axis_name: a bound axis name, or a tuple of them, of which the last runs fastest.
         source: the position of the element.
 
     Raises:
@@ -246,17 +270,17 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     >>> f(tb.numpy.array([5, 6, 7])).tolist()
     [6, 6, 6]
     """
-    name = single_name("pbroadcast", axis_name)
-    size = size_of_axis("pbroadcast", name)
+    names = bound_names("pbroadcast", axis_name)
+    size = axis_size(names)
     if not -size <= source < size:
-        raise AxisError(f"pbroadcast: source {source} is not a position of axis {name!r}")
-    here = lax.eq(axis_index(name), source % size)
+        raise AxisError(f"pbroadcast: source {source} is not a position of axis {axis_name!r}")
+    here = lax.eq(axis_index(names), source % size)
 
     def send(value: Any) -> Any:
         is_mask = is_bool(value.aval.dtype)
         sent = lax.convert_dtype(value, default_int()) if is_mask else value
         total = psum_p.bind(
-            lax.select(here, sent, lax.zeros_of(sent.aval)), axes=(name,), axis_index_groups=None
+            lax.select(here, sent, lax.zeros_of(sent.aval)), axes=names, axis_index_groups=None
         )
         return lax.convert_dtype(total, bool_) if is_mask else total
 

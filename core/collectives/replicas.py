@@ -51,7 +51,14 @@ def replica_groups(
     rows = grid.transpose(*rest, *axes).reshape(-1, size)
     if index_groups is None:
         return rows
-    return np.concatenate([rows[:, list(group)] for group in index_groups])
+    longest = max([len(group) for group in index_groups])
+    padding = [(longest - len(group)) * [-1] for group in index_groups]  # as StableHLO wants it
+    return np.concatenate(
+        [
+            np.pad(rows[:, list(group)], ((0, 0), (0, len(pad))), constant_values=-1)
+            for group, pad in zip(index_groups, padding, strict=True)
+        ]
+    )
 
 
 def axis_position(ctx: Any, name: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 import tracebridge as tb
 from tracebridge import lax
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
 from tracebridge.testing import assert_allclose, check_grads
@@ -201,6 +202,8 @@ def test_errors() -> None:
         mapped(lambda x: lax.all_gather(x, "i", axis=2))
     with pytest.raises(ShapeMismatchError, match=r"psum_scatter: axis 0 of f32\[4\] must be equal"):
         mapped(lambda x: lax.psum_scatter(x, "i"))
+    with pytest.raises(UnsupportedDtypeError, match="psum_scatter works on numbers, got bool"):
+        mapped(lambda x: lax.psum_scatter(x[:3] > 0, "i"))
     with pytest.raises(ShapeMismatchError, match="must be a multiple of the size 3"):
         mapped(lambda x: lax.psum_scatter(x, "i", tiled=True))
     with pytest.raises(ShapeMismatchError, match=r"all_to_all: axis 0 of f32\[4\] must have the"):

@@ -10,6 +10,7 @@ import pytest
 
 import tracebridge as tb
 from tracebridge import lax
+from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.testing import assert_allclose
 
 Host = np.ndarray[Any, Any]
@@ -100,6 +101,9 @@ def over_two_names(f: Callable[[Any, Any], Any], x: Host, rows: int) -> Host:
         lambda x, name: lax.all_to_all(x, name, 0, 1),
         lambda x, name: lax.all_to_all(lax.concatenate([x, x], 0), name, 0, 1, tiled=True),
         lambda x, name: lax.pswapaxes(x, name, 0),
+        lambda x, name: lax.ppermute(x, name, [(0, 4), (5, 0), (2, 2)]),
+        lambda x, name: lax.pshuffle(x, name, [5, 0, 4, 1, 3, 2]),
+        lambda x, name: lax.pbroadcast(x, name, 4),
     ],
 )
 def test_several_names_are_one_axis(f: Callable[[Any, Any], Any]) -> None:
@@ -109,3 +113,58 @@ def test_several_names_are_one_axis(f: Callable[[Any, Any], Any]) -> None:
 
     assert_allclose(over_two_names(f, x, 2), expected)
     assert_allclose(over_two_names(f, x, 3), expected)
+
+
+def test_permutations_over_two_names_have_derivatives() -> None:
+    """What goes from a to b has its cotangent go from b to a, also for elements of pmap."""
+    pairs = [(0, 3), (3, 1)]
+
+    def f(x: Any) -> Any:
+        return lax.ppermute(x * x, ("i", "j"), pairs)
+
+    x = sample(2, 2) + 1
+    weights = np.arange(1, 5, dtype="f4").reshape(2, 2)
+    inner = tb.vmap(f, axis_name="j")
+    gradient = tb.grad(lambda x: (weights * tb.vmap(inner, axis_name="i")(x)).sum())(x)
+    expected = 2 * x * np.array([[4, 0], [0, 2]], "f4")
+
+    assert_allclose(gradient, expected)
+    if tb.local_device_count() >= 2:
+        mapped = tb.grad(lambda x: (weights * tb.pmap(inner, axis_name="i")(x)).sum())(x)
+        assert_allclose(mapped, expected)
+
+
+@pytest.mark.parametrize("mapping", [tb.vmap, tb.pmap])
+def test_reductions_in_groups_of_different_lengths(mapping: Any) -> None:
+    """Each element gets what its group has, and the mean divides by the length of the group."""
+    if mapping is tb.pmap and tb.local_device_count() < 4:
+        pytest.skip("needs 4 devices (TRACEBRIDGE_NUM_CPU_DEVICES=4)")
+    groups = [[3], [1, 2, 0]]
+    x = np.array([1, 2, 6, 4], "f4")
+
+    def f(x: Any) -> Any:
+        return [
+            g(x, "i", axis_index_groups=groups) for g in (lax.psum, lax.pmean, lax.pmax, lax.pmin)
+        ]
+
+    total, mean, largest, smallest = mapping(f, axis_name="i")(x)
+
+    assert [9.0, 9.0, 9.0, 4.0] == total.tolist()
+    assert [3.0, 3.0, 3.0, 4.0] == mean.tolist()
+    assert [6.0, 6.0, 6.0, 4.0] == largest.tolist()
+    assert [1.0, 1.0, 1.0, 4.0] == smallest.tolist()
+    weighted = tb.grad(
+        lambda x: (np.arange(4.0, dtype="f4") * mapping(f, axis_name="i")(x)[1]).sum()
+    )
+    assert_allclose(weighted(x), np.array([1, 1, 1, 3], "f4"))
+
+
+def test_groups_must_be_equal_where_results_depend_on_their_length() -> None:
+    """all_gather and the exchanges want groups of one length; groups are lists."""
+    x = sample(4, 2)
+    with pytest.raises(AxisSpecError, match="expected: groups of one length"):
+        tb.vmap(
+            lambda x: lax.all_gather(x, "i", axis_index_groups=[[0], [1, 2, 3]]), axis_name="i"
+        )(x)
+    with pytest.raises(AxisSpecError, match="axis_index_groups is 5 of type int"):
+        tb.vmap(lambda x: lax.psum(x, "i", axis_index_groups=5), axis_name="i")(x)

@@ -125,6 +125,17 @@ def test_dtypes() -> None:
     assert_allclose(share, np.full(3, 2 / 3, np.float32), check_dtype=True)
 
 
+def test_extremes_of_booleans_are_booleans() -> None:
+    """pmax is "any", pmin is "all"."""
+    x = np.array([True, False, True])
+
+    largest, smallest = tb.vmap(lambda x: (lax.pmax(x, "i"), lax.pmin(x, "i")), axis_name="i")(x)
+
+    assert [True] * 3 == largest.tolist()
+    assert [False] * 3 == smallest.tolist()
+    assert "bool" == str(largest.dtype)
+
+
 @pytest.mark.parametrize("name", ["psum", "pmean", "pmax"])
 def test_groups(name: str) -> None:
     """Groups of elements are reduced on their own."""
