@@ -211,6 +211,9 @@ class _Mapping:
     ) -> int:
         given = self.axis_size
         found = {size for _, size in sizes} | (set() if given is None else {given})
+        if found == {0}:
+            msg = f"{self.call}: the mapped axis has size 0"
+            raise AxisSizeError(msg, expected="at least one element: each has a device")
         if len(found) == 1:
             return found.pop()
         if not found:

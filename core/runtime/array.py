@@ -105,6 +105,11 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
             for (device, index), data in zip(indices.items(), self._parts(), strict=True)
         ]
 
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts of the array on all devices; with one process the addressable ones."""
+        return self.addressable_shards
+
     def addressable_data(self, index: int = 0) -> Array:
         """The part on the ``index``-th device of this process, as an array on that device."""
         self.check_alive()

@@ -30,11 +30,12 @@ from tracebridge.core.runtime.placement import MeshPlacement, sharding_at
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 if TYPE_CHECKING:
     from tracebridge.core.lowering.module import LoweredModule
     from tracebridge.core.sharding.mesh import Mesh
-    from tracebridge.core.sharding.named import NamedSharding
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -213,7 +214,10 @@ def _result_shardings(
     """How XLA splits the results; None where no PartitionSpec of the mesh says it."""
     if not avals:
         return []
-    found = [HloSharding.from_proto(p) for p in executable.get_output_shardings()]
+    protos = executable.get_output_shardings()
+    if protos is None:  # a mesh of one device
+        return [NamedSharding(mesh, PartitionSpec())] * len(avals)
+    found = [HloSharding.from_proto(p) for p in protos]
     return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
 
 

@@ -173,6 +173,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (AxisSizeError, r"argument y\['a'\] has size 3 at axis 0",
      lambda: tb.pmap(lambda x, y: x)(X, {"a": X[:3]})),
     (AxisSizeError, "axis_size=3", lambda: tb.pmap(lambda x: x, axis_size=3)(X)),
+    (AxisSizeError, "the mapped axis has size 0", lambda: tb.pmap(lambda x: x)(X[:0])),
     (AxisSizeError, "no argument is mapped", lambda: tb.pmap(lambda x: x, in_axes=None)(X)),
     (AxisSizeError, "the call has no array argument", lambda: tb.pmap(lambda: 1)()),
     (ArgumentSpecError, "static_broadcasted_argnums contains 1, but the call has 1 positional",

@@ -148,6 +148,18 @@ def test_large_constants_and_donation() -> None:
     assert x.is_deleted()
 
 
+def test_meshes_of_one_device() -> None:
+    """A mesh may have one device: operations on its arrays stay there."""
+    device = tb.devices()[3]
+    x = tb.device_put(X, NamedSharding(Mesh([device], "x"), P("x")))
+    mapped = tb.pmap(lambda x: x * 2, devices=[device])(X[None])
+
+    assert X.sum() == float(x.sum())
+    assert 2 * X.sum() == float(mapped.sum())
+    assert {device} == (x + 1).devices() == mapped.sum().devices()
+    assert [X.shape] == [s.data.shape for s in x.global_shards]
+
+
 def test_compiled_stages() -> None:
     """lower and compile keep the shardings of the arguments."""
     x = tb.device_put(X, shardings()[1])
