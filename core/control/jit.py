@@ -37,7 +37,7 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.compile import compile_jaxpr
+from tracebridge.core.runtime.compile import compile_jaxpr, release
 from tracebridge.core.runtime.debug import wants_checks
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.donation import owned
@@ -514,6 +514,9 @@ class Jitted:
     def clear(self) -> None:
         """Forget traces and executables."""
         self.cache.clear()
+        keys = self.runs.keys()
+        for key in keys:
+            release(self.runs.get(key).program)
         self.runs.clear()
         _TRACED.discard(self.fun)
 

@@ -20,13 +20,13 @@ from tracebridge.core.ir.effects import ordered_effects
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
+from tracebridge.core.runtime.executables import SharedExecutables
 from tracebridge.core.runtime.monitoring import COMPILE, LOWER, finished
 from tracebridge.core.runtime.placement import MeshPlacement
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.runtime.spmd import compile_spmd
 from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
-from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -34,22 +34,25 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 logger = logging.getLogger("tracebridge.compile")
-# Loaded executables by (bytecode, device): functions that lower to the same program share one.
-_EXECUTABLES: BoundedCache[Any] = BoundedCache("executables", 1024)
+# By (bytecode, device, options): functions that lower to the same program share one executable.
+EXECUTABLES = SharedExecutables("executables", 128)
 
 
 @final
 class Program:
     """A loaded executable for one device, with what a call needs.
 
-    ``kept``: the inputs it takes. ``constants``: buffers that it takes before them.
+    ``kept``: the inputs it takes. ``constants``: buffers that it takes before them. ``key``: under
+    which its executable is shared, or None.
     """
 
     __slots__ = (
+        "__weakref__",
         "constants",
         "donated",
         "executable",
         "kept",
+        "key",
         "lowered",
         "name",
         "out_avals",
@@ -73,6 +76,7 @@ class Program:
         self.out_avals = tuple(out_avals)
         self.constants = constants
         self.donated = donated
+        self.key: Any = None
 
     def handlers(self, committed: bool) -> list[Any]:
         """Jaxlib's result handlers of the results."""
@@ -119,18 +123,27 @@ def compile_lowered(
         return cast("Program", compile_spmd(lowered, placement, out_avals, (), compiler_options))
     with building():
         bytecode = module_to_bytecode(lowered.module)
-    key = (bytecode, placement, compiler_options)
-    executable = None if lowered.callbacks else _EXECUTABLES.get(key)
+    key = None if lowered.callbacks else (bytecode, placement, compiler_options)
+    executable = None if key is None else EXECUTABLES.get(key)
     if executable is None:
         executable = _compile(lowered, placement, compiler_options)
-        if not lowered.callbacks:
-            _EXECUTABLES.set(key, executable)
-    if lowered.callbacks or ordered_effects(lowered.effects):
-        executable = EffectfulExecutable(executable, lowered, placement)
     for inspect in lowered.inspections:
         inspect(placement)
     from_device = [_constant_on(c, placement) for c in lowered.hoisted]
-    return Program(executable, lowered, placement, out_avals, from_device, donated)
+    program = Program(executable, lowered, placement, out_avals, from_device, donated)
+    if key is not None:
+        program.key = key
+        program.executable = executable = EXECUTABLES.use(key, executable, program)
+    if lowered.callbacks or ordered_effects(lowered.effects):
+        program.executable = EffectfulExecutable(executable, lowered, placement)
+    return program
+
+
+def release(program: Any) -> None:
+    """Let the executable of ``program`` go together with the programs that use it now."""
+    # Programs for several devices are not shared.
+    if type(program) is Program and program.key is not None:
+        EXECUTABLES.release(program.key)
 
 
 def _constant_on(array: Any, placement: SingleDeviceSharding) -> Any:
