@@ -14,6 +14,7 @@ from tracebridge.core.control.branches import (
     transpose_branches,
 )
 from tracebridge.core.control.rewire import rewire, used_inputs
+from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
@@ -32,6 +33,9 @@ from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering import tokens
 
 Flags = tuple[bool, ...]
+
+# Elements of an operand without batch axis that is still copied for each element of a batch.
+_FEW = 4096
 
 
 class Choice(HigherOrderPrimitive):
@@ -192,12 +196,19 @@ class Cond(Choice):
         check_effects(self.effects(**params), "in_batched_choice", "vmap of cond")
         moved, in_dims = _in_front(args, dims)
         index, *operands = moved
-        batched = [
-            batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims[1:], True)[0]
-            for b in params["branches"]
-        ]
         process = current_trace().process
-        rows = [eval_jaxpr(b, process, operands) for b in batched]
+        dims = in_dims[1:]
+        rows: list[list[Any]] = []
+        for k, branch in enumerate(params["branches"]):
+            chosen = lax.eq(index, lax.full_of(index.aval, k))
+            used = used_inputs(branch)
+            pairs = [
+                _shielded(x, d, chosen) if u else (x, d)
+                for x, d, u in zip(operands, dims, used, strict=True)
+            ]
+            in_dims = tuple([d for _, d in pairs])
+            batched = batch_jaxpr(branch, ctx.size, ctx.axis_name, in_dims, True)[0]
+            rows.append(eval_jaxpr(batched, process, [x for x, _ in pairs]))
         return [_pick(index, row) for row in zip(*rows, strict=True)], [0] * len(rows[0])
 
 
@@ -212,6 +223,25 @@ def _linearized(branches: tuple[Jaxpr, ...], nonzero: Flags) -> tuple[BranchSpli
     primal = [(p.primal, p.primal.outs[n:], n) for p in parts]
     split = join_residuals(primal, [p.linear for p in parts], [p.forwarded for p in parts])
     return split, nonzero_out
+
+
+def _shielded(x: Any, dim: int | None, chosen: Any) -> tuple[Any, int | None]:
+    """``x`` for a branch that some elements of a batch take, and its batch axis.
+
+    The branch runs for the others too, with values that it is not made for: a derivative there may
+    be infinite, and 0 times that is NaN. So no derivative leaves the branch for these elements.
+    """
+    aval = x.aval
+    if not is_inexact(aval.dtype):
+        return x, dim
+    if dim is None:
+        if any([type(d) is not int for d in aval.shape]) or aval.size > _FEW:
+            return x, dim
+        x = lax.broadcast_in_dim(
+            x, (*chosen.aval.shape, *aval.shape), tuple(range(1, aval.ndim + 1))
+        )
+    mask = lax.broadcast_in_dim(chosen, x.aval.shape, (0,))
+    return lax.select_n(mask, lax.stop_gradient(x), x), 0
 
 
 def _pick(index: Any, rows: Sequence[Any]) -> Any:

@@ -10,9 +10,11 @@ import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
 from tracebridge.core.control.scan.forward import run_scan
 from tracebridge.core.control.while_loop import run_while
-from tracebridge.core.dtypes.dtypes import is_integer
+from tracebridge.core.dtypes.dtypes import is_float, is_integer
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.interpreters.jvp import JvpTracer
+from tracebridge.core.interpreters.linearize import DualTracer
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 
@@ -31,7 +33,7 @@ def fori_loop(
     traced bound it is a while_loop, which has forward mode only.
 
     Args:
-        lower: the first integer.
+        lower: the first integer. Floats of integral value are taken too.
         upper: the integer behind the last one; not above ``lower`` for no step at all.
         body_fun: ``(i, value) -> value``, of the same structure, shapes and dtypes.
         init_val: the first value, a tree of arrays and numbers.
@@ -41,7 +43,7 @@ def fori_loop(
         The last value.
 
     Raises:
-        DtypeMismatchError: the bounds are no integers, or of different dtypes.
+        DtypeMismatchError: the bounds are no real numbers, or of different dtypes.
         ArgumentSpecError: ``unroll`` without known bounds.
 
     >>> import tracebridge as tb
@@ -52,14 +54,13 @@ def fori_loop(
         msg = f"fori_loop: body_fun is {body_fun!r} of type {type(body_fun).__name__}"
         raise ArgumentSpecError(msg, expected="a function (i, value)")
     first, last = _bounds(lower, upper)
-    known = not isinstance(first, Tracer) and not isinstance(last, Tracer)
-    if not known:
-        if unroll is not None:
-            msg = f"fori_loop: unroll={unroll} needs known bounds, got a traced one"
+    start, stop = _known(first), _known(last)
+    if start is None or stop is None:
+        if unroll is not None and unroll is not False and unroll != 1:
+            msg = f"fori_loop: unroll={unroll} needs known bounds"
             raise ArgumentSpecError(msg)
         state = (first, last, init_val)
         return run_while("fori_loop", _goes_on, body_fun, _while_step, state)[2]
-    start, stop = operator.index(lower), operator.index(upper)
     if option("disable_jit"):
         value = init_val
         for i in range(start, stop):
@@ -67,27 +68,41 @@ def fori_loop(
         return value
     steps = max(stop - start, 0)
     rounds = 1 if unroll is None else unroll
-    state = (first, init_val)
+    state = (start, init_val)
     return run_scan("fori_loop", body_fun, _scan_step, state, None, steps, unroll=rounds)[0][1]
 
 
 def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
-    """Both bounds as values of one integer dtype."""
+    """Both bounds as values of one integer or float dtype."""
     first, last = as_value(lower), as_value(upper)
     for role, value in (("lower", first), ("upper", last)):
-        if not is_integer(value.aval.dtype) or value.aval.ndim:
+        dtype = value.aval.dtype
+        if not (is_integer(dtype) or is_float(dtype)) or value.aval.ndim:
             msg = f"fori_loop: {role} is {value.aval.str_short()}, expected an integer scalar"
             raise DtypeMismatchError(msg)
     a, b = first.aval, last.aval
     if a.dtype != b.dtype:
-        if a.weak_type:
+        same_kind = is_integer(a.dtype) == is_integer(b.dtype)
+        if a.weak_type and same_kind:
             first = lax.convert_element_type(first, b.dtype)
-        elif b.weak_type:
+        elif b.weak_type and same_kind:
             last = lax.convert_element_type(last, a.dtype)
         else:
             msg = f"fori_loop: lower is {a.str_short()} and upper is {b.str_short()}"
             raise DtypeMismatchError(msg, expected="bounds of one dtype")
     return first, last
+
+
+def _known(bound: Any) -> int | None:
+    """The integer that a bound is, if that can be told now."""
+    while isinstance(bound, JvpTracer | DualTracer):
+        bound = bound.primal
+    if isinstance(bound, Tracer):
+        return None
+    if is_integer(bound.aval.dtype):
+        return operator.index(bound)
+    number = float(bound)
+    return int(number) if number.is_integer() else None
 
 
 def _goes_on(state: tuple[Any, Any, Any]) -> Any:

@@ -25,14 +25,14 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     Args:
         f: function of a slice, a tree of the structure of ``xs``.
         xs: tree of arrays whose leading axes have one size.
-        batch_size: how many slices to work on at once, by ``vmap``.
+        batch_size: how many slices to work on at once, by ``vmap``; 0 for all.
 
     Returns:
         The results with a new leading axis.
 
     Raises:
         AxisSizeError: the leading axes disagree.
-        ArgumentSpecError: ``f`` is no function, or ``batch_size`` is no positive integer.
+        ArgumentSpecError: ``f`` is no function, or ``batch_size`` is negative or no integer.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -47,6 +47,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         raise ArgumentSpecError(msg)
     values, tree = flatten_values("map", "xs", xs)
     n = number_of_steps("map", xs, values, None)
+    size = size or n or 1
     rounds, rest = divmod(n, size)
     parts: list[list[Any]] = []
     out_tree: Any = None
@@ -70,9 +71,9 @@ def _checked_batch_size(batch_size: Any) -> int:
     try:
         size = operator.index(batch_size)
     except TypeError:
-        size = 0
-    if size < 1:
-        msg = f"map: batch_size is {batch_size!r}, expected a positive integer"
+        size = -1
+    if size < 0:
+        msg = f"map: batch_size is {batch_size!r}, expected an integer, not below 0"
         raise ArgumentSpecError(msg)
     return size
 

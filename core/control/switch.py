@@ -13,7 +13,7 @@ from tracebridge.core.control.inline_rules import describe
 from tracebridge.core.control.ref import Ref, has_refs, hide_refs, read_ref, write_ref
 from tracebridge.core.control.ref_cells import note_custom
 from tracebridge.core.control.rewire import rewire
-from tracebridge.core.dtypes.dtypes import is_bool, is_extended, is_integer
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_extended, is_integer
 from tracebridge.core.dtypes.promotion import result_type
 from tracebridge.core.errors.dtype_errors import (
     DtypeMismatchError,
@@ -162,8 +162,8 @@ def _as_scalar(call: str, role: str, x: Any) -> Any:
 
 def _predicate(pred: Any) -> Any:
     value = _as_scalar("cond", "pred", pred)
-    if is_extended(value.aval.dtype):
-        msg = f"cond: pred is {value.aval.str_short()}, expected a bool or a number"
+    if is_extended(value.aval.dtype) or is_complex(value.aval.dtype):
+        msg = f"cond: pred is {value.aval.str_short()}, expected a bool or a real number"
         raise ArgumentSpecError(msg)
     return value
 

@@ -92,8 +92,12 @@ def run_scan(
     xs_values, xs_tree = flatten_values(call, "xs", xs)
     steps = number_of_steps(call, xs, xs_values, length)
     rounds = checked_unroll(call, unroll, steps)
-    if option("disable_jit") and not (type(steps) is int and steps == 0):
+    if option("disable_jit"):
         body = f if apply is None else functools.partial(apply, f)
+        if type(steps) is int and steps == 0:
+            msg = f"{call}: no step to take, so that the types of the ys are unknown: "
+            msg += "option disable_jit leaves the body untraced"
+            raise ArgumentSpecError(msg, hint="run it without disable_jit")
         return _python_loop(call, body, init, xs_values, xs_tree, steps, reverse)
     slices = [ShapedArray(v.aval.shape[1:], v.aval.dtype, v.aval.weak_type) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
@@ -298,11 +302,11 @@ def checked_unroll(call: str, unroll: Any, steps: Any) -> int:
     try:
         rounds = operator.index(unroll)
     except TypeError:
-        rounds = 0
-    if rounds < 1 or (rounds > 1 and type(steps) is not int):
+        rounds = -1
+    if rounds < 0 or (rounds > 1 and type(steps) is not int):
         msg = f"{call}: unroll is {unroll!r}, expected a bool or a positive integer"
         raise ArgumentSpecError(msg)
-    return rounds
+    return max(rounds, 1)
 
 
 def _python_loop(

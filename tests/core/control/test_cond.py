@@ -80,6 +80,33 @@ def test_batched_index():
     close(tb.grad(lambda xs: batched(np.arange(3), xs, Y).sum())(xs), slopes)
 
 
+@pytest.mark.parametrize("n", [None, 3])
+def test_branches_for_other_elements_give_no_nan(n):
+    """A derivative that is infinite where an element takes another branch does not arrive."""
+    shape = () if n is None else (n,)
+    chosen = lambda x, w: cond(x < 0.1, lambda: w * 0.1, lambda: w * tnp.sqrt(x) + tnp.log(w * x))
+    loss = lambda x, w: tb.vmap(chosen, (0, None))(x, w).sum()
+    xs = tnp.asarray([0.0, 1.0])
+    w = tnp.full(shape, 2.0)
+
+    slopes = tb.grad(loss, argnums=(0, 1))(xs, w)
+    close(slopes[0], [0.0, 2.0 * w.size])
+    close(slopes[1], np.full(shape, 0.1 + 1.0 + 0.5))
+    compiled = tb.jit(tb.grad(loss, argnums=(0, 1)))(xs, w)
+    close(compiled[0], slopes[0])
+    close(compiled[1], slopes[1])
+    close(tb.jacfwd(loss)(xs, w), slopes[0])
+
+
+def test_large_closed_over_arrays_are_not_copied_for_each_element():
+    """What no element has for itself stays one array, whatever the branch does with it."""
+    table = tnp.ones((100, 100))
+    chosen = lambda i, x: cond(x < 0.1, lambda: table[i].sum(), lambda: x)
+    jaxpr = tb.make_jaxpr(tb.vmap(chosen))(np.arange(5), np.ones(5, np.float32)).jaxpr
+
+    assert all([a.size < 5 * table.size for app, _ in jaxpr.steps for a in app.avals])
+
+
 @INDICES
 def test_batched_operands(index):
     """With a common index one branch runs for the whole batch."""
@@ -113,6 +140,8 @@ def test_predicates():
     assert pick(np.bool_(True)) == 1.0
     with pytest.raises(ArgumentSpecError, match=r"pred is bool\[1\], expected a scalar"):
         pick(tnp.asarray([True]))
+    with pytest.raises(ArgumentSpecError, match=r"pred is c64\[\], expected a bool or a real"):
+        pick(1j)
     with pytest.raises(ArgumentSpecError, match="pred is None of type NoneType, expected a scalar"):
         pick(None)
 

@@ -18,7 +18,7 @@ from tracebridge.core.errors.transform_errors import (
 associative_scan = tb.lax.associative_scan
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 2, 3, 7, 20])
+@pytest.mark.parametrize("batch_size", [None, 0, 1, 2, 3, 7, 20])
 def test_map_is_vmap(batch_size):
     """Same results and gradients, for any size of the batches."""
     xs = {"a": np.linspace(0, 1, 7).astype(np.float32), "b": np.ones((7, 2), np.float32)}
@@ -36,7 +36,7 @@ def test_map_is_vmap(batch_size):
 
 def test_map_of_nothing():
     """No slices give empty results."""
-    for batch_size in (None, 3):
+    for batch_size in (None, 0, 3):
         assert tb.lax.map(lambda x: x + 1, np.zeros((0, 2)), batch_size=batch_size).shape == (0, 2)
 
 
@@ -44,8 +44,8 @@ def test_map_wrong_arguments():
     """Sizes agree, the batch size is positive, f is a function."""
     with pytest.raises(AxisSizeError, match=r"map: .* disagree: xs\[0\] has 3, xs\[1\] has 4"):
         tb.lax.map(lambda x: x, (np.zeros(3), np.zeros(4)))
-    with pytest.raises(ArgumentSpecError, match="batch_size is 0, expected a positive integer"):
-        tb.lax.map(lambda x: x, np.zeros(3), batch_size=0)
+    with pytest.raises(ArgumentSpecError, match="batch_size is -1, expected an integer, not"):
+        tb.lax.map(lambda x: x, np.zeros(3), batch_size=-1)
     for batch_size in (None, 2):
         with pytest.raises(ArgumentSpecError, match="f is 3 of type int, expected a function"):
             tb.lax.map(3, np.zeros(3), batch_size=batch_size)

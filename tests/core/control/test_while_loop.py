@@ -224,14 +224,36 @@ def test_fori_gradients():
 
 
 def test_fori_index_dtype():
-    """The index has the dtype of the bounds."""
+    """Between known bounds the index is a Python integer, else it has the dtype of the bounds."""
     seen = []
     body = lambda i, x: seen.append((i.dtype.name, i.aval.weak_type)) or x
     fori_loop(0, 2, body, 0.0)
     fori_loop(np.int8(0), np.int8(2), body, 0.0)
-    fori_loop(0, tnp.asarray(np.uint32(2)), body, 0.0)
+    fori_loop(0.0, 2.0, body, 0.0)
+    run = tb.jit(lambda n: fori_loop(n - n, n, body, 0.0))
+    run(tnp.asarray(np.uint32(2)))
+    run(2.0 * tnp.ones(()))
 
-    assert seen == [("int32", True), ("int8", False), ("uint32", False)]
+    assert seen == [("int32", True), ("uint32", False), ("float32", False)]
+
+
+def test_fori_float_bounds():
+    """Floats of integral value count as integers; others are counted up by one."""
+    count = lambda a, b: int(fori_loop(a, b, lambda i, c: c + 1, 0))
+
+    assert [count(1.0, 4.0), count(0.5, 3.6), count(0.5, 3.5)] == [3, 4, 3]
+    assert int(tb.jit(lambda a, b: fori_loop(a, b, lambda i, c: c + 1, 0))(0.5, 3.6)) == 4
+    with pytest.raises(DtypeMismatchError, match=r"lower is f32\[\] and upper is i32\[\]"):
+        count(0.0, 3)
+
+
+def test_fori_bounds_that_are_differentiated():
+    """Their values are known outside of jit, so that reverse mode works."""
+    f = lambda x: fori_loop(x, x + 2.0, lambda i, c: c * x, x)
+
+    assert float(tb.grad(f)(2.0)) == 12.0
+    assert float(tb.linearize(f, 2.0)[1](1.0)) == 12.0
+    assert float(tb.jvp(tb.jit(f), (2.0,), (1.0,))[1]) == 12.0
 
 
 def test_fori_traces_once():
@@ -247,12 +269,13 @@ def test_fori_traces_once():
 def test_fori_wrong_arguments():
     """Bounds are integers of one dtype; unrolling needs known ones."""
     body = lambda i, x: x
-    with pytest.raises(DtypeMismatchError, match=r"lower is f32\[\], expected an integer scalar"):
-        fori_loop(0.0, 3, body, 0.0)
+    with pytest.raises(DtypeMismatchError, match=r"lower is bool\[\], expected an integer scalar"):
+        fori_loop(False, 3, body, 0.0)
     with pytest.raises(DtypeMismatchError, match=r"lower is i8\[\] and upper is i16\[\]"):
         fori_loop(np.int8(0), np.int16(3), body, 0.0)
     with pytest.raises(ArgumentSpecError, match="unroll=2 needs known bounds"):
         tb.jit(lambda n: fori_loop(0, n, body, 0.0, unroll=2))(3)
+    assert float(tb.jit(lambda n: fori_loop(0, n, body, 0.0, unroll=1))(3)) == 0.0
     with pytest.raises(ArgumentSpecError, match="body_fun is 3 of type int"):
         fori_loop(0, 3, 3, 0.0)
     with pytest.raises(ShapeMismatchError, match="fori_loop: the carry changes its type"):

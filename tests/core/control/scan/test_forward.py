@@ -148,8 +148,8 @@ def test_wrong_arguments():
     """Each wrong argument is named."""
     with pytest.raises(ArgumentSpecError, match="f is 3 of type int, expected a function"):
         scan(3, 0.0, THREE)
-    with pytest.raises(ArgumentSpecError, match="unroll is 0, expected"):
-        scan(running_sum, 0.0, THREE, unroll=0)
+    with pytest.raises(ArgumentSpecError, match="unroll is -1, expected"):
+        scan(running_sum, 0.0, THREE, unroll=-1)
     with pytest.raises(ArgumentSpecError, match=r"length is 2\.5, expected an integer"):
         scan(running_sum, 0.0, length=2.5)
     with pytest.raises(UnsupportedDtypeError, match=r"init\['a'\] is 'x' of type str"):
@@ -197,6 +197,8 @@ def test_python_loop_if_jit_is_disabled():
     assert seen == [0.0, 2.0, 3.0]
     assert float(carry) == 3.0
     assert ys["twice"].tolist() == [0.0, 2.0, 4.0]
+    with disable_jit(), pytest.raises(ArgumentSpecError, match="scan: no step to take"):
+        scan(body, 0.0, tnp.zeros(0))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "bfloat16", "complex64"])
