@@ -50,6 +50,7 @@ def local_devices(
     Raises:
         BackendNotFoundError: there is no such platform.
         ValueError: there is no such process.
+        ArgumentValueError: there is no process of that number.
 
     >>> import tracebridge as tb
     >>> len(tb.local_devices(backend="cpu")) == tb.local_device_count("cpu")

@@ -86,6 +86,7 @@ def scalar_type_of(x: Any) -> type:
 
     Raises:
         TypeError: ``x`` has no such dtype.
+        ArgumentTypeError: it is no number and no array of numbers.
 
     >>> import tracebridge.numpy as tnp
     >>> from tracebridge import dtypes

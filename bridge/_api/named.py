@@ -41,6 +41,7 @@ def named_scope(name: str) -> NameScope:
 
     Raises:
         TypeError: the name is no string.
+        ArgumentTypeError: ``name`` is no string.
 
     >>> import tracebridge as tb
     >>> @tb.jit

@@ -295,6 +295,7 @@ def make_array_from_process_local_data(
 
     Raises:
         ShapeMismatchError: the data is not what this process holds of the whole array.
+        DevicePlacementError: the sharding has devices of other processes.
 
     >>> import tracebridge as tb
     >>> import numpy as np

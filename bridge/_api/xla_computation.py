@@ -61,6 +61,7 @@ def xla_computation(
     Raises:
         ArgumentSpecError: there is no such argument, or one is static and donated.
         DevicePlacementError: ``in_parts`` or ``out_parts`` is given.
+        UnexpectedTracerError: at a call: the function uses values of an enclosing trace.
 
     >>> import tracebridge as tb
     >>> computation = tb.xla_computation(lambda x: tb.lax.sin(tb.lax.cos(x)))(3.0)

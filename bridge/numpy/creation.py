@@ -72,6 +72,7 @@ def array(
 
     Raises:
         UnsupportedDtypeError: the object has elements that no device has (strings, objects).
+        ArgumentValueError: ``order`` asks for columns first.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.array([[1, 2], [3, 4]]).shape
@@ -371,6 +372,9 @@ def arange(
 
     The arguments must be concrete: they decide the shape.
 
+    Raises:
+        ConcretizationTypeError: an argument is traced: the size of the result depends on it.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.arange(1, 7, 2).tolist()
     [1, 3, 5]
@@ -461,6 +465,9 @@ def linspace(
         dtype: dtype of the result; integers are rounded down.
         axis: where the new axis goes.
         device: where to put the array.
+
+    Raises:
+        ArgumentValueError: ``num`` is negative.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.linspace(0.0, 1.0, 5).tolist()

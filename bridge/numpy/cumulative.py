@@ -212,6 +212,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         prepend: scalar or array to put in front along ``axis`` first.
         append: scalar or array to put behind along ``axis`` first.
 
+    Raises:
+        ArgumentValueError: ``n`` is negative.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.diff(tnp.array([1, 4, 9, 16])).tolist()
     [3, 5, 7]
@@ -363,6 +366,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
 
     Returns:
         An array for one axis, a list for several.
+
+    Raises:
+        ArgumentValueError: ``edge_order`` is not 1.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.gradient(tnp.array([1.0, 4.0, 9.0, 16.0])).tolist()

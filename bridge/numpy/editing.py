@@ -75,6 +75,8 @@ def repeat(
 
     Raises:
         ConcretizationTypeError: ``repeats`` is traced and the length is not given.
+        UnsupportedDtypeError: ``repeats`` does not hold integers.
+        ShapeMismatchError: ``repeats`` does not fit the axis.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.repeat(tnp.array([1, 2]), tnp.array([1, 3])).tolist()
@@ -220,6 +222,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         values: numbers, broadcast to the new rows and converted to the dtype of ``arr``.
         axis: axis in ``[-ndim, ndim)``; ``None`` flattens first.
 
+    Raises:
+        IndexingError: a position is out of bounds.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.insert(tnp.array([1, 2, 3]), 1, 9).tolist()
     [1, 9, 2, 3]
@@ -294,6 +299,9 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         filt: array.
         trim: ``"f"`` for the front, ``"b"`` for the back, ``"fb"`` for both.
         axis: axes to trim (default: all).
+
+    Raises:
+        ArgumentValueError: ``trim`` has other letters than ``f`` and ``b``.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.trim_zeros(tnp.array([0, 0, 1, 0, 2, 0])).tolist()

@@ -412,6 +412,9 @@ def power(x1: Any, x2: Any, /) -> Any:
     A Python integer exponent is applied by repeated multiplication; negative integer powers of
     integers are an error for a Python exponent.
 
+    Raises:
+        ArgumentValueError: ``x1`` holds integers and ``x2`` is a negative integer.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.power(tnp.array([1.0, 2.0]), 3).tolist()
     [1.0, 8.0]

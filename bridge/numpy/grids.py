@@ -63,6 +63,10 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         sparse: leave axes of the grid with size 1 where coordinates do not change along them.
         indexing: ``"xy"`` exchanges the first two axes, ``"ij"`` does not.
 
+    Raises:
+        RankError: an argument is no vector.
+        ArgumentValueError: ``copy`` is False, or ``indexing`` is unknown.
+
     >>> import tracebridge.numpy as tnp
     >>> x, y = tnp.meshgrid(tnp.arange(3), tnp.arange(2))
     >>> x.tolist(), y.tolist()
@@ -119,6 +123,9 @@ _indices_planned = Planned(_indices, "indices")
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The positions of the main diagonal of an array with ``ndim`` axes of size ``n``.
 
+    Raises:
+        ArgumentValueError: a size is negative.
+
     >>> import tracebridge.numpy as tnp
     >>> [p.tolist() for p in tnp.diag_indices(2)]
     [[0, 1], [0, 1]]
@@ -131,6 +138,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """The positions of the main diagonal of ``arr``, whose axes have equal sizes.
+
+    Raises:
+        ShapeMismatchError: the sizes of the axes differ, or there are less than two.
 
     >>> import tracebridge.numpy as tnp
     >>> [p.tolist() for p in tnp.diag_indices_from(tnp.ones((2, 2)))]
@@ -222,6 +232,9 @@ _ones_planned = Planned(
 
 def ix_(*args: Any) -> tuple[Any, ...]:
     """Index arrays that choose the rows and columns (and so on) given by vectors.
+
+    Raises:
+        RankError: an argument is no vector.
 
     >>> import tracebridge.numpy as tnp
     >>> x = tnp.arange(9).reshape(3, 3)
@@ -319,6 +332,11 @@ def ravel_multi_index(
             ``"wrap"``; one for all axes or one for each.
         order: ``"C"`` (the last axis changes fastest) or ``"F"`` (the first).
         dtype: dtype of the result (default: the default integer).
+
+    Raises:
+        ArgumentValueError: ``mode`` or ``order`` is unknown, or with ``'raise'`` an index is out
+            of bounds.
+        UnsupportedDtypeError: the indices are no integers.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.ravel_multi_index((1, 2), (2, 3)))

@@ -63,6 +63,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
     Raises:
         ConcretizationTypeError: ``x`` is traced and ``length`` is not given.
+        UnsupportedDtypeError: ``x`` does not hold integers.
+        RankError: ``x`` is no vector.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.bincount(tnp.array([0, 2, 2])).tolist()
@@ -130,6 +132,10 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         bins: how many bins of equal width, or the edges.
         range: lower and upper limit (default: the least and the largest element).
         weights: accepted; they do not change the edges.
+
+    Raises:
+        ArgumentTypeError: ``bins`` is a name of a rule.
+        ArgumentValueError: ``bins`` is less than 1.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.histogram_bin_edges(tnp.array([0.0, 1.0, 4.0]), bins=2).tolist()
@@ -286,6 +292,10 @@ def histogramdd(
 
     Returns:
         Counts and a list of edges.
+
+    Raises:
+        RankError: the points are no matrix.
+        ArgumentValueError: there are not as many bins or ranges as columns.
 
     >>> import tracebridge.numpy as tnp
     >>> counts, edges = tnp.histogramdd(tnp.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), bins=2)

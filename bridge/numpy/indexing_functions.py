@@ -365,6 +365,9 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
         vals: numbers; they start again when they are used up.
         inplace: must be ``False``: arrays are immutable.
 
+    Raises:
+        ArgumentValueError: ``vals`` is empty.
+
     >>> import tracebridge.numpy as tnp
     >>> x = tnp.arange(4)
     >>> tnp.place(x, x > 0, tnp.array([7, 8]), inplace=False).tolist()

@@ -98,6 +98,9 @@ def interp(
         right: value for ``x > xp[-1]`` (default ``fp[-1]``), or ``"extrapolate"``.
         period: period of the first coordinates.
 
+    Raises:
+        ArgumentValueError: ``left`` or ``right`` is another string than ``'extrapolate'``.
+
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.interp(1.5, tnp.array([1.0, 2.0]), tnp.array([10.0, 20.0])))
     15.0

@@ -75,6 +75,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
     Raises:
         ShapeMismatchError: the number of elements does not fit.
+        ArgumentValueError: ``order`` is unknown.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.reshape(tnp.arange(6), (2, -1)).shape

@@ -209,6 +209,9 @@ _vander_planned = Planned(_vander, "vander")
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The matrix whose columns are powers of a vector, highest first.
 
+    Raises:
+        ArgumentValueError: ``N`` is negative.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.vander(tnp.array([2, 3]), 3).tolist()
     [[4, 2, 1], [9, 3, 1]]

@@ -289,6 +289,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
     Raises:
         ValueError: the widths do not fit, or an option is not one of the mode.
+        ArgumentValueError: ``mode`` is unknown, or has no such option.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.pad(tnp.array([1, 2, 3]), (1, 2), mode="reflect").tolist()

@@ -361,6 +361,9 @@ def poly(seq_of_zeros: Any) -> Any:
     Args:
         seq_of_zeros: vector of zeros.
 
+    Raises:
+        RankError: the zeros are no vector.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.poly(tnp.array([1.0, 2.0])).tolist()
     [1.0, -3.0, 2.0]

@@ -50,6 +50,9 @@ def where(
         size: see ``nonzero``.
         fill_value: see ``nonzero``.
 
+    Raises:
+        ArgumentValueError: only one of ``x`` and ``y`` is given, or both and ``size``.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.where(tnp.array([True, False]), 1.0, tnp.array([5.0, 6.0])).tolist()
     [1.0, 6.0]
@@ -232,6 +235,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 
     Raises:
         ConcretizationTypeError: ``a`` is traced and ``size`` is not given.
+        RankError: the array has no axes.
+        ArgumentValueError: ``size`` is negative, or ``fill_value`` has not one number for each
+            axis.
 
     >>> import tracebridge.numpy as tnp
     >>> [p.tolist() for p in tnp.nonzero(tnp.array([[0, 5], [6, 0]]))]
@@ -391,6 +397,7 @@ def searchsorted(
 
     Raises:
         ShapeMismatchError: ``a`` is not a vector.
+        ArgumentValueError: ``side`` or ``method`` is unknown.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.searchsorted(tnp.array([1.0, 3.0, 5.0]), tnp.array([0.0, 3.0, 9.0])).tolist()

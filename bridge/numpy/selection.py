@@ -59,6 +59,8 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
     Raises:
         ValueError: an integer is out of range.
+        ArgumentValueError: ``mode`` is unknown, or with ``'raise'`` an integer is out of range.
+        UnsupportedDtypeError: ``a`` does not hold integers.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.choose(tnp.array([1, 0]), [tnp.array([1, 2]), tnp.array([10, 20])]).tolist()
@@ -101,6 +103,9 @@ _select_planned = Planned(_select, "select")
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """Elements of the first choice whose condition is true, else ``default``, elementwise.
 
+    Raises:
+        ArgumentValueError: the lists differ in length, or are empty.
+
     >>> import tracebridge.numpy as tnp
     >>> x = tnp.arange(5)
     >>> tnp.select([x < 2, x > 3], [x, x * 10], default=-1).tolist()
@@ -140,6 +145,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             (default 0). All functions are applied to all elements.
         *args: passed on to the functions.
         **kw: passed on to the functions.
+
+    Raises:
+        ArgumentValueError: there are not as many functions as conditions, or one more.
 
     >>> import tracebridge.numpy as tnp
     >>> x = tnp.array([-2.0, 0.0, 3.0])
@@ -215,6 +223,10 @@ def compress(
         size: how many slices to give; needed while tracing, where the number is not known.
         fill_value: what to fill with if there are fewer.
         out: not supported.
+
+    Raises:
+        RankError: the condition is no vector.
+        IndexingError: the condition is true behind the end of the axis.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.compress(tnp.array([True, False, True]), tnp.array([1, 2, 3])).tolist()

@@ -119,6 +119,9 @@ def intersect1d(
         size: how many to give, needed while tracing.
         fill_value: what to fill with if there are fewer (default: the first).
 
+    Raises:
+        ArgumentValueError: a ``size`` is given and an array is empty.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.intersect1d(tnp.array([1, 2, 3]), tnp.array([3, 1])).tolist()
     [1, 3]
@@ -173,6 +176,9 @@ def setdiff1d(
         assume_unique: a promise that no element is repeated in one array; keeps the order.
         size: how many to give, needed while tracing.
         fill_value: what to fill with if there are fewer (default 0).
+
+    Raises:
+        ArgumentValueError: a ``size`` is given and the array is empty.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.setdiff1d(tnp.array([1, 2, 3]), tnp.array([3, 1])).tolist()

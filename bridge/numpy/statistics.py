@@ -177,6 +177,9 @@ def cov(
         aweights: how much each observation counts.
         dtype: dtype of the result.
 
+    Raises:
+        ArgumentValueError: ``ddof`` is no integer.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.cov(tnp.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]

@@ -120,6 +120,8 @@ def vectorize(
 
     Raises:
         ValueError: the signature cannot be read.
+        ArgumentTypeError: ``excluded`` or the arguments do not fit the signature.
+        ArgumentValueError: ``excluded`` has a negative position.
 
     >>> import tracebridge.numpy as tnp
     >>> dot = tnp.vectorize(tnp.dot, signature="(n),(n)->()")
@@ -198,6 +200,9 @@ def apply_along_axis(
 
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Any:
     """A reduction applied to axes one after another, which stay with size 1.
+
+    Raises:
+        RankError: the function takes away more than one axis.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.apply_over_axes(tnp.sum, tnp.ones((2, 3, 4)), (0, 2)).shape

@@ -56,6 +56,7 @@ def check_grads(
 
     Raises:
         AssertionError: a derivative is wrong.
+        ArgumentValueError: ``modes`` contains something else.
 
     >>> import tracebridge as tb
     >>> from tracebridge.testing import check_grads

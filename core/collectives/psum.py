@@ -264,6 +264,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
     Raises:
         UnboundAxisNameError: no surrounding transformation binds the name.
+        AxisError: ``source`` is no position of the axis.
 
     >>> import tracebridge as tb
     >>> f = tb.vmap(lambda x: tb.lax.pbroadcast(x, "i", 1), axis_name="i")

@@ -33,6 +33,10 @@ def closure_convert(
     Returns:
         A function ``(*args, *values)`` without closure, and the list of values.
 
+    Raises:
+        ArgumentSpecError: ``fun`` is no function.
+        TreeMismatchError: at a call: the arguments differ in structure from the examples.
+
     >>> import tracebridge as tb
     >>> def slope(y):
     ...     converted, values = tb.closure_convert(lambda x: x * y, 2.0)

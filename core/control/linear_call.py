@@ -93,6 +93,7 @@ def linear_call(
 
     Raises:
         CustomRuleError: the transpose returns something of another type than ``linear_args``.
+        ArgumentSpecError: ``fun`` or ``fun_transpose`` is no function.
 
     >>> import tracebridge as tb
     >>> def scale(k, x):

@@ -297,6 +297,9 @@ class _EitherPolicy:
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
     """Keep what at least one of two policies keeps.
 
+    Raises:
+        ArgumentSpecError: one of them is no function.
+
     >>> import tracebridge as tb
     >>> p = tb.checkpoint_policies
     >>> policy = p.save_from_both_policies(p.dots_saveable, p.save_only_these_names("a"))

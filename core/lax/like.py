@@ -57,6 +57,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
         dtype: another dtype than that of ``x``.
         shape: another shape than that of ``x``.
 
+    Raises:
+        RankError: ``fill_value`` is no scalar.
+
     >>> import tracebridge as tb
     >>> tb.lax.full_like(tb.numpy.zeros(2), 7).tolist()
     [7.0, 7.0]

@@ -229,6 +229,10 @@ def rng_bit_generator(
     Returns:
         ``(next key, bits)``.
 
+    Raises:
+        UnsupportedDtypeError: ``dtype`` is no unsigned integer dtype that it generates.
+        ShapeMismatchError: ``out_sharding`` is given.
+
     >>> import tracebridge as tb
     >>> key, bits = tb.lax.rng_bit_generator(tb.numpy.zeros(4, "uint32"), (3,))
     >>> key.shape, bits.shape

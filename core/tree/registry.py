@@ -178,6 +178,7 @@ def register_dataclass(
     Raises:
         TypeError: not a dataclass and no field lists, or only one of the two lists.
         ValueError: the lists do not cover the constructor fields once each.
+        ArgumentTypeError: only one of the two lists of fields is given.
 
     >>> import dataclasses
     >>> from tracebridge import tree, tree_util

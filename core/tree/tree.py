@@ -110,6 +110,7 @@ def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
     Raises:
         TreeMismatchError: the number of leaves is wrong.
+        ArgumentTypeError: ``treedef`` is no structure of a tree.
 
     >>> from tracebridge import tree
     >>> tree.unflatten(tree.structure({'a': 0, 'b': (0, 0)}), [1, 2, 3])
@@ -214,6 +215,7 @@ def reduce(
 
     Raises:
         TypeError: no leaf and no initializer.
+        ArgumentTypeError: there are no leaves and no ``initializer``.
 
     >>> from tracebridge import tree
     >>> tree.reduce(lambda total, x: total + x, {'a': 1, 'b': (2, 3)}, 10)
@@ -245,6 +247,7 @@ def reduce_associative(
 
     Raises:
         TypeError: no leaf and no identity.
+        ArgumentTypeError: there are no leaves and no ``identity``.
 
     >>> from tracebridge import tree
     >>> tree.reduce_associative(lambda x, y: f'({x}{y})', list('abcd'))

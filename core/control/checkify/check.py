@@ -178,6 +178,7 @@ def check_error(error: Error) -> None:
 
     Raises:
         CheckError: the error is one, outside of traced functions.
+        ArgumentSpecError: ``error`` is no error of a checked function.
 
     >>> from tracebridge.experimental import checkify
     >>> error, _ = checkify.checkify(lambda: checkify.check(False, "a {}", 1))()

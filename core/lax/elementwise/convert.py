@@ -236,6 +236,9 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
         exponent_bits: bits of the exponent, at least 1.
         mantissa_bits: bits of the mantissa without the leading one, at least 0.
 
+    Raises:
+        ArgumentValueError: a number of bits is too small.
+
     >>> import tracebridge as tb
     >>> float(tb.lax.reduce_precision(1.3, exponent_bits=5, mantissa_bits=2))
     1.25

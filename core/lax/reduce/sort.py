@@ -278,6 +278,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     Raises:
         AxisError: the axis is out of range.
         ShapeMismatchError: the operands have different shapes.
+        ArgumentValueError: ``num_keys`` is not between 1 and the number of operands.
 
     >>> import tracebridge as tb
     >>> tb.lax.sort(tb.numpy.array([3, 1, 2])).tolist()

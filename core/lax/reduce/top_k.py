@@ -176,6 +176,9 @@ def approx_max_k(
         reduction_input_size_override: for operands that are parts of a larger one; no effect.
         aggregate_to_topk: only ``True``.
 
+    Raises:
+        ArgumentValueError: ``recall_target`` or ``aggregate_to_topk`` is none of the above.
+
     >>> import tracebridge as tb
     >>> tb.lax.approx_max_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
     [1]
@@ -196,6 +199,9 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
 ) -> tuple[Any, Any]:
     """The ``k`` smallest elements along an axis and their positions; see ``approx_max_k``.
+
+    Raises:
+        ArgumentValueError: as ``approx_max_k``.
 
     >>> import tracebridge as tb
     >>> tb.lax.approx_min_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()

@@ -118,6 +118,9 @@ def broadcast(operand: Any, sizes: Any) -> Any:
 def broadcast_to_rank(x: Any, rank: int) -> Any:
     """``x`` with as many leading axes of size 1 as it takes to have ``rank`` axes.
 
+    Raises:
+        RankError: the array has more axes than that.
+
     >>> import tracebridge as tb
     >>> tb.lax.broadcast_to_rank(tb.numpy.arange(2), 3).shape
     (1, 1, 2)
