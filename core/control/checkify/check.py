@@ -149,6 +149,8 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     """A check that counts only where ``checkify`` is applied; elsewhere it costs nothing.
 
+    The arguments are those of ``check``.
+
     >>> from tracebridge.experimental import checkify
     >>> checkify.debug_check(False, "not seen")
     >>> error, _ = checkify.checkify(lambda: checkify.debug_check(False, "seen"))()

@@ -299,6 +299,12 @@ def sort_key_val(
 ) -> tuple[Any, Any]:
     """Sort ``keys`` along an axis and move ``values`` along with them.
 
+    Args:
+        keys: array.
+        values: array of the shape of ``keys``.
+        dimension: the axis, in ``[-ndim, ndim)``.
+        is_stable: equal keys keep their order.
+
     >>> import tracebridge as tb
     >>> k, v = tb.lax.sort_key_val(tb.numpy.array([3, 1]), tb.numpy.array([30, 10]))
     >>> k.tolist(), v.tolist()
