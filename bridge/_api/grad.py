@@ -77,7 +77,7 @@ class GradOptions:
         self.fun = fun
         self.argnums = argnums
         self.nums = derivative_argnums(call, argnums)
-        self.single = isinstance(argnums, int)
+        self.single = hasattr(argnums, "__index__")
         self.highest = max([i + 1 if i >= 0 else -i for i in self.nums], default=0)
         self.has_aux = has_aux
         self.holomorphic = holomorphic

@@ -106,8 +106,8 @@ def tangent_values(
 ) -> list[Value | None]:
     """Tangents of primals of ``avals`` as values, checked; ``None`` for float0.
 
-    ``names``: what messages call the tangents and the primals. ``integers``: tangents of integers
-    are integers.
+    Where a cotangent of dtype float0 is due any array of its shape will do. ``names``: what
+    messages call the tangents and the primals. ``integers``: tangents of integers are integers.
     """
     result: list[Value | None] = []
     for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
@@ -121,6 +121,9 @@ def tangent_values(
         else:
             value = fit_scalar(value_of(call, leaf, tree, i, names[0]), wanted)
             shape, dtype = value.aval.shape, value.aval.dtype
+        if wanted.dtype == float0 and dtype != float0 and names[0] == "cotangent":
+            # As from tree.map(ones_like, result): integer results have no use for it.
+            value, dtype = None, float0
         if dtype != wanted.dtype:
             raise _wrong_dtype(call, aval, wanted.dtype, dtype, (tree, i, names))
         if shape != wanted.shape:

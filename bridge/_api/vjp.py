@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from tracebridge._api.argnums import check_argument_count, check_callable, derivative_argnums
 from tracebridge._api.flat import FlatCall
 from tracebridge._api.jit import jit
@@ -35,6 +37,7 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import leaves_for
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Value, literal
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.prefix import check_same_structure
@@ -291,8 +294,11 @@ def transpose_linear(
     n = jaxpr.n_in - len(given)
     flags = [*[False] * len(given), *[True] * n]
     linear, results = linear_tape(jaxpr, flags, [*given, *[None] * n], process)
-    if any([r is not None for r in results]):
-        raise LinearityError(f"{call}: a result does not depend on the arguments")
+    if any([r is not None and _is_nonzero(r) for r in results]):
+        raise LinearityError(
+            f"{call}: a result does not depend on the arguments, and is not zero",
+            hint="a linear function maps zeros to zeros",
+        )
     try:
         return backward(linear, cotangents, process)
     except (MissingRuleError, LinearityError) as error:
@@ -300,6 +306,11 @@ def transpose_linear(
             f"{call}: the function is not linear in its arguments, because of {error.primitive}",
             hint="use vjp, which linearizes the function first",
         ) from error
+
+
+def _is_nonzero(x: Value) -> bool:
+    """Whether a constant is known, and is not zero."""
+    return not isinstance(x, Tracer) and bool(np.any(np.asarray(x) != 0))
 
 
 def fwd_and_bwd(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge._api.argnums import check_callable
@@ -12,10 +12,12 @@ from tracebridge._api.wraps import named_like
 from tracebridge.core.control.jit import argument_names
 from tracebridge.core.control.ref import has_refs
 from tracebridge.core.control.ref_calls import MappedRefs
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.typeof import as_value
@@ -95,6 +97,7 @@ def vmap(
             return _map_refs(mapped, flat_args, dims, tree, out_axes, options)
         values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
+        _take_elements(values, dims)
         out_tree: list[PyTreeDef] = []
         # Results of dtype float0 have no value: position among the results -> shape.
         empty: dict[int, Any] = {}
@@ -218,6 +221,27 @@ def _resolve(
     return result, size
 
 
+@final
+class _Float0Leaf:
+    """Stands for a mapped float0 array: it has a shape, but no elements to map over."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.aval = ShapedArray(shape, float0)
+
+    def element(self, dim: int | None) -> Any:
+        """The float0 array of one element of the batch."""
+        return float0_zeros([s for i, s in enumerate(self.aval.shape) if i != dim])
+
+
+def _take_elements(values: list[Any], dims: list[int | None]) -> None:
+    """Replace mapped float0 arrays by unmapped ones."""
+    for i, value in enumerate(values):
+        if type(value) is _Float0Leaf:
+            values[i], dims[i] = value.element(dims[i]), None
+
+
 def _argument_values(
     fun: Any, leaves: Sequence[Any], dims: Sequence[int | None], tree: PyTreeDef
 ) -> list[Any]:
@@ -228,7 +252,9 @@ def _argument_values(
     ]
 
 
-def _argument_value(fun: Any, leaf: Any, tree: PyTreeDef, index: int) -> Value:
+def _argument_value(fun: Any, leaf: Any, tree: PyTreeDef, index: int) -> Value | _Float0Leaf:
+    if is_float0(leaf):
+        return _Float0Leaf(leaf.shape)
     try:
         return as_value(leaf)
     except UnsupportedDtypeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -326,6 +326,8 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     >>> tnp.zeros_like(tnp.array([1, 2])).tolist()
     [0, 0]
     """
+    if dtype is None and is_float0(a):
+        return float0_zeros(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
     return on_device(_full_planned((0,), _like("zeros_like", a, dtype, shape)), device)
 
 
@@ -473,11 +475,13 @@ def linspace(
     >>> tnp.linspace(0.0, 1.0, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    count = operator.index(num)
+    count = index_of(num, "linspace", "num")
     if count < 0:
         msg = f"linspace: num={count} is negative"
         raise ArgumentValueError(msg)
-    values, step = _linspace_planned((start, stop), (count, bool(endpoint), operator.index(axis)))
+    values, step = _linspace_planned(
+        (start, stop), (count, bool(endpoint), index_of(axis, "linspace", "axis"))
+    )
     if dtype is not None:
         kind = canonicalize_explicit(dtype, "linspace")
         values = lax.floor(values) if not is_inexact(kind) and is_inexact(values.dtype) else values
@@ -505,7 +509,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "eye")
     rows = _dim(N, "eye")
     columns = rows if M is None else _dim(M, "eye")
-    return on_device(_eye_planned((), (rows, columns, operator.index(k), kind)), device)
+    return on_device(_eye_planned((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
 
 
 def identity(n: Any, dtype: Any = None) -> Any:

@@ -15,6 +15,7 @@ from tracebridge.core.control.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import (
     is_bool,
     is_complex,
+    is_inexact,
     is_integer,
     is_unsigned,
 )
@@ -363,6 +364,11 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 
 def _power(x: Any, y: Any) -> Any:
+    if is_inexact(x.aval.dtype) and is_integer(y.aval.dtype):
+        # The derivative at 0**0 is 0 for an integer exponent; as a float it would be 0 * inf.
+        dtype = promote_numeric(x, y)[0].aval
+        x, y = broadcast_operands("power", lax.convert_dtype(x, dtype.dtype, dtype.weak_type), y)
+        return lax.pow(x, y)
     x, y = broadcast_operands("power", *promote_numeric(x, y))
     if is_integer(x.aval.dtype):
         return _int_power(x, y)

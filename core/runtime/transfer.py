@@ -18,6 +18,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.config.scopes import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import register_value_type
@@ -42,6 +43,11 @@ _SUPPORTED_KINDS = "biufcV"
 def check_host_dtype(dtype: np.dtype[Any]) -> None:
     """Raise for dtypes that no device has: object, strings, dates, structures."""
     if dtype.kind not in _SUPPORTED_KINDS or (dtype.kind == "V" and dtype.fields is not None):
+        if dtype == float0:
+            msg = "arrays of dtype float0, the tangents of integers and booleans, take no part in "
+            raise UnsupportedDtypeError(
+                msg + "computations", hint="skip such leaves, or replace them by zeros"
+            )
         msg = f"arrays of dtype {dtype} cannot live on a device"
         raise UnsupportedDtypeError(
             msg, expected="bool, integer, float or complex", hint="convert with x.astype(...)"

@@ -101,3 +101,43 @@ def test_shapes() -> None:
 
     assert is_zero(of_n, 3)
     assert tb.ShapeDtypeStruct((3,), np.float32) == of_x
+
+
+@pytest.mark.parametrize(("axis", "per_element"), [(0, (2,)), (-1, (3,)), (None, (3, 2))])
+def test_arguments_of_mapped_functions(axis: int | None, per_element: tuple[int, ...]) -> None:
+    """Each element gets a float0 array without the mapped axis, and gives one."""
+    shapes = []
+    matrix, zeros = np.ones((3, 2), np.int32), np.zeros((3, 2), tb.float0)
+
+    def g(n: Any, t: Any) -> Any:
+        shapes.append(t.shape)
+        return tb.jvp(lambda m: (m, m * 1.5), (n,), (t,))[1]
+
+    n = 2 if axis == -1 else 3
+    of_int, of_float = tb.vmap(g, in_axes=(axis, axis), axis_size=n)(matrix, zeros)
+
+    assert [per_element] == shapes
+    assert is_zero(of_int, n, *per_element)
+    assert np.zeros((n, *per_element)).tolist() == of_float.tolist()
+
+
+def test_sizes_of_mapped_float0_arrays_count() -> None:
+    """A float0 array of another size is named like any other argument."""
+    with pytest.raises(tb.errors.AxisSizeError, match=r"argument t has size 2 at axis 0"):
+        tb.vmap(lambda n, t: n)(N, np.zeros(2, tb.float0))
+
+
+@pytest.mark.parametrize("zeros_like", [tnp.zeros_like, tb.lax.zeros_like, tb.lax.full_like])
+def test_arrays_like_them(zeros_like: Any) -> None:
+    """Zeros like a float0 array are one, so that optimizer states of all leaves can be made."""
+    fill = (7,) if zeros_like is tb.lax.full_like else ()
+
+    assert is_zero(zeros_like(ZEROS, *fill), 3)
+    assert is_zero(zeros_like(ZEROS, *fill, shape=(2,)), 2)
+    assert [0, 0, 0] == tnp.zeros_like(ZEROS, dtype="int32").tolist()
+
+
+def test_they_take_no_part_in_computations() -> None:
+    """The message says what they are."""
+    with pytest.raises(tb.errors.UnsupportedDtypeError, match="the tangents of integers and bool"):
+        tb.lax.add(ZEROS, tnp.ones(3))

@@ -231,8 +231,35 @@ def test_transpose_needs_one_kind_of_number() -> None:
         tb.linear_transpose(lambda x: x * 2.0, 1)
     with pytest.raises(LinearityError, match=r"maps \(bool\[\]\) to \(bool\[\]\)"):
         tb.linear_transpose(lambda x: x, True)
-    with pytest.raises(LinearityError, match="does not depend on the arguments"):
-        tb.linear_transpose(lambda x: 2.0, 1.0)(1.0)
+    for constant in (lambda x: 2.0, lambda x: (x, tnp.ones(2)), lambda x: tnp.ones(2) * 2.0):
+        transposed = tb.linear_transpose(constant, 1.0)
+        ct = tb.tree.map(tnp.ones_like, constant(1.0))
+        with pytest.raises(LinearityError, match="does not depend on the arguments, and is not"):
+            transposed(ct)
+
+
+def test_results_that_are_zero_are_linear() -> None:
+    """Their cotangents do not matter, also where only a run tells that they are zero."""
+
+    def f(x: Any) -> Any:
+        return x * 2.0, 0.0, tnp.zeros(2), tb.jit(lambda y: y * 0.0)(x)
+
+    transposed = tb.linear_transpose(f, 1.0)
+    ct = (3.0, 5.0, np.ones(2, np.float32), 7.0)
+
+    assert 6.0 == transposed(ct)[0]
+    assert 6.0 == tb.jit(transposed)(ct)[0]
+
+
+@pytest.mark.parametrize("ct", [np.arange(2), np.ones(2, bool), np.ones(2, np.float32)])
+def test_any_cotangent_of_an_integer_result_will_do(ct: Any) -> None:
+    """Of its shape: such as tree.map(ones_like, result)."""
+    _, pullback = tb.vjp(lambda x: (x * 2, tnp.arange(2)), 1.0)
+
+    assert 6.0 == pullback((3.0, ct))[0]
+    assert 6.0 == tb.jit(lambda p, c: p(c))(pullback, (3.0, ct))[0]
+    with pytest.raises(ShapeMismatchError, match=r"cotangent\[1\] has shape \(1,\)"):
+        pullback((3.0, ct[:1]))
 
 
 # --- errors ----------------------------------------------------------------------------------
