@@ -134,8 +134,7 @@ class Splitter:
             self._explain(static, constants, named)
             raise
         fun = bind_statics(self._fun, len(args), static, constants, named)
-        known = self.parameters
-        parameters = tuple([known[i] if i < len(known) else f"args[{i}]" for i in dynamic])
+        parameters = self.parameters.only(dynamic)
         donated = self.donated_leaves(tree, len(args))
         return Arguments(fun, leaves, tree, key, donated, parameters)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxlib import _jax, utils, xla_client
+from jaxlib import _hlo, _jax, utils, xla_client
 from jaxlib.xla_client import (
     ArrayCopySemantics,
     ArrayImpl,
@@ -50,6 +50,7 @@ __all__ = [
     "DeviceTopology",
     "ExecuteResults",
     "GSPMDSharding",
+    "HloPrintOptions",
     "HloSharding",
     "HostBufferSemantics",
     "Layout",
@@ -86,6 +87,7 @@ __all__ = [
 
 CompiledMemoryStats = _jax.CompiledMemoryStats
 ExecuteResults = _jax.ExecuteResults
+HloPrintOptions = _hlo.HloPrintOptions
 ResultHandler = _jax.ResultHandler
 hlo_module_cost_analysis = _jax.hlo_module_cost_analysis
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode, stablehlo_to_hlo
+from tracebridge.core._jaxlib.xla import HloPrintOptions
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building
@@ -24,6 +25,17 @@ def hlo_of(module: LoweredModule, *, tuple_args: bool = False, return_tuple: boo
     with building():
         bytecode = module_to_bytecode(module.module)
         return stablehlo_to_hlo(bytecode, tuple_args=tuple_args, return_tuple=return_tuple)
+
+
+def hlo_text(module: LoweredModule, *, metadata: bool = False) -> str:
+    """HLO of a lowered module before XLA's passes; with ``metadata`` names and lines."""
+    computation = hlo_of(module)
+    if not metadata:
+        return computation.as_hlo_text()
+    options = HloPrintOptions()
+    options.print_percent = False
+    options.print_metadata = True
+    return computation.as_hlo_module().to_string(options)
 
 
 def computation_of(

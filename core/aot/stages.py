@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of, signature_of
-from tracebridge.core.aot.compiler_ir import hlo_of
+from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.jit import (
     Arguments,
@@ -39,8 +39,9 @@ from tracebridge.core.runtime.monitoring import LOWER, finished
 from tracebridge.core.runtime.placement import choose_placement, is_spread
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
-from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
 
 logger = logging.getLogger("tracebridge.compile")
 
@@ -214,15 +215,23 @@ class Traced(Stage):
             if platform != placement.device.platform:
                 placement, committed = None, False
         start = time.perf_counter()
-        module = lower_module(
+        module = self._module(platform)
+        finished(LOWER, self._name, start, logger)
+        return Lowered(self, module, placement, committed, platform)
+
+    def _module(self, platform: str, *, located: bool = False) -> LoweredModule:
+        """The module for a platform; ``located``: with names and lines, to be read."""
+        tree = self.out_tree
+        paths = ["result" + keystr(p) for p in leaf_paths(tree)] if located else []
+        return lower_module(
             self._traced.whole,
             self._name,
             platform,
             keep_unused=self._jitted.options.keep_unused,
             donated=self._args.donated,
+            located=located,
+            result_names=paths,
         )
-        finished(LOWER, self._name, start, logger)
-        return Lowered(self, module, placement, committed, platform)
 
 
 @final
@@ -235,7 +244,7 @@ class Lowered(Stage):
     True
     """
 
-    __slots__ = ("_committed", "_module", "_options", "_placement", "_platform")
+    __slots__ = ("_committed", "_module", "_placement", "_platform", "_stage")
 
     def __init__(
         self,
@@ -246,7 +255,7 @@ class Lowered(Stage):
         platform: str,
     ) -> None:
         super().__init__(traced._name, traced._args, traced._avals, traced._traced)
-        self._options = traced._jitted.options.compiler_options
+        self._stage = traced
         self._module = module
         self._placement = placement
         self._committed = committed
@@ -257,14 +266,17 @@ class Lowered(Stage):
 
         Args:
             dialect: "stablehlo" (the default), "hlo", or "jaxpr" for the traced program.
-            debug_info: show source locations (StableHLO only).
+            debug_info: show the names of arguments, results and operations, and the lines that
+                operations come from.
         """
         if dialect == "jaxpr":
             return str(self._traced.whole)
-        if _checked_dialect(dialect) == "hlo":
-            return self.compiler_ir("hlo").as_hlo_text()
+        as_hlo = _checked_dialect(dialect) == "hlo"
+        module = self._stage._module(self._platform, located=True) if debug_info else self._module
+        if as_hlo:
+            return hlo_text(module, metadata=debug_info)
         with building():
-            return self._module.module.operation.get_asm(enable_debug_info=debug_info)
+            return module.module.operation.get_asm(enable_debug_info=debug_info)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as jaxlib's object: an MLIR module, or for "hlo" an XlaComputation."""
@@ -291,7 +303,7 @@ class Lowered(Stage):
         placement = self._placement
         if placement is None:
             placement = get_backend(self._platform).placement
-        options = dict(self._options) | (compiler_options or {})
+        options = dict(self._stage._jitted.options.compiler_options) | (compiler_options or {})
         sigs = [signature(a, placement, False) for a in self._avals]
         program = compile_lowered(
             self._module,

@@ -29,7 +29,13 @@ from tracebridge.core.control.rerun import explained
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
-from tracebridge.core.ir.debug_info import DebugInfo, name_of, parameter_names, where_is
+from tracebridge.core.ir.debug_info import (
+    DebugInfo,
+    Parameters,
+    name_of,
+    parameter_names,
+    where_is,
+)
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.float0 import has_float0, hide_float0, is_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -232,13 +238,11 @@ def argument_names(tree: Any, parameters: tuple[str, ...] = ()) -> tuple[str, ..
 
     Positional arguments without a known parameter are called ``args[2]``, and so on.
     """
+    known = parameters if isinstance(parameters, Parameters) else Parameters(parameters)
     names: list[str] = []
     for path in leaf_paths(tree):
         in_keywords, first, *rest = path
-        if in_keywords.idx:
-            name = str(first.key)
-        else:
-            name = parameters[first.idx] if first.idx < len(parameters) else f"args[{first.idx}]"
+        name = known.keyword(str(first.key)) if in_keywords.idx else known.at(first.idx)
         names.append(name + keystr(rest))
     return tuple(names)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, final
+
+# Flags of code objects: inspect.CO_VARARGS and CO_VARKEYWORDS, without that import.
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
 @final
@@ -32,6 +36,21 @@ class DebugInfo:
             names = self._arg_names = names()
         return names
 
+    @property
+    def func_name(self) -> str:
+        """The name of the function."""
+        return self.name
+
+    @property
+    def func_src_info(self) -> str:
+        """The name of the function, and where it is defined."""
+        return f"{self.name} at {self.where}" if self.where else self.name
+
+    @property
+    def result_paths(self) -> tuple[str, ...]:
+        """Names of the flat results, where they are known."""
+        return self.result_names
+
     def argument(self, index: int) -> str:
         """The name of flat argument ``index``."""
         names = self.arg_names
@@ -58,18 +77,71 @@ def where_is(fun: Any) -> str:
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def parameter_names(fun: Any) -> tuple[str, ...]:
-    """Names of the positional parameters of a Python function; empty for other callables.
+class Parameters(tuple[str, ...]):  # noqa: SLOT001 - a tuple takes no slots with content
+    """Names of positional parameters, and what ``*args`` and ``**kwargs`` are called.
+
+    ``named`` are the parameters that can be given by keyword.
+    """
+
+    rest: str = "args"
+    keywords: str = ""
+    named: frozenset[str] = frozenset()
+
+    def at(self, index: int) -> str:
+        """What positional argument ``index`` is called."""
+        n = len(self)
+        if index < n:
+            return self[index]
+        # Where the parameters are not known, or are too few, arguments are counted from the first.
+        return f"{self.rest}[{index - n if self.named else index}]"
+
+    def keyword(self, name: str) -> str:
+        """What a keyword argument is called."""
+        return name if name in self.named or not self.keywords else f"{self.keywords}[{name!r}]"
+
+    def only(self, positions: Sequence[int]) -> Parameters:
+        """The names of some positional arguments."""
+        kept = Parameters([self.at(i) for i in positions])
+        kept.keywords, kept.named = self.keywords, self.named
+        return kept
+
+
+def parameter_names(fun: Any) -> Parameters:
+    """Names of the parameters of a callable; empty where they are not known.
 
     Read from the code object: ``inspect.signature`` costs more than tracing a small function.
     """
     while hasattr(fun, "__wrapped__"):
         fun = fun.__wrapped__
+    if isinstance(fun, functools.partial):
+        return _free_parameters(fun)
+    skipped = 0 if getattr(fun, "__self__", None) is None else 1
     code = getattr(fun, "__code__", None)
     if code is None:
-        return ()
-    names = code.co_varnames[: code.co_argcount]
-    return names if getattr(fun, "__self__", None) is None else names[1:]
+        code = getattr(getattr(type(fun), "__call__", None), "__code__", None)  # noqa: B004 - its code
+        skipped = 1
+    if code is None:
+        return Parameters()
+    n_named = code.co_argcount + code.co_kwonlyargcount
+    variadic = iter(code.co_varnames[n_named:])
+    found = Parameters(code.co_varnames[skipped : code.co_argcount])
+    found.named = frozenset(code.co_varnames[:n_named])
+    if code.co_flags & _VARARGS:
+        found.rest = next(variadic)
+    if code.co_flags & _VARKEYWORDS:
+        found.keywords = next(variadic)
+    return found
+
+
+def _free_parameters(fun: functools.partial[Any]) -> Parameters:
+    """The parameters that a partial application leaves open."""
+    inner = parameter_names(fun.func)
+    names = inner[len(fun.args) :]
+    # Behind an argument that is given by keyword the others need keywords too.
+    given = next((i for i, name in enumerate(names) if name in fun.keywords), len(names))
+    found = Parameters(names[:given])
+    found.rest, found.keywords, found.named = inner.rest, inner.keywords, inner.named
+    return found
 
 
 NO_DEBUG_INFO = DebugInfo("<unnamed>")

@@ -23,6 +23,8 @@ from tracebridge.core.mlir.types import tensor_type
 if TYPE_CHECKING:
     import numpy as np
 
+    from tracebridge.core.lowering.locations import Locations
+
 # (primitive name, platform) -> function with the signature of Primitive.lower
 _PLATFORM_RULES: dict[tuple[str, str], Callable[..., Any]] = {}
 
@@ -44,6 +46,7 @@ class LoweringContext(Builder):
         "axis_env",
         "callbacks",
         "inspections",
+        "locations",
         "module",
         "n_replicas",
         "platform",
@@ -59,6 +62,8 @@ class LoweringContext(Builder):
         # Named axes whose elements are replicas of the program, with their sizes, outermost first.
         self.axis_env: tuple[tuple[Any, int], ...] = ()
         self.n_replicas = 1
+        # Where operations come from, if the text of the module is to tell it.
+        self.locations: Locations | None = None
         # Host functions that the program calls, in the order of their index.
         self.callbacks: list[Any] = []
         # Functions of the placement, called when the program is compiled for one.
@@ -80,6 +85,12 @@ class LoweringContext(Builder):
         env: list[Any] = [*operands]
         for const in jaxpr.consts:
             env.append(const if type(const) is Literal else self._array_constant(const))
+        located = self.locations
+        if located is not None and jaxpr.sources is not None:
+            for step, source in zip(jaxpr.steps, jaxpr.sources, strict=True):
+                with located.of(source, step[0].primitive.name):
+                    self._emit((step,), env)
+            return [self.materialize(env[i]) for i in jaxpr.outs]
         scopes = scopes_of(jaxpr)
         if scopes is None:
             self._emit(jaxpr.steps, env)

@@ -14,6 +14,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import LoweringContext
+from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
 from tracebridge.core.mlir.attrs import i32, string
@@ -77,6 +78,8 @@ def lower_module(
     names: Sequence[str] = (),
     axis_env: tuple[tuple[Any, int], ...] = (),
     n_replicas: int = 1,
+    located: bool = False,
+    result_names: Sequence[str] = (),
 ) -> LoweredModule:
     """Lower ``jaxpr`` to a module with a public function ``main``.
 
@@ -84,7 +87,8 @@ def lower_module(
     becomes an argument. With ``platform_index`` main has a leading ``i32`` argument, the number
     of the platform among several for which the module is meant. With symbolic dimensions all
     inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
-    axes, outermost first, whose elements are replicas of the program.
+    axes, outermost first, whose elements are replicas of the program. With ``located`` operations
+    and arguments have locations, and results the attributes ``result_names``.
     """
     if wants_dce(jaxpr):
         jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
@@ -101,24 +105,15 @@ def lower_module(
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
         ctx.axis_env, ctx.n_replicas = axis_env, n_replicas
+        if located:
+            ctx.locations = Locations(name, jaxpr.debug.arg_names, result_names)
         ctx.unique_name("main")
         types = [tensor_type(_PLATFORM_INDEX)] if platform_index else []
         n_first = len(types) + len(tokens)
-        n_extra = n_first + len(hoisted)
         types += [tensor_type(a) for a in (*tokens, *[h.aval for h in hoisted])]
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
         out_types = [tensor_type(a) for a in (*jaxpr.out_avals, *tokens)]
-        attributes: dict[str, Any] = {
-            "sym_name": string("main"),
-            "sym_visibility": string("public"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, out_types)),
-        }
-        aliases = _aliases(jaxpr, kept, donated)
-        if aliases:
-            attributes["arg_attrs"] = _argument_attributes(n_extra, kept, aliases)
-        with ir.InsertionPoint(module.body):
-            main = ctx.create("func.func", attributes=attributes, regions=1)
-        block = main.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+        block = _main(ctx, jaxpr, kept, types, out_types, _aliases(jaxpr, kept, donated))
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)[n_first:]
             create_tokens(ctx, ordered)
@@ -128,6 +123,33 @@ def lower_module(
                 define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     return LoweredModule(module, name, kept, hoisted, ctx.callbacks, jaxpr.effects, ctx.inspections)
+
+
+def _main(
+    ctx: LoweringContext,
+    jaxpr: Jaxpr,
+    kept: tuple[int, ...],
+    types: list[Any],
+    out_types: list[Any],
+    aliases: dict[int, int],
+) -> Any:
+    """The function main, without its body: the block."""
+    ir, located = mlir.ir, ctx.locations
+    n_extra = len(types) - len(kept)
+    attributes: dict[str, Any] = {
+        "sym_name": string("main"),
+        "sym_visibility": string("public"),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, out_types)),
+    }
+    if aliases:
+        attributes["arg_attrs"] = _argument_attributes(n_extra, kept, aliases)
+    if located is not None and len(located.result_names) == len(out_types):
+        attributes["res_attrs"] = located.results()
+    with ir.InsertionPoint(ctx.module.body):
+        main = ctx.create("func.func", attributes=attributes, regions=1)
+    unknown = ir.Location.unknown()
+    inputs = [unknown if located is None else located.of_argument(i) for i in kept]
+    return main.regions[0].blocks.append(*types, arg_locs=[unknown] * n_extra + inputs)
 
 
 def _fill_main(

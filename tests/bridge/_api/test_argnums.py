@@ -116,3 +116,29 @@ def test_both_keys_split_alike() -> None:
     arguments = splitter.arguments((1, 2.0), {"c": "s", "d": 4.0})
     assert (1, 20.0, "s", 40.0) == arguments.fun(20.0, d=40.0)
     assert ("b",) == arguments.parameters
+
+
+def test_names_of_variadic_arguments() -> None:
+    """Arguments in ``*args`` and ``**kwargs`` are called by these parameters and their place."""
+
+    def f(x: Any, *xs: Any, k: Any = 0, **options: Any) -> None:
+        del x, xs, k, options
+
+    names = parameter_names(f)
+    assert ["x", "xs[0]", "xs[1]"] == [names.at(i) for i in range(3)]
+    assert ["x", "k", "options['z']"] == [names.keyword(n) for n in ("x", "k", "z")]
+    assert ("xs[0]", "xs[2]") == names.only((1, 3))
+    assert "options['z']" == names.only(()).keyword("z")
+    assert ["args[0]", "args[1]"] == [parameter_names(max).at(i) for i in range(2)]
+    assert "k" == parameter_names(max).keyword("k")
+
+
+def test_names_of_arguments_of_partials() -> None:
+    """A partial application has the parameters that it leaves open."""
+
+    def f(a: Any, b: Any, c: Any, *rest: Any) -> None:
+        del a, b, c, rest
+
+    assert ("b", "c") == parameter_names(functools.partial(f, 1))
+    assert ("b",) == parameter_names(functools.partial(f, 1, c=2))
+    assert "rest[0]" == parameter_names(functools.partial(f, 1)).at(2)

@@ -209,6 +209,41 @@ def test_programs_as_text() -> None:
         lowered.as_text("llvm")
 
 
+def test_texts_with_names_and_lines() -> None:
+    """Arguments, results and operations by name, with the lines that they come from."""
+
+    def g(x: Any, *rest: Any, **options: Any) -> Any:
+        total = tnp.sin(x["a"]) + rest[1]
+        return {"t": total, "l": [options["k"] * 2]}
+
+    lowered = tb.jit(g).lower({"a": 1.0}, 2.0, 3.0, k=4.0)
+    text = lowered.as_text(debug_info=True)
+    for name in ("x['a']", "rest[1]", "options['k']", "jit(g)/sin"):
+        assert f'loc("{name}"' in text
+    assert "rest[0]" not in text  # the program does not take it
+    assert "result['l'][0]" in text
+    assert "result['t']" in text
+    line = g.__code__.co_firstlineno + 1
+    assert f'test_stages.py":{line}:' in text
+    assert "planned.py" not in text  # frames of the engine are left out
+    hlo = lowered.as_text("hlo", debug_info=True)
+    assert 'op_name="jit(g)/sin"' in hlo
+    assert "metadata=" not in lowered.as_text("hlo")
+    np.testing.assert_allclose(3.841471, lowered.compile()({"a": 1.0}, 2.0, 3.0, k=4.0)["t"])
+
+
+def test_texts_of_loops_and_branches() -> None:
+    """Operations within bodies have locations too."""
+
+    def g(x: Any) -> Any:
+        x, _ = tb.lax.scan(lambda c, _: (tnp.sin(c), None), x, None, length=3)
+        return tb.lax.cond(x > 0, tnp.cos, tb.jit(tnp.tanh), x)
+
+    text = tb.jit(g).lower(1.0).as_text(debug_info=True)
+    for name in ("scan", "sin", "cond", "cos", "tanh"):
+        assert f'loc("jit(g)/{name}"' in text
+
+
 def test_number_of_programs() -> None:
     """One for each kind of arguments, until they are forgotten."""
     g: Any = tb.jit(lambda x: x + 1)
