@@ -32,10 +32,17 @@ from tracebridge.core.control.platform_dependent import platform_dependent as pl
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
 from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
+from tracebridge.core.control.sharding_constraint import (
+    sharding_constraint_p as sharding_constraint_p,
+)
+from tracebridge.core.control.sharding_constraint import (
+    with_sharding_constraint as with_sharding_constraint,
+)
 from tracebridge.core.control.switch import cond as cond
 from tracebridge.core.control.switch import switch as switch
 from tracebridge.core.control.while_loop import while_loop as while_loop
 from tracebridge.core.control.while_loop import while_p as while_p
+from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
 from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier
@@ -320,3 +327,6 @@ from tracebridge.core.lax.special.gamma import polygamma as polygamma
 from tracebridge.core.lax.special.gamma import polygamma_p as polygamma_p
 from tracebridge.core.lax.special.gamma import zeta as zeta
 from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
+
+# A call of an elementwise function takes little longer than a boundary around it.
+_publish(globals(), __name__, "tracebridge.core.lax.elementwise")

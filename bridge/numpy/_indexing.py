@@ -8,7 +8,6 @@ passed in one small array, so that ``x[0]``, ``x[1]``, ... share an executable.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -17,7 +16,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
@@ -90,7 +89,7 @@ def _bound(bound: Any) -> Any:
             "known while tracing, since they decide the shape"
         )
         raise IndexingError(msg, hint="use tracebridge.lax.dynamic_slice, or a mask with where")
-    return operator.index(bound)
+    return index_of(bound, "", "a slice bound")
 
 
 def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:

@@ -141,17 +141,13 @@ def normalize_axes(axis: Any, ndim: int, name: str = "") -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-def hashable_axis(axis: Any) -> Any:
-    """An axis argument as a static: None, int or tuple of ints."""
+def hashable_axis(axis: Any, name: str = "") -> Any:
+    """An axis argument of function ``name`` as a static: None, int or tuple of ints."""
     if axis is None or type(axis) is int:
         return axis
     if isinstance(axis, tuple | list):
-        return tuple([_axis_index(a) for a in axis])
-    return _axis_index(axis)
-
-
-def _axis_index(axis: Any) -> int:
-    return index_of(axis, "", "axis")
+        return tuple([index_of(a, name, "an axis") for a in axis])
+    return index_of(axis, name, "axis")
 
 
 def check_no_out(name: str, out: Any) -> None:

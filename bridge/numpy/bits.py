@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import normalize_axis
@@ -73,7 +72,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     >>> tnp.packbits(tnp.array([1, 0, 1, 0, 0, 0, 0, 1])).tolist()
     [161]
     """
-    where = None if axis is None else operator.index(axis)
+    where = None if axis is None else index_of(axis, "packbits", "axis")
     return _packbits_planned((a,), (where, _order("packbits", bitorder)))
 
 
@@ -114,6 +113,6 @@ def unpackbits(
     >>> tnp.unpackbits(tnp.array([161], dtype="uint8")).tolist()
     [1, 0, 1, 0, 0, 0, 0, 1]
     """
-    where = None if axis is None else operator.index(axis)
-    number = None if count is None else operator.index(count)
+    where = None if axis is None else index_of(axis, "unpackbits", "axis")
+    number = None if count is None else index_of(count, "unpackbits", "count")
     return _unpackbits_planned((a,), (where, number, _order("unpackbits", bitorder)))

@@ -29,6 +29,9 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.symbolic.dims import DimExpr, is_symbolic_dim
 from tracebridge.core.tree.tree import leaves as tree_leaves
@@ -37,8 +40,10 @@ from tracebridge.numpy._promote import broadcast_operands, promote_inexact
 
 
 def _placement(device: Any) -> Any:
-    if device is None or hasattr(device, "backend_sharding"):
+    if device is None or isinstance(device, Sharding):
         return device
+    if isinstance(device, PartitionSpec):
+        return named_sharding("device", device)
     return SingleDeviceSharding(device)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype, value_of
@@ -52,7 +51,7 @@ _cumulative_planned = Planned(_cumulative, "cumulative")
 
 
 def _axis(axis: Any) -> int | None:
-    return None if axis is None else operator.index(axis)
+    return None if axis is None else index_of(axis, "", "axis")
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
@@ -130,7 +129,7 @@ def _cumulative_standard(
     if axis is None and x.aval.ndim != 1:
         msg = f"{name}: got {x.aval.str_short()} without axis, which only vectors may leave out"
         raise RankError(msg)
-    where = 0 if axis is None else operator.index(axis)
+    where = 0 if axis is None else index_of(axis, name, "axis")
     kind = sum_dtype(x.aval.dtype) if dtype is None else static_dtype(name, dtype)
     if include_initial:
         return _with_initial_planned((x,), (op, where, kind))
@@ -219,14 +218,14 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> tnp.diff(tnp.array([1, 4, 9, 16])).tolist()
     [3, 5, 7]
     """
-    times = operator.index(n)
+    times = index_of(n, "diff", "n")
     if times < 0:
         msg = f"diff: n must not be negative, got {times}"
         raise ArgumentValueError(msg)
     if times == 0:
         return value_of(a)
     edges = [e for e in (prepend, append) if e is not None]
-    return _diff_planned((a, *edges), (times, operator.index(axis), prepend is not None))
+    return _diff_planned((a, *edges), (times, index_of(axis, "diff", "axis"), prepend is not None))
 
 
 def _ediff1d(*args: Any) -> Any:
@@ -294,7 +293,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     8.0
     """
     step = dx if x is None else x
-    return _trapezoid_planned((y, step), (operator.index(axis), x is not None))
+    return _trapezoid_planned((y, step), (index_of(axis, "trapezoid", "axis"), x is not None))
 
 
 def _gradient(f: Any, *rest: Any) -> list[Any]:
@@ -383,7 +382,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     spacing = [
         v if hasattr(v, "aval") or isinstance(v, int | float) else value_of(v) for v in varargs
     ]
-    found = _gradient_planned((f, *spacing), (tuple([operator.index(a) for a in given]),))
+    found = _gradient_planned(
+        (f, *spacing), (tuple([index_of(a, "gradient", "an axis") for a in given]),)
+    )
     return found[0] if len(given) == 1 else found
 
 
@@ -438,4 +439,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.28318530
     """
     numbers = () if discont is None else (discont,)
     length = period if isinstance(period, int) else float(period)
-    return _unwrap_planned((p, *numbers), (operator.index(axis), length, discont is not None))
+    return _unwrap_planned(
+        (p, *numbers), (index_of(axis, "unwrap", "axis"), length, discont is not None)
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -100,7 +99,7 @@ def repeat(
         )
         raise ShapeMismatchError(msg)
     if total_repeat_length is not None:
-        total = operator.index(total_repeat_length)
+        total = index_of(total_repeat_length, "repeat", "total_repeat_length")
         places = _repeat_positions_planned((counts,), (size, total))
         return take(x, places, where, mode="clip", indices_are_sorted=True)
     host = concrete(counts, "It decides the size of the result", "pass total_repeat_length=")
@@ -350,4 +349,6 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     >>> tnp.rollaxis(tnp.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
-    return _roll_axis_planned((a,), (operator.index(axis), operator.index(start)))
+    return _roll_axis_planned(
+        (a,), (index_of(axis, "rollaxis", "axis"), index_of(start, "rollaxis", "start"))
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,12 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    index_of,
+    kind_of,
+)
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -62,7 +66,10 @@ def _interleaved(arguments: Sequence[Any]) -> tuple[Form, list[Any]]:
 
 
 def _listed(labels: Any) -> Labels:
-    return tuple([ELLIPSIS if i is Ellipsis else operator.index(i) for i in labels])
+    if isinstance(labels, str) or not isinstance(labels, Sequence | np.ndarray):
+        msg = f"einsum: the labels of an operand are {kind_of(labels)}, expected a list of integers"
+        raise ArgumentTypeError(msg, hint="or give a string such as 'ij,jk->ik' first")
+    return tuple([ELLIPSIS if i is Ellipsis else index_of(i, "einsum", "a label") for i in labels])
 
 
 def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
@@ -274,8 +281,11 @@ _einsum_planned = Planned(_einsum, "einsum")
 def _optimize_static(optimize: Any) -> Any:
     if isinstance(optimize, str | bool):
         return optimize
+    if not isinstance(optimize, Sequence):
+        msg = f"einsum: optimize is {kind_of(optimize)}, expected a name, a bool or a path"
+        raise ArgumentTypeError(msg)
     steps = [s for s in optimize if s != "einsum_path"]
-    return tuple([tuple([operator.index(i) for i in s]) for s in steps])
+    return tuple([tuple([index_of(i, "einsum", "an entry of optimize") for i in s]) for s in steps])
 
 
 def einsum(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import (
     default_int,
 )
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -130,10 +129,11 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     >>> [p.tolist() for p in tnp.diag_indices(2)]
     [[0, 1], [0, 1]]
     """
-    if n < 0 or ndim < 0:
-        msg = f"diag_indices: n and ndim must not be negative, got {n} and {ndim}"
+    size, count = index_of(n, "diag_indices", "n"), index_of(ndim, "diag_indices", "ndim")
+    if size < 0 or count < 0:
+        msg = f"diag_indices: n and ndim must not be negative, got {size} and {count}"
         raise ArgumentValueError(msg)
-    return (arange(operator.index(n)),) * operator.index(ndim)
+    return (arange(size),) * count
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
@@ -158,6 +158,15 @@ def _host_pair(mask: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     return put_numpy(rows.astype(default_int())), put_numpy(columns.astype(default_int()))
 
 
+def _lower_mask(name: str, n: Any, k: Any, m: Any) -> np.ndarray[Any, Any]:
+    rows = index_of(n, name, "n")
+    columns = rows if m is None else index_of(m, name, "m")
+    if rows < 0 or columns < 0:
+        msg = f"{name}: n and m must not be negative, got {rows} and {columns}"
+        raise ArgumentValueError(msg)
+    return np.tri(rows, columns, index_of(k, name, "k"), dtype=bool)
+
+
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The positions of the lower triangle of an ``n`` by ``m`` matrix, up to diagonal ``k``.
 
@@ -165,7 +174,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> [p.tolist() for p in tnp.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    return _host_pair(np.tri(n, n if m is None else m, k, dtype=bool))
+    return _host_pair(_lower_mask("tril_indices", n, k, m))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
@@ -175,7 +184,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     >>> [p.tolist() for p in tnp.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    return _host_pair(~np.tri(n, n if m is None else m, k - 1, dtype=bool))
+    return _host_pair(~_lower_mask("triu_indices", n, index_of(k, "triu_indices", "k") - 1, m))
 
 
 def _matrix_shape(name: str, arr: Any) -> tuple[int, int]:
@@ -217,7 +226,7 @@ def mask_indices(
     >>> [p.tolist() for p in tnp.mask_indices(2, tnp.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    ones = _ones_planned((), (operator.index(n),))
+    ones = _ones_planned((), (index_of(n, "mask_indices", "n"),))
     rows, columns = nonzero(mask_func(ones, k), size=size)
     return rows, columns
 
@@ -342,7 +351,7 @@ def ravel_multi_index(
     >>> int(tnp.ravel_multi_index((1, 2), (2, 3)))
     5
     """
-    sizes = tuple([operator.index(d) for d in dims])
+    sizes = tuple([index_of(d, "ravel_multi_index", "a size") for d in dims])
     parts = [asarray(m) for m in multi_index]
     if len(parts) != len(sizes):
         msg = f"ravel_multi_index: got {len(parts)} index arrays for {len(sizes)} axes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -80,9 +79,11 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     if length is None:
         host = concrete(value, "Its largest element decides the size of the result", "pass length=")
         largest = int(host.max()) if host.size else -1
-        size = max(operator.index(minlength), largest + 1)
+        size = max(index_of(minlength, "bincount", "minlength"), largest + 1)
     else:
-        size = max(operator.index(length), operator.index(minlength))
+        size = max(
+            index_of(length, "bincount", "length"), index_of(minlength, "bincount", "minlength")
+        )
     xs = (value,) if weights is None else (value, weights)
     return _bincount_planned(xs, (size,))
 
@@ -147,7 +148,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise ArgumentTypeError(msg)
     if len(shape_of(bins)) == 1:
         return asarray(bins)
-    count = operator.index(bins)
+    count = index_of(bins, "histogram_bin_edges", "bins")
     if count < 1:
         msg = f"histogram: bins={count}, expected at least one bin"
         raise ArgumentValueError(msg)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
@@ -147,7 +146,7 @@ def take(
     """
     try:
         check_no_out("take", out)
-        where = None if axis is None else operator.index(axis)
+        where = None if axis is None else index_of(axis, "take", "axis")
         statics = (
             where,
             _mode("take", mode),
@@ -237,7 +236,7 @@ def take_along_axis(
     >>> tnp.take_along_axis(x, tnp.argsort(x, axis=1), axis=1).tolist()
     [[10, 20, 30], [4, 5, 6]]
     """
-    where = None if axis is None else operator.index(axis)
+    where = None if axis is None else index_of(axis, "take_along_axis", "axis")
     statics = (where, _mode("take_along_axis", mode), fill_value, bool(wrap_negative_indices))
     planned = _take_along_axis_planned if fill_value is None else _take_along_axis_filled
     return planned((arr, indices), statics)
@@ -298,7 +297,7 @@ def put_along_axis(
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     _not_in_place("put_along_axis", inplace)
-    where = None if axis is None else operator.index(axis)
+    where = None if axis is None else index_of(axis, "put_along_axis", "axis")
     return _put_along_axis_planned((arr, indices, values), (where, _mode("put_along_axis", mode)))
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -92,7 +91,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     [1.0, 2.0, 3.5]
     """
     try:
-        where = None if axis is None else operator.index(axis)
+        where = None if axis is None else index_of(axis, "concatenate", "axis")
         xs = array_sequence("concatenate", arrays)
         return _concatenate_planned(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
     except Exception as error:
@@ -144,7 +143,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     try:
         check_no_out("stack", out)
         xs = array_sequence("stack", arrays)
-        return _stack_planned(xs, (operator.index(axis), static_dtype("stack", dtype)))
+        return _stack_planned(xs, (index_of(axis, "stack", "axis"), static_dtype("stack", dtype)))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -235,7 +234,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     >>> tnp.append(tnp.array([1, 2]), 3).tolist()
     [1, 2, 3]
     """
-    where = None if axis is None else operator.index(axis)
+    where = None if axis is None else index_of(axis, "append", "axis")
     return _concatenate_planned((arr, values), ("append", where, None))
 
 
@@ -337,12 +336,12 @@ _split_planned = Planned(_split, "split")
 
 def _cuts(name: str, where: Any) -> Any:
     if isinstance(where, int | np.integer) or (hasattr(where, "ndim") and where.ndim == 0):
-        return operator.index(where)
+        return index_of(where, name, "indices_or_sections")
     if getattr(where, "is_symbolic_dim", False):
         msg = f"{name}: the number of sections must be an int, got the dimension {where}"
         raise ArgumentTypeError(msg)
     positions = where if isinstance(where, list | tuple) else np.asarray(where).tolist()
-    return tuple([operator.index(p) for p in positions])
+    return tuple([index_of(p, name, "an entry of indices_or_sections") for p in positions])
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
@@ -361,7 +360,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     [[0, 1], [2], [3, 4]]
     """
     cuts = _cuts("split", indices_or_sections)
-    return _split_planned((ary,), ("split", cuts, operator.index(axis), True))
+    return _split_planned((ary,), ("split", cuts, index_of(axis, "split", "axis"), True))
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
@@ -372,7 +371,9 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     [[0, 1, 2], [3, 4]]
     """
     cuts = _cuts("array_split", indices_or_sections)
-    return _split_planned((ary,), ("array_split", cuts, operator.index(axis), False))
+    return _split_planned(
+        (ary,), ("array_split", cuts, index_of(axis, "array_split", "axis"), False)
+    )
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
@@ -429,4 +430,4 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     shape = value.aval.shape
     if shape and shape[normalize_axis(axis, len(shape), "unstack")] == 0:
         return ()
-    return tuple(_unstack_planned((value,), (operator.index(axis),)))
+    return tuple(_unstack_planned((value,), (index_of(axis, "unstack", "axis"),)))

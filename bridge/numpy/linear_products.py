@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
+from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, binary
@@ -183,8 +183,8 @@ _tensordot_planned = Planned(_tensordot, "tensordot")
 def _axes_static(axes: Any) -> Any:
     if isinstance(axes, Sequence):
         pair = [(x,) if not isinstance(x, Sequence) else tuple(x) for x in axes]
-        return tuple([tuple([operator.index(i) for i in p]) for p in pair])
-    return operator.index(axes)
+        return tuple([tuple([index_of(i, "tensordot", "an axis") for i in p]) for p in pair])
+    return index_of(axes, "tensordot", "axes")
 
 
 def tensordot(

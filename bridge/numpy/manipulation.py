@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,7 +122,9 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     (4, 3, 2)
     """
     try:
-        return _transpose_planned((a,), (None if axes is None else hashable_axis(tuple(axes)),))
+        return _transpose_planned(
+            (a,), (None if axes is None else hashable_axis(tuple(axes), "transpose"),)
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -179,7 +180,9 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     (4, 3, 2)
     """
     try:
-        return _swapaxes_planned((a,), (operator.index(axis1), operator.index(axis2)))
+        return _swapaxes_planned(
+            (a,), (index_of(axis1, "swapaxes", "axis1"), index_of(axis2, "swapaxes", "axis2"))
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -216,7 +219,9 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 
 def _axes_tuple(axes: Any) -> tuple[int, ...]:
-    return tuple(hashable_axis(axes)) if isinstance(axes, tuple | list) else (operator.index(axes),)
+    if isinstance(axes, tuple | list):
+        return tuple(hashable_axis(axes, "moveaxis"))
+    return (index_of(axes, "moveaxis", "axis"),)
 
 
 def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
@@ -271,7 +276,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     (3,)
     """
     try:
-        return _squeeze_planned((a,), (hashable_axis(axis),))
+        return _squeeze_planned((a,), (hashable_axis(axis, "squeeze"),))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -339,7 +344,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     >>> tnp.flip(tnp.array([1, 2, 3])).tolist()
     [3, 2, 1]
     """
-    return _flip_planned((m,), (hashable_axis(axis),))
+    return _flip_planned((m,), (hashable_axis(axis, "flip"),))
 
 
 def fliplr(m: Any) -> Any:
@@ -395,8 +400,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     [3, 0, 1, 2]
     """
     if isinstance(shift, int | tuple | list):
-        return _roll_planned((a,), (hashable_axis(shift), hashable_axis(axis)))
-    return _roll_dynamic_planned((a, shift), (hashable_axis(axis),))
+        return _roll_planned((a,), (hashable_axis(shift, "roll"), hashable_axis(axis, "roll")))
+    return _roll_dynamic_planned((a, shift), (hashable_axis(axis, "roll"),))
 
 
 def _roll_dynamic(x: Any, shift: Any, axis: Any) -> Any:
@@ -469,7 +474,9 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     >>> tnp.rot90(tnp.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
     """
-    return _rot90_planned((m,), (operator.index(k) % 4, hashable_axis(tuple(axes))))
+    return _rot90_planned(
+        (m,), (index_of(k, "rot90", "k") % 4, hashable_axis(tuple(axes), "rot90"))
+    )
 
 
 def _atleast(name: str, n: int) -> Any:

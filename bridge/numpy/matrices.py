@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
@@ -67,7 +66,11 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> tnp.diagonal(tnp.arange(9).reshape(3, 3), 1).tolist()
     [1, 5]
     """
-    statics = (operator.index(offset), operator.index(axis1), operator.index(axis2))
+    statics = (
+        index_of(offset, "diagonal", "offset"),
+        index_of(axis1, "diagonal", "axis1"),
+        index_of(axis2, "diagonal", "axis2"),
+    )
     return _diagonal_planned((a,), statics)
 
 
@@ -108,7 +111,7 @@ def diag(v: Any, k: int = 0) -> Any:
     >>> tnp.diag(tnp.array([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
-    return _diag_planned((v,), (operator.index(k),))
+    return _diag_planned((v,), (index_of(k, "diag", "k"),))
 
 
 _diagflat_planned = Planned(lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat")
@@ -121,7 +124,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
     >>> tnp.diagflat(tnp.array([[1], [2]]), 1).tolist()
     [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
     """
-    return _diagflat_planned((v,), (operator.index(k),))
+    return _diagflat_planned((v,), (index_of(k, "diagflat", "k"),))
 
 
 # triangles ---------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Any:
     """
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "tri")
     rows, columns = canonical_shape((N, N if M is None else M), "eye")
-    return _tri_planned((), (rows, columns, operator.index(k), kind))
+    return _tri_planned((), (rows, columns, index_of(k, "tri", "k"), kind))
 
 
 def _triangle(x: Any, k: int, lower: bool) -> Any:
@@ -175,7 +178,7 @@ def tril(m: Any, k: int = 0) -> Any:
     >>> tnp.tril(tnp.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    return _triangle_planned((m,), (operator.index(k), True))
+    return _triangle_planned((m,), (index_of(k, "tril", "k"), True))
 
 
 def triu(m: Any, k: int = 0) -> Any:
@@ -185,7 +188,7 @@ def triu(m: Any, k: int = 0) -> Any:
     >>> tnp.triu(tnp.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _triangle_planned((m,), (operator.index(k), False))
+    return _triangle_planned((m,), (index_of(k, "triu", "k"), False))
 
 
 def _vander(x: Any, n: int, increasing: bool) -> Any:
@@ -217,7 +220,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     [[4, 2, 1], [9, 3, 1]]
     """
     count = (x.shape[0] if hasattr(x, "shape") and x.shape else 0) if N is None else N
-    columns = operator.index(count)
+    columns = index_of(count, "vander", "count")
     if columns < 0:
         msg = f"vander: N must not be negative, got {columns}"
         raise ArgumentValueError(msg)

@@ -101,7 +101,7 @@ def _nan_extreme(
     if initial is not None:
         return found
     arrays = (found, a) if where is None else (found, a, where)
-    return _restore_planned(arrays, (hashable_axis(axis), bool(keepdims)))
+    return _restore_planned(arrays, (hashable_axis(axis, "nanmax"), bool(keepdims)))
 
 
 _fill_lowest = Planned(lambda x: _fill(x, lowest(real_of(x.aval.dtype))), "nanmax")
@@ -191,7 +191,7 @@ def nanmean(
     """
     check_no_out("nanmean", out)
     xs = (a,) if where is None else (a, where)
-    statics = (hashable_axis(axis), static_dtype("nanmean", dtype), bool(keepdims))
+    statics = (hashable_axis(axis, "nanmean"), static_dtype("nanmean", dtype), bool(keepdims))
     return _nanmean_planned(xs, statics)
 
 
@@ -229,7 +229,7 @@ def _variance(
 ) -> Any:
     xs = [v for v in (a, where, mean) if v is not None]
     statics = (
-        hashable_axis(axis),
+        hashable_axis(axis, name),
         static_dtype(name, dtype),
         ddof,
         bool(keepdims),
@@ -295,7 +295,9 @@ def nanmedian(
     """
     check_no_out("nanmedian", out)
     del overwrite_input
-    return median_planned((a,), ("nanmedian", hashable_axis(axis), bool(keepdims), True))
+    return median_planned(
+        (a,), ("nanmedian", hashable_axis(axis, "nanmedian"), bool(keepdims), True)
+    )
 
 
 def nanquantile(

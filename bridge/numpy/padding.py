@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
@@ -54,7 +53,9 @@ def _pairs(name: str, given: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
 def _widths(given: Any, ndim: int) -> Pairs:
     host = given if isinstance(given, dict | int) else np.asarray(given).tolist()
     pairs = _pairs("pad_width", host, ndim)
-    widths = tuple([(operator.index(a), operator.index(b)) for a, b in pairs])
+    widths = tuple(
+        [(index_of(a, "pad", "a width"), index_of(b, "pad", "a width")) for a, b in pairs]
+    )
     if any([w < 0 for pair in widths for w in pair]):
         msg = f"pad: widths must not be negative, got {given!r}"
         raise ArgumentValueError(msg)
@@ -176,7 +177,7 @@ def _pad_statistic(
     for i, (width, length) in enumerate(zip((before, after), lengths, strict=True)):
         if not width:
             continue
-        n = size if length is None else min(operator.index(length), size)
+        n = size if length is None else min(index_of(length, "pad", "stat_length"), size)
         if n <= 0:
             msg = f"pad: stat_length={length}, expected a positive number"
             raise ArgumentValueError(msg)

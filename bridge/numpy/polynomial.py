@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
@@ -281,7 +280,7 @@ _polyder_planned = Planned(_polyder, "polyder")
 
 
 def _order(name: str, m: Any) -> int:
-    count = operator.index(m)
+    count = index_of(m, name, "m")
     if count < 0:
         msg = f"{name}: the order must not be negative, got {count}"
         raise ArgumentValueError(msg)

@@ -256,7 +256,7 @@ def quantiles(
         msg = f"{name}: weights need method='inverted_cdf', got {method!r}"
         raise ArgumentValueError(msg)
     xs = (a, q) if weights is None else (a, q, weights)
-    statics = (name, hashable_axis(axis), method, bool(keepdims), percent, skip_nan)
+    statics = (name, hashable_axis(axis, name), method, bool(keepdims), percent, skip_nan)
     return _quantile_planned(xs, statics)
 
 
@@ -352,4 +352,4 @@ def median(
     """
     check_no_out("median", out)
     del overwrite_input
-    return median_planned((a,), ("median", hashable_axis(axis), bool(keepdims), False))
+    return median_planned((a,), ("median", hashable_axis(axis, "median"), bool(keepdims), False))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact
@@ -22,7 +21,7 @@ def _in_dtype(x: Any, dtype: Any) -> Any:
 
 
 def _count(name: str, num: Any) -> int:
-    count = operator.index(num)
+    count = index_of(num, name, "num")
     if count < 0:
         msg = f"{name}: num={count} is negative"
         raise ArgumentValueError(msg)
@@ -68,7 +67,7 @@ def logspace(
     statics = (
         _count("logspace", num),
         bool(endpoint),
-        operator.index(axis),
+        index_of(axis, "logspace", "axis"),
         static_dtype("logspace", dtype),
     )
     return _logspace_planned((start, stop, base), statics)
@@ -115,7 +114,7 @@ def geomspace(
     statics = (
         _count("geomspace", num),
         bool(endpoint),
-        operator.index(axis),
+        index_of(axis, "geomspace", "axis"),
         static_dtype("geomspace", dtype),
     )
     return _geomspace_planned((start, stop), statics)

@@ -193,7 +193,7 @@ class _Reduction:
         if out is not None:
             check_no_out(self._name, out)
         if not (axis is None or type(axis) is int):
-            axis = hashable_axis(axis)
+            axis = hashable_axis(axis, self._name)
         if dtype is not None:
             dtype = _static_dtype(self._name, dtype)
         statics = (axis, dtype, keepdims if type(keepdims) is bool else bool(keepdims))
@@ -412,7 +412,7 @@ _var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True)
 def _variance(
     name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any
 ) -> Any:
-    statics = (hashable_axis(axis), _static_dtype(name, dtype), bool(keepdims), ddof, root)
+    statics = (hashable_axis(axis, name), _static_dtype(name, dtype), bool(keepdims), ddof, root)
     return _var_planned((a,), statics) if where is None else _var_where((a, where), statics)
 
 
@@ -482,7 +482,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     >>> int(tnp.count_nonzero(tnp.array([0, 3, 4])))
     2
     """
-    return _count_planned((a,), (hashable_axis(axis), bool(keepdims)))
+    return _count_planned((a,), (hashable_axis(axis, "count_nonzero"), bool(keepdims)))
 
 
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:

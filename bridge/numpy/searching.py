@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -106,7 +105,7 @@ _arg_planned = Planned(_arg_extremum, "argmax")
 
 def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     check_no_out(name, out)
-    where_ = None if axis is None else operator.index(axis)
+    where_ = None if axis is None else index_of(axis, name, "axis")
     return _arg_planned((a,), (name, where_, bool(keepdims)))
 
 
@@ -262,7 +261,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if len(fills) != ndim:
         msg = f"nonzero: got {len(fills)} fill values for {ndim} axes"
         raise ArgumentValueError(msg)
-    count = operator.index(size)
+    count = index_of(size, "nonzero", "size")
     if count < 0:
         msg = f"nonzero: size must not be negative, got {count}"
         raise ArgumentValueError(msg)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
@@ -249,7 +248,7 @@ def compress(
             return take(x, rows, axis, mode="promise_in_bounds", indices_are_sorted=True)
     elif size is None:
         concrete(mask, "The number of true elements is the size of the result", "pass size=")
-    return _compress_planned((mask, x, fill_value), (axis, operator.index(size or 0)))
+    return _compress_planned((mask, x, fill_value), (axis, index_of(size or 0, "compress", "size")))
 
 
 _flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")

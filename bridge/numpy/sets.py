@@ -6,14 +6,13 @@ host; in traced code ``size=`` says how many elements the result has.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_canonical, put_numpy
 from tracebridge.numpy._planning import concrete, value_of
@@ -137,7 +136,7 @@ def intersect1d(
         raise ArgumentValueError(msg)
     else:
         xs = (a, b) if fill_value is None else (a, b, fill_value)
-        results = _intersect_planned(xs, (operator.index(size),))
+        results = _intersect_planned(xs, (index_of(size, "intersect1d", "size"),))
     return tuple(results) if return_indices else results[0]
 
 
@@ -193,7 +192,7 @@ def setdiff1d(
         msg = f"setdiff1d: size={size} of an empty array"
         raise ArgumentValueError(msg)
     xs = (a, b) if fill_value is None else (a, b, fill_value)
-    return _difference_planned(xs, (operator.index(size), bool(assume_unique)))
+    return _difference_planned(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
 
 
 def _exclusive(*args: Any) -> Any:
@@ -238,7 +237,7 @@ def setxor1d(
         host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
         return put_numpy(np.setxor1d(*host, assume_unique=assume_unique))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
-    return _exclusive_planned(xs, (operator.index(size),))
+    return _exclusive_planned(xs, (index_of(size, "setxor1d", "size"),))
 
 
 # membership --------------------------------------------------------------------------------------

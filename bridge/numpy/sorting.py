@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import AxisError, IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
@@ -58,7 +57,7 @@ _argsort_planned = Planned(_argsort, "argsort")
 
 
 def _axis(axis: Any) -> int | None:
-    return None if axis is None else operator.index(axis)
+    return None if axis is None else index_of(axis, "", "axis")
 
 
 def _check_options(name: str, kind: Any, order: Any) -> None:
@@ -147,13 +146,13 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     [2, 1, 0]
     """
     found: Sequence[Any] = array_sequence("lexsort", keys)
-    return _lexsort_planned([value_of(k) for k in found], (operator.index(axis),))
+    return _lexsort_planned([value_of(k) for k in found], (index_of(axis, "lexsort", "axis"),))
 
 
 def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
     value = value_of(a)
     size = value.aval.shape[normalize_axis(axis, value.aval.ndim, name)]
-    k = operator.index(kth)
+    k = index_of(kth, name, "kth")
     if type(size) is int and not -size <= k < size:
         msg = f"{name}: kth={k} is out of bounds for axis {axis} of {value.aval.str_short()}"
         raise IndexingError(msg)

@@ -85,7 +85,7 @@ def average(
     1.75
     """
     xs = (a,) if weights is None else (a, weights)
-    mean, size = _average_planned(xs, (hashable_axis(axis), bool(keepdims)))
+    mean, size = _average_planned(xs, (hashable_axis(axis, "average"), bool(keepdims)))
     return (mean, size) if returned else mean
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, final
 
@@ -11,7 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.numpy import elementwise_logic as logic
@@ -296,7 +295,7 @@ class ufunc(metaclass=_UfuncType):
 
 def _count(name: str, value: Any) -> int:
     try:
-        return operator.index(value)
+        return index_of(value, name, "value")
     except TypeError:
         msg = f"ufunc: {name} must be an integer, got {value!r} of type {type(value).__name__}"
         raise ArgumentTypeError(msg) from None

@@ -6,7 +6,6 @@ host; in traced code ``size=`` says how many elements the result has.
 
 from __future__ import annotations
 
-import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._planning import concrete, value_of
@@ -150,7 +149,7 @@ def _unique(
             put_numpy(v.reshape(-1).astype(default_int())) for v in (index, inverse, counts)
         ]
         return put_numpy(values), integers[0], integers[1], integers[2]
-    count = operator.index(size)
+    count = index_of(size, "unique", "size")
     if x.aval.size == 0:
         if count:
             msg = f"unique: size={count}, but {x.aval.str_short()} has no elements"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
@@ -97,7 +97,7 @@ def vecdot(
     [21.0, 43.0]
     """
     preferred = static_dtype("vecdot", preferred_element_type)
-    return _vecdot_planned((x1, x2), (operator.index(axis), precision, preferred))
+    return _vecdot_planned((x1, x2), (index_of(axis, "vecdot", "axis"), precision, preferred))
 
 
 def _matvec(a: Any, b: Any) -> Any:
@@ -221,7 +221,7 @@ def cross(
     [0, 0, 1]
     """
     axes = (axisa, axisb, axisc) if axis is None else (axis,) * 3
-    first, second, third = (operator.index(x) for x in axes)
+    first, second, third = (index_of(x, "cross", "an axis") for x in axes)
     return _cross_planned((a, b), ((first, second, third),))
 
 
@@ -252,5 +252,9 @@ def trace(
     3.0
     """
     check_no_out("trace", out)
-    axes = (operator.index(offset), operator.index(axis1), operator.index(axis2))
+    axes = (
+        index_of(offset, "trace", "offset"),
+        index_of(axis1, "trace", "axis1"),
+        index_of(axis2, "trace", "axis2"),
+    )
     return _trace_planned((a,), (*axes, static_dtype("trace", dtype)))

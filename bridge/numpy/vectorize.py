@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from tracebridge._api.vmap import vmap
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, normalize_axis
@@ -246,4 +245,4 @@ def fromfunction(
     mapped = call
     for i in reversed(range(len(sizes))):
         mapped = vmap(mapped, in_axes=tuple([0 if i == k else None for k in range(len(sizes))]))
-    return mapped(*[arange(operator.index(d), dtype=kind) for d in sizes])
+    return mapped(*[arange(index_of(d, "fromfunction", "a size"), dtype=kind) for d in sizes])

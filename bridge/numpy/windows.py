@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._bessel import bessel_i0e
@@ -19,7 +18,7 @@ from tracebridge.numpy._promote import promote_inexact
 
 def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -> Any:
     """A window of ``M`` points, computed in double precision on the host."""
-    count = operator.index(M)
+    count = index_of(M, name, "M")
     if count < 0:
         msg = f"{name}: the number of points must not be negative, got {count}"
         raise ArgumentValueError(msg)
@@ -91,7 +90,7 @@ def kaiser(M: int, beta: Any) -> Any:
     >>> [round(v, 3) for v in tnp.kaiser(3, 2.0).tolist()]
     [0.439, 1.0, 0.439]
     """
-    count = operator.index(M)
+    count = index_of(M, "kaiser", "M")
     if count <= 1:
         return _window("kaiser", M, np.ones)
     return _kaiser_planned((beta,), (count,))

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from tracebridge.core._jaxlib.xla import Traceback
-from tracebridge.core.errors.base import InternalError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.base import InternalError, TracebridgeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,8 +136,8 @@ def api_boundary(fn: Callable[P, R]) -> Callable[P, R]:
     return hiding(fn)
 
 
-def hiding(fn: Callable[P, R]) -> Callable[P, R]:
-    """Make a function whose exceptions show no internal frames.
+def hiding(fn: Callable[P, R], name: str = "") -> Callable[P, R]:
+    """Make a function whose exceptions show no internal frames, and say ``name`` if it is given.
 
     One that calls `hide_internal_frames` itself is returned as it is.
     """
@@ -149,27 +150,91 @@ def hiding(fn: Callable[P, R]) -> Callable[P, R]:
         try:
             return fn(*args, **kwargs)
         except Exception as exc:
-            if mode != "off":
-                filter_exception(exc)
+            failure = named_error(exc, name) if name else exc
+            if failure is exc:
+                if mode != "off":
+                    filter_exception(exc)
+                raise
+            if mode == "off":
+                failure.__cause__ = exc
+        try:
+            raise failure
+        except Exception:
+            hide_internal_frames(failure)
             raise
+        finally:
+            # The traceback keeps this frame, which would keep the exception.
+            del failure
 
     return boundary
 
 
-def publish(namespace: dict[str, Any], module: str) -> None:
+_OURS_FOR: dict[type[Exception], type[TracebridgeError]] = {
+    TypeError: ArgumentTypeError,
+    ValueError: ArgumentValueError,
+    OverflowError: ArgumentValueError,
+}
+
+
+def named_error(exc: Exception, name: str) -> Exception:
+    """The exception that leaves the public function `name`: one of ours that says the name.
+
+    Exceptions of code that the function calls for its user stay as they are. A plain TypeError or
+    ValueError of a step inside becomes our class.
+    """
+    ours = isinstance(exc, TracebridgeError) and not isinstance(exc, InternalError)
+    if not (ours or type(exc) in _OURS_FOR) or not _raised_inside(exc.__traceback__):
+        return exc
+    text = str(exc)
+    if not ours:
+        return _OURS_FOR[type(exc)](text if name in text else f"{name}: {text}")
+    if not exc.__dict__.get("named"):
+        exc.__dict__["named"] = True
+        if name not in text:
+            exc.args = (f"{name}: {text}", *exc.args[1:])
+    return exc
+
+
+def _raised_inside(tb: types.TracebackType | None) -> bool:
+    """Whether all frames are ours, and the exception comes from below the public function.
+
+    The first frame is that of `boundary`; where there is only that one, the call did not fit the
+    signature, and Python's own message is the best.
+    """
+    if tb is None or tb.tb_next is None:
+        return False
+    step: types.TracebackType | None = tb
+    while step is not None:
+        if not is_internal_file(step.tb_frame.f_code.co_filename):
+            return False
+        step = step.tb_next
+    return True
+
+
+def public(value: Any, name: str, module: str) -> Any:
+    """A function of ours with a boundary, as `module` passes it on to users; others unchanged.
+
+    `module` becomes its module, for pickle.
+    """
+    # Functions that are NumPy's own stay so.
+    if type(value) is not types.FunctionType or not value.__module__.startswith(_PACKAGE):
+        return value
+    guarded: Any = hiding(value, name)
+    if guarded is not value:
+        guarded.__module__ = module
+        guarded.__qualname__ = guarded.__name__ = name
+    return guarded
+
+
+def publish(namespace: dict[str, Any], module: str, skip: str = "\n") -> None:
     """Put a boundary around the functions that the module `namespace` passes on to users.
 
     The engine imports them from where they are defined, and does not pay for it. Functions that
-    trim tracebacks themselves stay as they are. `module` becomes their module, for pickle.
+    trim tracebacks themselves stay as they are, and those of modules that begin with `skip`.
     """
     for name, value in list(namespace.items()):
-        # Functions that are NumPy's own stay so.
-        ours = type(value) is types.FunctionType and value.__module__.startswith(_PACKAGE)
-        if ours and name[0] != "_":
-            guarded: Any = hiding(value)
-            if guarded is not value:
-                guarded.__module__ = module
-                namespace[name] = guarded
+        if name[0] != "_" and not (getattr(value, "__module__", None) or "").startswith(skip):
+            namespace[name] = public(value, name, module)
 
 
 # All wrappers share one code object: it marks their frames, which are never shown.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tracebridge.core._jaxlib.xla import get_traceback
 from tracebridge.core.errors import filtering
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.filtering import api_boundary, user_frame
 
@@ -221,3 +223,73 @@ def test_base_exceptions_pass_untouched(engine: Engine) -> None:
 
     names = [frame.name for frame in traceback.extract_tb(info.value.__traceback__)][1:]
     assert names == ["boundary", "outer", "middle", "interrupt"]
+
+
+NAMED = """
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+def steps(index_error):
+    def plain(x):
+        return range(x)
+    def ours(x):
+        raise ArgumentValueError(x)
+    def other(x):
+        raise index_error("out")
+    def call(fn):
+        return fn()
+    return plain, ours, other, call
+"""
+
+
+@pytest.fixture
+def steps() -> Any:
+    """Functions of the engine: a plain TypeError, one of ours, another builtin, a callback."""
+    space: dict[str, Any] = {}
+    exec(compile(NAMED, "<tracebridge steps>", "exec"), space)
+    return space["steps"](IndexError)
+
+
+def test_plain_errors_of_a_step_become_ours_and_say_the_function(steps: Any) -> None:
+    """A TypeError from inside is an ArgumentTypeError of the public function."""
+    with pytest.raises(ArgumentTypeError, match=r"^ranges: 'str' object") as caught:
+        filtering.hiding(steps[0], "ranges")("a")
+
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_option_off_keeps_the_plain_error_as_cause(steps: Any) -> None:
+    """Who debugs the engine sees where it was raised."""
+    filtering.set_mode("off")
+    with pytest.raises(ArgumentTypeError) as caught:
+        filtering.hiding(steps[0], "ranges")("a")
+
+    assert type(caught.value.__cause__) is TypeError
+
+
+def test_our_errors_get_the_name_once(steps: Any) -> None:
+    """The innermost public function names itself; one that is named already stays."""
+    inner = filtering.hiding(steps[1], "inner")
+    with pytest.raises(ArgumentValueError, match=r"^inner: bad\n"):
+        filtering.hiding(lambda: inner("bad"), "outer")()
+    with pytest.raises(ArgumentValueError, match=r"^inner got 3\n"):
+        inner("inner got 3")
+
+
+def test_errors_of_the_callers_code_and_of_the_signature_stay(steps: Any) -> None:
+    """What a callback raises is not ours; a wrong number of arguments is Python's to say."""
+    plain, ours, other, call = steps
+    with pytest.raises(ArgumentValueError, match=r"^mine\n"):
+        filtering.hiding(call, "apply")(lambda: ours("mine"))
+    with pytest.raises(TypeError, match=r"plain\(\) missing 1 required") as caught:
+        filtering.hiding(plain, "ranges")()
+    assert type(caught.value) is TypeError
+    with pytest.raises(IndexError, match=r"^out$"):
+        filtering.hiding(other, "other")(1)
+
+
+def test_a_named_error_pickles(steps: Any) -> None:
+    """Errors cross processes."""
+    with pytest.raises(ArgumentValueError) as caught:
+        filtering.hiding(steps[1], "inner")("bad")
+
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))
