@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracebridge import _install as _install
 from tracebridge.core.config.config import config as config
 from tracebridge.core.dtypes.dtypes import float0 as float0
+from tracebridge.core.errors.filtering import public as _public
 
 if TYPE_CHECKING:
     from tracebridge import ad_checkpoint as ad_checkpoint
@@ -205,6 +206,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
         """Load a function or a submodule at its first use and keep it."""
         if name in _MODULE_OF:
             value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+            value = _public(value, name, __name__)
         elif name in _SUBMODULES:
             value = importlib.import_module(f"tracebridge.{name}")
         else:
