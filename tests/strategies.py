@@ -94,19 +94,105 @@ def _numpy_cond(x: np.ndarray) -> np.ndarray:
     return np.sin(x) * 2.0 if np.sum(x) > 0.25 else x - 1.0
 
 
+def _switch(x: Any) -> Any:
+    index = tnp.floor(tnp.sum(x) * 2.0).astype("int32")
+    return tb.lax.switch(index, [tnp.sin, lambda a: a * a, lambda a: a + 1.0], x)
+
+
+def _numpy_switch(x: np.ndarray) -> np.ndarray:
+    index = int(np.clip(np.floor(np.sum(x) * 2.0), 0, 2))
+    return [np.sin, lambda a: a * a, lambda a: a + 1.0][index](x)
+
+
+def _fori(x: Any) -> Any:
+    """A loop with a fixed number of steps, which uses a value from outside."""
+    return tb.lax.fori_loop(0, 3, lambda i, c: tnp.sin(c) + 0.1 * i * x, x)
+
+
+def _numpy_fori(x: np.ndarray) -> np.ndarray:
+    carry = x
+    for i in range(3):
+        carry = np.sin(carry) + 0.1 * i * x
+    return carry
+
+
+def _while(x: Any) -> Any:
+    """A loop whose number of steps depends on the values: forward mode only."""
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < 4) & (tnp.sum(carry[1] * carry[1]) < 6.0)
+
+    return tb.lax.while_loop(unfinished, lambda c: (c[0] + 1, 1.3 * c[1] + 0.1), (0, x))[1]
+
+
+def _numpy_while(x: np.ndarray) -> np.ndarray:
+    for _ in range(4):
+        if np.sum(x * x) >= 6.0:
+            break
+        x = 1.3 * x + 0.1
+    return x
+
+
+def _set(x: Any) -> Any:
+    """Elements that are added to twice, and one that is replaced."""
+    x = tnp.asarray(x)
+    return x.at[np.array([0, 0])].add(tnp.sin(x[:1])).at[-1].set(x[0] * 2.0)
+
+
+def _numpy_set(x: np.ndarray) -> np.ndarray:
+    result = x.copy()
+    result[0] += 2 * np.sin(x[0])
+    result[-1] = x[0] * 2.0
+    return result
+
+
+def _dynamic(x: Any) -> Any:
+    """A slice whose start depends on the values, and is clamped."""
+    start = tnp.where(tnp.sum(x) > 0.0, 1, 0)
+    return tb.lax.dynamic_slice_in_dim(x, start, 1, 0)
+
+
+def _numpy_dynamic(x: np.ndarray) -> np.ndarray:
+    start = min(int(np.sum(x) > 0.0), len(x) - 1)
+    return x[start : start + 1]
+
+
 @tb.jit
 def _call(x: Any, y: Any) -> Any:
     return tnp.cos(x) * y
 
 
+@tb.custom_jvp
+def _own_jvp(x: Any) -> Any:
+    """A function with a rule for forward mode, which is right."""
+    return x * tnp.sin(x)
+
+
+_own_jvp.defjvp(lambda xs, ts: (_own_jvp(xs[0]), ts[0] * (tnp.sin(xs[0]) + xs[0] * tnp.cos(xs[0]))))
+
+
+@tb.custom_vjp
+def _own_vjp(x: Any) -> Any:
+    """A function with a rule for reverse mode, which is right."""
+    return x * tnp.cos(x)
+
+
+_own_vjp.defvjp(lambda x: (_own_vjp(x), x), lambda x, ct: (ct * (tnp.cos(x) - x * tnp.sin(x)),))
+
+
 @dataclasses.dataclass(frozen=True)
 class Op:
-    """An operation: for the engine (``ours``), and in NumPy. Both take arrays, then an axis."""
+    """An operation: for the engine (``ours``), and in NumPy. Both take arrays, then an axis.
+
+    ``modes``: how it can be differentiated: "f" forward, "r" in reverse.
+    """
 
     arity: int
     ours: Callable[..., Any]
     numpy: Callable[..., Any]
     min_rank: int = 0
+    modes: str = "fr"
+    max_rank: int = 3
 
 
 def _same(arity: int, f: Callable[..., Any], min_rank: int = 0) -> Op:
@@ -144,6 +230,42 @@ OPS: dict[str, Op] = {
     "scan": Op(1, lambda x, _: _scan(x), lambda x, _: _numpy_scan(x), 1),
     "cond": Op(1, lambda x, _: _cond(x), lambda x, _: _numpy_cond(x)),
     "call": Op(2, lambda x, y, _: _call(x, y), lambda x, y, _: np.cos(x) * y),
+    "min": _same(1, lambda xp, x, axis: xp.min(x, axis=axis), 1),
+    "prod": _same(1, lambda xp, x, axis: xp.prod(x, axis=axis), 1),
+    "logsumexp": _same(1, lambda xp, x, axis: xp.log(xp.sum(xp.exp(x), axis=axis)), 1),
+    "sort": _same(1, lambda xp, x, axis: xp.sort(x, axis=axis), 1),
+    "index": _same(1, lambda _xp, x, _: x[np.array([0, -1, 0])], 1),
+    "contract": Op(
+        1,
+        lambda x, axis: tnp.tensordot(x, tnp.sin(x), ((axis,), (axis,))),
+        lambda x, axis: np.tensordot(x, np.sin(x), ((axis,), (axis,))),
+        min_rank=1,
+        max_rank=2,
+    ),
+    "set": Op(1, lambda x, _: _set(x), lambda x, _: _numpy_set(x), 1),
+    "dynamic": Op(1, lambda x, _: _dynamic(x), lambda x, _: _numpy_dynamic(x), 1),
+    "switch": Op(1, lambda x, _: _switch(x), lambda x, _: _numpy_switch(x)),
+    "fori": Op(1, lambda x, _: _fori(x), lambda x, _: _numpy_fori(x)),
+    "while": Op(1, lambda x, _: _while(x), lambda x, _: _numpy_while(x), modes="f"),
+    "map": Op(
+        1,
+        lambda x, _: tb.lax.map(lambda a: a * tnp.sum(a), x),
+        lambda x, _: np.stack([a * np.sum(a) for a in x]),
+        min_rank=1,
+    ),
+    "associative_scan": Op(
+        1,
+        lambda x, axis: tb.lax.associative_scan(tnp.multiply, x, reverse=True, axis=axis),
+        lambda x, axis: np.flip(np.cumprod(np.flip(x, axis), axis), axis),
+        min_rank=1,
+    ),
+    "checkpoint": Op(
+        1,
+        lambda x, _: tb.checkpoint(lambda a: tnp.sin(tnp.sin(a) * 2.0))(x),
+        lambda x, _: np.sin(np.sin(x) * 2.0),
+    ),
+    "custom_jvp": Op(1, lambda x, _: _own_jvp(x), lambda x, _: x * np.sin(x)),
+    "custom_vjp": Op(1, lambda x, _: _own_vjp(x), lambda x, _: x * np.cos(x), modes="r"),
 }
 
 
@@ -192,8 +314,11 @@ def _compatible(one: tuple[int, ...], two: tuple[int, ...]) -> bool:
 
 
 @st.composite
-def programs(draw: st.DrawFn, max_args: int = 2, max_steps: int = 5) -> Program:
-    """A composition of elementwise operations, reductions, reshapes, a loop and calls."""
+def programs(draw: st.DrawFn, max_args: int = 2, max_steps: int = 5, modes: str = "fr") -> Program:
+    """A composition of elementwise operations, reductions, indexing, control flow, custom rules.
+
+    ``modes``: how the program has to be differentiable.
+    """
     in_shapes = tuple(draw(st.lists(shapes, min_size=1, max_size=max_args)))
     env = list(in_shapes)
     steps = []
@@ -205,10 +330,12 @@ def programs(draw: st.DrawFn, max_args: int = 2, max_steps: int = 5) -> Program:
         names = [
             name
             for name, op in OPS.items()
-            if len(shape) >= op.min_rank and (name != "outer" or small) and len(shape) < 4
+            if op.min_rank <= len(shape) <= op.max_rank
+            and (name != "outer" or small)
+            and set(modes) <= set(op.modes)
         ]
         name = draw(st.sampled_from(names or ["sin"]))
-        if name == "concat" and int(np.prod(shape)) > MAX_SIZE:
+        if name in ("concat", "index") and int(np.prod(shape)) > MAX_SIZE:
             name = "sum"
         operands = (first,)
         if OPS[name].arity == 2:
