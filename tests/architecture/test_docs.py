@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from tests.architecture.sources import ROOT, report
+from tests.architecture.sources import ROOT, package_sources, report
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)")
+PATH = re.compile(r"`((?:core|bridge|interop|tests|docs|examples|\.ci)/[\w./{},-]*[\w}/])`")
 DECISION_PARTS = ("## Context", "## Choice", "## Price", "## When to revisit")
 
 
@@ -40,6 +41,43 @@ def test_decisions_are_numbered_once() -> None:
     numbers = [page.name[:4] for page in (ROOT / "docs" / "decisions").glob("*.md")]
 
     assert sorted(set(numbers)) == sorted(numbers)
+
+
+def test_paths_exist() -> None:
+    """A path of the package that a page names in backticks is there, also each of `a/{b,c}.py`."""
+    missing = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in PAGES
+        for named in PATH.findall(page.read_text(encoding="utf-8"))
+        for path in alternatives(named)
+        if not (ROOT / path).exists()
+    ]
+
+    assert not missing, report("paths that pages name and that are not there", missing)
+
+
+def test_excerpts_are_in_the_source() -> None:
+    """Code that the explanations show without `>>>` stands in the package as it is shown."""
+    sources = "\n".join([source.text for source in package_sources()])
+    excerpts = [
+        code
+        for page in sorted((ROOT / "docs" / "explanation").glob("*.md"))
+        for code in re.findall(
+            r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+    ]
+
+    assert excerpts
+    assert [code for code in excerpts if code not in sources] == []
+
+
+def alternatives(path: str) -> list[str]:
+    """`a/{b,c}.py` as `a/b.py` and `a/c.py`; other paths alone."""
+    head, brace, rest = path.partition("{")
+    if not brace:
+        return [path]
+    names, _, tail = rest.partition("}")
+    return [head + name + tail for name in names.split(",")]
 
 
 def test_make_targets_exist() -> None:
