@@ -76,6 +76,7 @@ from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     AxisSizeError,
     AxisSpecError,
+    ClosedOverValueError,
     CustomRuleError,
     EffectError,
     GradientTypeError,
@@ -85,6 +86,7 @@ from tracebridge.core.errors.transform_errors import (
     MissingRuleError,
     TreeMismatchError,
     UnboundAxisNameError,
+    UndefinedRuleError,
 )
 
 __all__ = [
@@ -99,6 +101,7 @@ __all__ = [
     "BroadcastError",
     "CallbackError",
     "CheckError",
+    "ClosedOverValueError",
     "CompileError",
     "ConcretizationTypeError",
     "CustomRuleError",
@@ -142,6 +145,7 @@ __all__ = [
     "TreeMismatchError",
     "TypePromotionError",
     "UnboundAxisNameError",
+    "UndefinedRuleError",
     "UnexpectedTracerError",
     "UnknownOptionError",
     "UnsupportedDtypeError",

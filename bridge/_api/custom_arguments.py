@@ -94,13 +94,26 @@ class CustomArguments:
             msg = f"{self._call}: the call does not fit {name_of(self._fun)}{signature}: {error}"
             raise ArgumentSpecError(msg) from error
         bound.apply_defaults()
-        if bound.kwargs:
+        # Keyword-only parameters that the caller left alone keep their defaults in the function.
+        beyond = sorted(set(bound.kwargs) & set(kwargs))
+        if beyond:
             msg = (
-                f"{self._call}: parameters {sorted(bound.kwargs)} can be given by keyword only, "
+                f"{self._call}: parameters {beyond} can be given by keyword only, "
                 "so its rule could not get them"
             )
             raise ArgumentSpecError(msg, hint="make them ordinary parameters")
         return bound.args
+
+
+def method_of_inner(outer: Any, name: str) -> Any:
+    """A method like ``defjvp`` of the function that ``outer`` decorates, if it has rules too.
+
+    Decorators for rules of different kinds can be stacked; each rule finds its own.
+    """
+    if name.startswith("def") and "fun" in outer.__dict__:
+        return getattr(outer.fun, name)
+    msg = f"{type(outer).__name__!r} object has no attribute {name!r}"
+    raise AttributeError(msg)
 
 
 def check_rule(call: str, rule: Any) -> None:

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, final
 
-from tracebridge._api.custom_arguments import CustomArguments
+from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
 from tracebridge.core.control.custom_batching import call_custom_vmap
 from tracebridge.core.control.custom_batching_rules import VmapCall
 from tracebridge.core.control.map import map as lax_map
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, UndefinedRuleError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.tree import map as tree_map
@@ -76,7 +76,7 @@ class custom_vmap:
         name = name_of(self.fun)
         if self.vmap_rule is None:
             msg = f"{name}: it is a custom_vmap function without a rule"
-            raise CustomRuleError(msg, hint=f"give it one with @{name}.def_vmap")
+            raise UndefinedRuleError(msg, hint=f"give it one with @{name}.def_vmap")
         leaves, in_tree = flatten(self._arguments.bind(args, kwargs).differentiable)
         names = name, name_of(self.vmap_rule)
         call = VmapCall(self.fun, self.vmap_rule, in_tree, names, self._arguments.memo)
@@ -84,6 +84,9 @@ class custom_vmap:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return method_of_inner(self, name)
 
     def __repr__(self) -> str:
         return f"<custom_vmap {name_of(self.fun)}>"

@@ -6,11 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.custom_arguments import CustomArguments, check_rule
+from tracebridge._api.custom_arguments import CustomArguments, check_rule, method_of_inner
 from tracebridge.core.control.custom_jvp import JvpCall, call_custom_jvp
 from tracebridge.core.control.symbolic_zeros import zero_from_primal
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    CustomRuleError,
+    UndefinedRuleError,
+)
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.lax.elementwise.arithmetic import add
 from tracebridge.core.tree.tree import flatten
@@ -121,7 +125,7 @@ class custom_jvp:
         name = name_of(self.fun)
         if self.jvp is None:
             msg = f"{name}: it is a custom_jvp function without a rule"
-            raise CustomRuleError(msg, hint=f"give it one with @{name}.defjvp")
+            raise UndefinedRuleError(msg, hint=f"give it one with @{name}.defjvp")
         bound = self._arguments.bind(args, kwargs)
         leaves, in_tree = flatten(bound.differentiable)
         rule = functools.partial(self.jvp, *bound.constants) if bound.constants else self.jvp
@@ -139,6 +143,9 @@ class custom_jvp:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return method_of_inner(self, name)
 
     def __repr__(self) -> str:
         return f"<custom_jvp {name_of(self.fun)}>"

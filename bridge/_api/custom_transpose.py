@@ -7,11 +7,16 @@ from collections.abc import Callable
 from typing import Any, final
 
 from tracebridge._api.argnums import check_callable
+from tracebridge._api.custom_arguments import method_of_inner
 from tracebridge.core.control.custom_vjp_call import up_to
 from tracebridge.core.control.inline_rules import describe
-from tracebridge.core.control.linear_call import linear_call
+from tracebridge.core.control.linear_call import call_with_transpose, custom_transpose_call_p
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    CustomRuleError,
+    UndefinedRuleError,
+)
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.typeof import typeof
@@ -80,16 +85,21 @@ class custom_transpose:
         name = name_of(self.fun)
         if self.transpose is None:
             msg = f"{name}: it is a custom_transpose function without a transpose"
-            raise CustomRuleError(msg, hint=f"give it one with @{name}.def_transpose")
+            raise UndefinedRuleError(msg, hint=f"give it one with @{name}.def_transpose")
         leaves, tree = flatten(linear_args)
         avals = tuple([typeof(leaf) for leaf in leaves])
         transpose = self.transpose
         rule = self._rules.get_or_make(
             (tree, avals), lambda: _filling(name, transpose, tree, avals)
         )
-        result = linear_call(self.fun, rule, residuals, linear_args)
+        result = call_with_transpose(
+            custom_transpose_call_p, self.fun, rule, residuals, linear_args
+        )
         _check_types(name, result, out_types)
         return result
+
+    def __getattr__(self, name: str) -> Any:
+        return method_of_inner(self, name)
 
     def __repr__(self) -> str:
         return f"<custom_transpose {name_of(self.fun)}>"

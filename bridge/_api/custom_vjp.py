@@ -6,12 +6,17 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.custom_arguments import CustomArguments
+from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
 from tracebridge.core.control.custom_vjp import call_custom_vjp
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    ClosedOverValueError,
+    UndefinedRuleError,
+)
 from tracebridge.core.ir.debug_info import name_of
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.tree.tree import flatten
 
 
@@ -95,10 +100,17 @@ class custom_vjp:
         name = name_of(self.fun)
         if self.fwd is None or self.bwd is None:
             msg = f"{name}: it is a custom_vjp function without rules"
-            raise CustomRuleError(msg, hint=f"give it some with {name}.defvjp(fwd, bwd)")
+            raise UndefinedRuleError(msg, hint=f"give it some with {name}.defvjp(fwd, bwd)")
         bound = self._arguments.bind(args, kwargs)
         leaves, in_tree = flatten(bound.differentiable)
         constants = bound.constants
+        if any([isinstance(leaf, Tracer) for leaf in flatten(constants)[0]]):
+            msg = (
+                f"{name}: a traced value is among the arguments that nondiff_argnums or "
+                "nondiff_argnames of custom_vjp name"
+            )
+            hint = "name only arguments that are no arrays, and return None as cotangent of others"
+            raise ClosedOverValueError(msg, hint=hint)
         call = VjpCall(
             bound.function(self.fun),
             bound.function(self.fwd),
@@ -114,6 +126,9 @@ class custom_vjp:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return method_of_inner(self, name)
 
     def __repr__(self) -> str:
         return f"<custom_vjp {name_of(self.fun)}>"

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.custom_arguments import CustomArguments
+from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
 from tracebridge._api.statics import check_hashable
 from tracebridge.core.control.custom_dce import DceCall, call_custom_dce
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, UndefinedRuleError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.tree.tree import flatten
 
@@ -87,7 +87,7 @@ class custom_dce:
         name = name_of(self.fun)
         if self.dce_rule is None:
             msg = f"{name}: it is a custom_dce function without a rule"
-            raise CustomRuleError(msg, hint=f"give it one with @{name}.def_dce")
+            raise UndefinedRuleError(msg, hint=f"give it one with @{name}.def_dce")
         bound = self._arguments.bind(args, kwargs)
         leaves, in_tree = flatten(bound.differentiable)
         constants = bound.constants
@@ -102,6 +102,9 @@ class custom_dce:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return method_of_inner(self, name)
 
     def __repr__(self) -> str:
         return f"<custom_dce {name_of(self.fun)}>"

@@ -70,12 +70,29 @@ def _batch_now(
         ]
         given = [user_value(v) for v in moved]
         outs, batched, tree = call.run_rule(trace.size, flags, given)
+        _check_now(call, [v.aval for v in values], outs, batched, tree, trace.size)
     found: list[Any] = []
     for out, is_batched in zip(outs, batched, strict=True):
         if out._trace is trace:
             raise closes_over(call)
         found.append(trace.input(out, 0) if is_batched else out)
     return found, tree
+
+
+def _check_now(
+    call: VmapCall,
+    avals: list[ShapedArray],
+    outs: list[Any],
+    batched: Flags,
+    tree: PyTreeDef,
+    size: Any,
+) -> None:
+    """Compare what a rule gave with what the function gives, if the function can be traced."""
+    try:
+        staged = _known(call, tuple(avals))
+    except Exception:  # noqa: BLE001  # then it cannot be used where this would matter
+        return
+    staged.rule.check(outs, batched, tree, size)
 
 
 @contextlib.contextmanager
@@ -107,14 +124,18 @@ class StagedCall:
         self.out_tree = out_tree
 
 
-def _staged(call: VmapCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    avals = tuple([v.aval for v in values])
+def _known(call: VmapCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
     key = (call.in_tree, avals, tracing_key(), axis_env())
     staged = call.memo.get(key)
     if staged is None:
         staged = _trace(call, avals)
         if not any([isinstance(c, Tracer) for c in staged.consts]):
             call.memo.set(key, staged)
+    return staged
+
+
+def _staged(call: VmapCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+    staged = _known(call, tuple([v.aval for v in values]))
     outs = custom_vmap_call_p.bind(*staged.consts, *values, jaxpr=staged.jaxpr, rule=staged.rule)
     return outs, staged.out_tree
 

@@ -12,7 +12,8 @@ from typing import Any, final
 from tracebridge.core.control.inline_rules import describe
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
-from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError
+from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.plans import batched_aval
 from tracebridge.core.interpreters.staging import stage
@@ -81,13 +82,13 @@ class VmapCall:
         return values, tuple(batched), tree
 
 
-def closes_over(call: VmapCall) -> CustomRuleError:
+def closes_over(call: VmapCall) -> ClosedOverValueError:
     """The error for a function or rule that closes over a mapped value."""
     msg = (
         f"{call.name}: the function or its vmap rule {call.rule_name} closes over a traced value "
         "that the rule cannot use: a mapped one, or one of a trace that has ended by then"
     )
-    return CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
+    return ClosedOverValueError(msg, hint=f"pass that value to {call.name} as an argument")
 
 
 @final
@@ -105,8 +106,10 @@ class VmapRule:
 
     def batched(self, size: Any, flags: Flags) -> Batched:
         """(consts, arguments) -> results."""
-        if not any(flags):
-            return _unchanged(self._jaxpr)
+        return self.for_size(size, flags) if any(flags) else _unchanged(self._jaxpr)
+
+    def for_size(self, size: Any, flags: Flags) -> Batched:
+        """As ``batched``, by the rule of the user even if no argument is batched."""
         if any(flags[: self._n_consts]):
             raise closes_over(self._call)
         found = self._known.get((size, flags))
@@ -120,7 +123,7 @@ class VmapRule:
 
         def run(*args: Any) -> list[Any]:
             outs, batched, tree = call.run_rule(size, flags[n:], args[n:])
-            self._check(outs, batched, tree, size)
+            self.check(outs, batched, tree, size)
             seen.append(batched)
             return outs
 
@@ -133,17 +136,17 @@ class VmapRule:
             raise closes_over(call)
         return jaxpr, seen[0]
 
-    def _check(self, outs: Sequence[Any], batched: Flags, tree: PyTreeDef, size: Any) -> None:
-        """The results must be those of the function, with the batch axis where it is said."""
+    def check(self, outs: Sequence[Any], batched: Flags, tree: PyTreeDef, size: Any) -> None:
+        """The results must be like those of the function, unmapped ones exactly."""
         expected = self._jaxpr.out_avals
         if tree == self._out_tree:
             avals = [
                 batched_aval(a, size, 0 if b else None)
                 for a, b in zip(expected, batched, strict=True)
             ]
-            got = [o.aval for o in outs]
-            pairs = zip(got, avals, strict=True)
-            if all([g.shape == a.shape and g.dtype == a.dtype for g, a in pairs]):
+            triples = zip([o.aval for o in outs], avals, batched, strict=True)
+            # A batched result of another shape is the rule's own business.
+            if all([g.dtype == a.dtype and (b or g.shape == a.shape) for g, a, b in triples]):
                 return
             expected = avals
         call = self._call
@@ -171,7 +174,14 @@ class SomeResults:
 
     def batched(self, size: Any, flags: Flags) -> Batched:
         """As ``VmapRule.batched``."""
-        jaxpr, out = self._base.batched(size, flags)
+        return self._choose(self._base.batched(size, flags))
+
+    def for_size(self, size: Any, flags: Flags) -> Batched:
+        """As ``VmapRule.for_size``."""
+        return self._choose(self._base.for_size(size, flags))
+
+    def _choose(self, found: Batched) -> Batched:
+        jaxpr, out = found
         kept = tuple([o for o, c in zip(out, self._chosen, strict=True) if c])
         return dce_jaxpr(jaxpr, self._chosen, keep_in=True)[0], kept
 
@@ -181,7 +191,8 @@ class DerivativeRule:
     """The rule of a derivative: results, then tangents of those in ``nonzero_out``.
 
     ``derive`` is jvp_jaxpr or tangent_jaxpr. An argument counts as batched if it or its tangent
-    is; results depend on arguments alone, tangents on both.
+    is; results depend on arguments alone, tangents on both. Where no argument is batched together
+    with its tangent, the derivative of the rule for single examples is mapped.
     """
 
     __slots__ = ("_base", "_derive", "_jaxpr", "_nonzero", "_nonzero_out")
@@ -203,6 +214,11 @@ class DerivativeRule:
         primal = flags[:n]
         given = iter(flags[n:])
         tangent = tuple([nz and next(given) for nz in self._nonzero])
+        together = zip(primal, tangent, self._nonzero, strict=True)
+        if not any([p and (t or not nz) for p, t, nz in together]):
+            found = self._map_single(size, flags)
+            if found is not None:
+                return found
         either = tuple([p or t for p, t in zip(primal, tangent, strict=True)])
         base, out = self._base.batched(size, either)
         whole, present = self._derive(base, self._nonzero, self._nonzero_out)
@@ -222,6 +238,34 @@ class DerivativeRule:
         jaxpr = stage(run, _avals(self._jaxpr, size, flags), whole.debug, locate=False)
         of_tangents = [o for o, nz in zip(out, self._nonzero_out, strict=True) if nz]
         return jaxpr, (*primal_out, *of_tangents)
+
+    def for_size(self, size: Any, flags: Flags) -> Batched:
+        """As ``VmapRule.for_size``."""
+        if any(flags):
+            return self.batched(size, flags)
+        base, out = self._base.for_size(size, (False,) * len(self._nonzero))
+        whole, present = self._derive(base, self._nonzero, self._nonzero_out)
+        of_tangents = [o for o, here in zip(out, present, strict=True) if here]
+        return self._wanted(whole, present, (*out, *of_tangents))
+
+    def _map_single(self, size: Any, flags: Flags) -> Batched | None:
+        """The rule at unmapped arguments, derived and then mapped; None if it is not for those."""
+        try:
+            jaxpr, out = self.for_size(size, (False,) * len(flags))
+        except CustomRuleError:
+            return None
+        if any(out):
+            return None
+        dims = tuple([0 if f else None for f in flags])
+        mapped, out_dims = batch_jaxpr(jaxpr, size, None, dims)
+        return mapped, tuple([d is not None for d in out_dims])
+
+    def _wanted(self, whole: Jaxpr, present: Flags, out: Flags) -> Batched:
+        """Without the tangents that are not in ``nonzero_out``."""
+        pairs = zip(present, self._nonzero_out, strict=True)
+        kept = (*[True] * len(present), *[nz for here, nz in pairs if here])
+        chosen = tuple([o for o, keep in zip(out, kept, strict=True) if keep])
+        return dce_jaxpr(whole, kept, keep_in=True)[0], chosen
 
 
 @final
@@ -267,6 +311,10 @@ class TransposedRule:
 
         jaxpr = stage(run, _avals(self._jaxpr, size, flags), whole.debug, locate=False)
         return jaxpr, (True,) * len(jaxpr.outs)
+
+    def for_size(self, size: Any, flags: Flags) -> Batched:
+        """As ``VmapRule.for_size``; transposes have no form of their own for that."""
+        return self.batched(size, flags)
 
 
 def _unchanged(jaxpr: Jaxpr) -> Batched:

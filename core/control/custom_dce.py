@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -14,7 +15,7 @@ from tracebridge.core.control.tangent_jaxpr import tangent_jaxpr
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
-from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
@@ -60,9 +61,19 @@ class DceCall:
         self.memo = memo
 
 
+# Rules that are being traced: one that calls its own function means the function itself.
+_BEING_TRACED: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
+    "dce rules being traced", default=frozenset()
+)
+
+
+def _mark(call: DceCall) -> int:
+    return id(getattr(call.rule, "func", call.rule))
+
+
 def call_custom_dce(call: DceCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, as one equation under a trace."""
-    if is_eager_trace(current_trace()):
+    if is_eager_trace(current_trace()) or _mark(call) in _BEING_TRACED.get():
         return call.fun(*call.in_tree.unflatten(leaves))
     values = [as_value(leaf) for leaf in leaves]
     avals = tuple([v.aval for v in values])
@@ -134,6 +145,7 @@ class DceRule:
             return self._jaxpr
         found = self._known.get(used)
         if found is None:
+            token = _BEING_TRACED.set(_BEING_TRACED.get() | {_mark(self._call)})
             try:
                 jaxpr = check_closed(self._trace(used), self._call.name, self._call.rule_name)
             except UnexpectedTracerError as error:
@@ -143,7 +155,9 @@ class DceRule:
                     "is itself traced when that value is gone"
                 )
                 hint = f"pass that value to {name} as an argument"
-                raise CustomRuleError(msg, hint=hint) from error
+                raise ClosedOverValueError(msg, hint=hint) from error
+            finally:
+                _BEING_TRACED.reset(token)
             if self._const_avals:
                 jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
             found = self._known[used] = jaxpr
@@ -164,7 +178,7 @@ class DceRule:
         call, tree = self._call, self._out_tree
         start = f"{call.name}: its dce rule {call.rule_name} returned"
         try:
-            leaves = up_to(tree, result)
+            leaves = up_to(tree, result, loose=True)
         except ValueError as error:
             msg = f"{start} a result of another structure than {call.name} does"
             got = str(flatten(result)[1])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.control.closed_call import closed_call_p
 from tracebridge.core.control.inline_rules import (
+    batch_call,
     below,
     check_closed,
     check_not_closed_over,
+    check_unmapped,
     describe,
     has_tangent,
     is_being_traced,
@@ -24,7 +28,7 @@ from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.symbolic_zeros import SymbolicZero, concrete_zeros
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.argument_errors import kind_of
-from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
 from tracebridge.core.interpreters.linearize import LinearizeTrace
@@ -223,7 +227,7 @@ def _linearize(
 def _check_reach(trace: Trace, call: JvpCall, values: Sequence[Any]) -> None:
     if any([v._trace is trace for v in values]):
         msg = f"{call.name}: its jvp rule {call.rule_name} returns a value that it closes over"
-        raise CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
+        raise ClosedOverValueError(msg, hint=f"pass that value to {call.name} as an argument")
 
 
 # the equation ------------------------------------------------------------------------------------
@@ -284,7 +288,9 @@ def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
     if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
         # What the function closes over, the rule is likely to close over too: it is traced here
         # and now, and its values become operands.
-        with tracing_rules_of(call.owner):
+        more: list[Any] = []
+        # A rule that is wrong, or not meant for traced values, matters only where it is used.
+        with tracing_rules_of(call.owner), contextlib.suppress(Exception):
             more = rule.trace_now()
         n = len(consts)
         order = [*range(n), *[m.aval for m in more], *range(n, jaxpr.n_in)]
@@ -362,25 +368,38 @@ class JvpRule:
 
 @final
 class BatchedJvpRule:
-    """The rule of a batched equation: the rule of the equation, batched."""
+    """The rule of a batched equation: the rule of the equation, batched.
 
-    __slots__ = ("_axis_name", "_base", "_dims", "_n_consts", "_size")
+    ``mapped`` says whether the results have the axis: all of them, or none.
+    """
+
+    __slots__ = ("_axis_name", "_base", "_dims", "_mapped", "_n_consts", "_size")
 
     def __init__(
-        self, base: Any, n_consts: int, size: Any, axis_name: Any, dims: tuple[int | None, ...]
+        self,
+        base: Any,
+        n_consts: int,
+        size: Any,
+        axis_name: Any,
+        dims: tuple[int | None, ...],
+        mapped: bool,
     ) -> None:
         self._base = base
         self._n_consts = n_consts
         self._size = size
         self._axis_name = axis_name
         self._dims = dims
+        self._mapped = mapped
 
     def traced(self, nonzero: Flags) -> tuple[Jaxpr, Flags, Flags]:
-        """As ``JvpRule.traced``; all results are batched."""
+        """As ``JvpRule.traced``."""
         jaxpr, taken, given = self._base.traced(nonzero)
         arg_dims = self._dims[self._n_consts :]
         dims = (*self._dims, *[d for d, nz in zip(arg_dims, taken, strict=True) if nz])
-        return batch_jaxpr(jaxpr, self._size, self._axis_name, dims, True)[0], taken, given
+        batched, out_dims = batch_jaxpr(jaxpr, self._size, self._axis_name, dims, self._mapped)
+        if not self._mapped:
+            check_unmapped(jaxpr.debug.name, out_dims)
+        return batched, taken, given
 
 
 @final
@@ -417,6 +436,10 @@ class CustomJvpCall(HigherOrderPrimitive):
         rest = iter(results[n_out:])
         return results[:n_out], [next(rest) if here else None for here in given]
 
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        """Where a rule calls the function on tangents, it must be linear: its own code says how."""
+        return closed_call_p.transpose(ct, *args, jaxpr=params["jaxpr"])
+
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
@@ -424,9 +447,9 @@ class CustomJvpCall(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims, True)
-        n = params["num_consts"]
-        rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis_name, in_dims)
+        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+        n, mapped = params["num_consts"], any([d is not None for d in out_dims])
+        rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis_name, in_dims, mapped)
         return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
 
 

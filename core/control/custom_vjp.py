@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -10,6 +11,7 @@ from tracebridge.core.control.custom_lin import custom_lin, forward_mode
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.control.custom_vjp_rule import BatchedVjpRule, VjpRule
 from tracebridge.core.control.inline_rules import (
+    batch_call,
     below,
     check_not_closed_over,
     has_tangent,
@@ -23,8 +25,7 @@ from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.remat_opt import remat_opt_p
 from tracebridge.core.control.rewire import rewire
-from tracebridge.core.errors.transform_errors import CustomRuleError
-from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.errors.transform_errors import ClosedOverValueError
 from tracebridge.core.interpreters.jvp import JvpTrace
 from tracebridge.core.interpreters.linearize import LinearizeTrace
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -82,7 +83,7 @@ def _linearize(
         outs, residuals, out_tree, res_tree = call.run_fwd(primals, perturbed)
     if any([v._trace is trace for v in (*outs, *residuals)]):
         msg = f"{call.name}: its forward rule {call.fwd_name} returns a value that it closes over"
-        raise CustomRuleError(msg, hint=f"pass that value to {call.name} as an argument")
+        raise ClosedOverValueError(msg, hint=f"pass that value to {call.name} as an argument")
     in_avals = [p.aval for p in primals]
     out_avals = [o.aval for o in outs]
 
@@ -165,7 +166,9 @@ def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
     if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
         # What the function closes over, the rules are likely to close over too: they are traced
         # here and now, and their values become operands.
-        with tracing_rules_of(call.owner):
+        more: list[Any] = []
+        # Rules that are wrong, or not meant for traced values, matter only where they are used.
+        with tracing_rules_of(call.owner), contextlib.suppress(Exception):
             more = rule.trace_now()
         n = len(consts)
         order = [*range(n), *[m.aval for m in more], *range(n, jaxpr.n_in)]
@@ -221,9 +224,9 @@ class CustomVjpCall(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims, True)
-        n = params["num_consts"]
-        rule = BatchedVjpRule(params["rule"], n, len(jaxpr.outs), ctx.size, ctx.axis_name, in_dims)
+        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+        n, base = params["num_consts"], params["rule"]
+        rule = BatchedVjpRule(base, n, tuple(out_dims), ctx.size, ctx.axis_name, in_dims)
         return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
 
 

@@ -92,19 +92,20 @@ class VjpCall:
         leaves = self._like_arguments(result)
         found: list[Any] = []
         for i, (leaf, aval) in enumerate(zip(leaves, in_avals, strict=True)):
-            if leaf is None or isinstance(leaf, SymbolicZero) or not has_tangent(aval):
+            if leaf is None or not has_tangent(aval):
+                found.append(None)
+                continue
+            if isinstance(leaf, SymbolicZero):
+                if leaf.shape != aval.shape:
+                    self._wrong_type(i, leaf.aval, aval)
                 found.append(None)
                 continue
             if getattr(leaf, "dtype", None) == float0:
                 self._wrong_type(i, ShapedArray(leaf.shape, float0), aval)
             value = as_value(leaf)
             dtype = aval.tangent.dtype
-            same_kind = value.aval.dtype == dtype or (
-                is_inexact(value.aval.dtype) and is_complex(value.aval.dtype) == is_complex(dtype)
-            )
-            if value.aval.shape != aval.shape or not same_kind:
+            if value.aval.shape != aval.shape or not _fits(value.aval, dtype):
                 self._wrong_type(i, value.aval, aval)
-            # Rules for low precision often compute in higher precision.
             same = value.aval.dtype == dtype
             found.append(value if same else convert_element_type(value, dtype))
         return found
@@ -126,7 +127,7 @@ class VjpCall:
         leaves: list[Any] = []
         for i, (entry, child) in enumerate(zip(result, self.in_tree.children(), strict=True)):
             try:
-                leaves.extend(up_to(child, entry))
+                leaves.extend(up_to(child, entry, spread=True))
             except ValueError as error:
                 msg = (
                     f"{self.name}: its backward rule {self.bwd_name} returned a cotangent of "
@@ -146,8 +147,23 @@ class VjpCall:
         raise CustomRuleError(msg, got=got.str_short(), expected=aval.tangent.str_short())
 
 
-def up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
+def _fits(got: ShapedArray, dtype: Any) -> bool:
+    """Whether a cotangent may be converted to ``dtype``.
+
+    Rules for low precision often compute in higher precision; a number may stand for an array.
+    """
+    if got.dtype == dtype:
+        return True
+    if not is_inexact(got.dtype):
+        return got.weak_type
+    return is_complex(got.dtype) == is_complex(dtype) or (got.weak_type and is_complex(dtype))
+
+
+def up_to(treedef: PyTreeDef, tree: Any, *, spread: bool = False, loose: bool = False) -> list[Any]:
     """The parts of ``tree`` at the leaves of ``treedef``; None may replace any subtree.
+
+    With ``spread`` a leaf may replace a subtree too and stands for each of its leaves; with
+    ``loose`` lists and tuples may replace each other.
 
     Raises:
         ValueError: the structures differ.
@@ -159,9 +175,20 @@ def up_to(treedef: PyTreeDef, tree: Any) -> list[Any]:
     except ValueError:
         children = treedef.children()
         parts, level = flatten(tree, lambda x: x is not tree)
-        if not children or level.node_data() != treedef.node_data():
+        if spread and children and level.node_data() is None and len(parts) == 1:
+            return parts * treedef.num_leaves
+        swapped = loose and isinstance(tree, list | tuple) and _is_sequence(treedef)
+        if not children or not (swapped or level.node_data() == treedef.node_data()):
             raise
         if len(parts) != len(children):
             raise
-        pairs = zip(children, parts, strict=True)
-        return [leaf for child, part in pairs for leaf in up_to(child, part)]
+        return [
+            leaf
+            for child, part in zip(children, parts, strict=True)
+            for leaf in up_to(child, part, spread=spread, loose=loose)
+        ]
+
+
+def _is_sequence(treedef: PyTreeDef) -> bool:
+    data = treedef.node_data()
+    return data is not None and data[0] in (list, tuple)

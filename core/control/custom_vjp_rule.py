@@ -9,6 +9,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.control.inline_rules import (
     check_closed,
+    check_unmapped,
     describe,
     has_tangent,
     same_types,
@@ -175,20 +176,20 @@ class VjpRule:
 class BatchedVjpRule:
     """The rules of a batched equation: those of the equation, batched."""
 
-    __slots__ = ("_axis_name", "_base", "_dims", "_n_consts", "_n_out", "_size")
+    __slots__ = ("_axis_name", "_base", "_dims", "_n_consts", "_out_dims", "_size")
 
     def __init__(
         self,
         base: Any,
         n_consts: int,
-        n_out: int,
+        out_dims: tuple[int | None, ...],
         size: Any,
         axis_name: Any,
         dims: tuple[int | None, ...],
     ) -> None:
         self._base = base
         self._n_consts = n_consts
-        self._n_out = n_out
+        self._out_dims = out_dims
         self._size = size
         self._axis_name = axis_name
         self._dims = dims
@@ -199,12 +200,15 @@ class BatchedVjpRule:
         return self._base.optimize_remat
 
     def forward(self, perturbed: Flags) -> Forward:
-        """As ``VjpRule.forward``; all results are batched, residuals where they must be."""
+        """As ``VjpRule.forward``; residuals are batched where they must be."""
         base = self._base.forward(perturbed)
-        n_res = len(base.jaxpr.outs) - self._n_out
-        wanted = (*[True] * self._n_out, *[False] * n_res)
+        n_out = len(self._out_dims)
+        mapped = [d is not None for d in self._out_dims]
+        wanted = (*mapped, *[False] * (len(base.jaxpr.outs) - n_out))
         jaxpr, out_dims = batch_jaxpr(base.jaxpr, self._size, self._axis_name, self._dims, wanted)
-        res_dims = out_dims[self._n_out :]
+        if not any(mapped):
+            check_unmapped(base.jaxpr.debug.name, out_dims[:n_out])
+        res_dims = out_dims[n_out:]
         arg_dims = self._dims[self._n_consts :]
 
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -230,7 +234,8 @@ class BatchedVjpRule:
             return [f for f in found if f is not None]
 
         inputs = [*residuals, *[ct for ct in cts if ct is not None]]
-        dims = [*res_dims, *[0] * (len(inputs) - n_res)]
+        pairs_of_ct = zip(cts, self._out_dims, strict=True)
+        dims = [*res_dims, *[d for ct, d in pairs_of_ct if ct is not None]]
         outs, out_dims = batch_flat(run, inputs, dims, self._size, self._axis_name)
         pairs = iter(zip(outs, out_dims, strict=True))
         results: list[Any] = []
@@ -240,6 +245,8 @@ class BatchedVjpRule:
 
     def _fit(self, ct: Any, dim: int | None, wanted: int | None) -> Any:
         """A cotangent with the batch axis that its argument has; summed if it has none."""
+        if dim is None and wanted is None and not any([d is not None for d in self._out_dims]):
+            return ct
         if dim is None:
             # Each of the examples contributes the same to an argument that they share.
             ct, dim = broadcast_batch(ct, self._size, 0), 0

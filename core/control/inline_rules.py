@@ -16,7 +16,8 @@ from typing import Any
 from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
-from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError
+from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import EAGER, Trace
@@ -41,12 +42,14 @@ def below(trace: Any, name: str, current: Trace | None = None) -> Iterator[None]
     try:
         with running_on(trace.parent if current is None else current):
             yield
+    except ClosedOverValueError:
+        raise
     except UnexpectedTracerError as error:
         msg = (
             f"{name}: the function or its derivative rule closes over a value with respect to "
             "which it is differentiated; custom rules give derivatives for arguments only"
         )
-        raise CustomRuleError(msg, hint=f"pass that value to {name} as an argument") from error
+        raise ClosedOverValueError(msg, hint=f"pass that value to {name} as an argument") from error
     finally:
         trace.done = False
 
@@ -103,8 +106,30 @@ def check_closed(jaxpr: Jaxpr, name: str, rule: str) -> Jaxpr:
                 f"{name}: its rule {rule} closes over {const!r}, a value of a function that is "
                 "being traced, and is itself traced at another time"
             )
-            raise CustomRuleError(msg, hint=f"pass that value to {name} as an argument")
+            raise ClosedOverValueError(msg, hint=f"pass that value to {name} as an argument")
     return jaxpr
+
+
+def batch_call(
+    jaxpr: Jaxpr, size: Any, axis_name: Any, in_dims: tuple[int | None, ...]
+) -> tuple[Jaxpr, tuple[int | None, ...]]:
+    """The batched function of an equation with rules; all of its results are batched, or none.
+
+    Rules that have not been traced yet may mix the arguments in other ways than the function. Only
+    where no argument is batched (the function uses the axis by name) results need not be.
+    """
+    if all([d is None for d in in_dims]):
+        found = batch_jaxpr(jaxpr, size, axis_name, in_dims)
+        if all([d is None for d in found[1]]):
+            return found
+    return batch_jaxpr(jaxpr, size, axis_name, in_dims, True)
+
+
+def check_unmapped(name: str, dims: Sequence[int | None]) -> None:
+    """Raise if a rule gives batched results where those of its function are not."""
+    if any([d is not None for d in dims]):
+        msg = f"{name}: a result differs along a mapped axis, that of the function does not"
+        raise CustomRuleError(msg, hint="compute the same as the function does")
 
 
 def same_types(got: Sequence[Any], expected: Sequence[ShapedArray]) -> bool:
@@ -129,4 +154,4 @@ def check_not_closed_over(name: str, tangents: Sequence[Any]) -> None:
             f"{name}: it closes over a value with respect to which it is differentiated; "
             "custom rules give derivatives for arguments only"
         )
-        raise CustomRuleError(msg, hint=f"pass that value to {name} as an argument")
+        raise ClosedOverValueError(msg, hint=f"pass that value to {name} as an argument")

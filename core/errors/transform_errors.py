@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracebridge.core.errors.base import TracebridgeError
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 
 
-class GradientTypeError(TracebridgeError, TypeError):
-    """A function or argument cannot be differentiated as asked (dtype, or not a scalar)."""
+class GradientTypeError(TracebridgeError, TypeError, ValueError):
+    """A function or argument cannot be differentiated as asked (dtype, not a scalar, a loop)."""
 
 
 class ArgumentSpecError(TracebridgeError, ValueError, TypeError):
@@ -40,8 +41,22 @@ class TreeMismatchError(TracebridgeError, ValueError, TypeError):
     """Two pytrees that must have the same structure do not."""
 
 
-class CustomRuleError(TracebridgeError, TypeError):
-    """A custom derivative or batching rule is missing or returned something of the wrong form."""
+class CustomRuleError(TracebridgeError, TypeError, ValueError):
+    """A custom derivative or batching rule returned something of the wrong form."""
+
+
+class UndefinedRuleError(CustomRuleError, AttributeError):
+    """A function that is to have a rule of its own was called before it got one."""
+
+
+class ClosedOverValueError(CustomRuleError, UnexpectedTracerError):
+    """A function with a rule of its own, or the rule, uses a traced value it cannot reach.
+
+    Rules work for arguments: what is differentiated or mapped must be one of them.
+    """
+
+    def __init__(self, message: str = "", **fields: str) -> None:
+        TracebridgeError.__init__(self, message, **fields)
 
 
 class MissingRuleError(TracebridgeError, TypeError, NotImplementedError):

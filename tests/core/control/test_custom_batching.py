@@ -134,7 +134,7 @@ def test_derivatives_use_the_rule(wrap: Callable[..., Any]) -> None:
     pushed = wrap(tb.vmap(lambda x: tb.jvp(lambda x: first(x, 2.0), (x,), (1.0,))[1]))(X)
     np.testing.assert_allclose(pushed, 20.0 * np.cos(X), rtol=1e-5)
     of_tangents = wrap(tb.vmap(lambda t: tb.jvp(lambda x: first(x, 2.0), (0.5,), (t,))))(X)
-    np.testing.assert_allclose(of_tangents[0], np.full(3, 2.0 * np.sin(0.5)), rtol=1e-5)
+    np.testing.assert_allclose(of_tangents[0], np.full(3, 20.0 * np.sin(0.5)), rtol=1e-5)
     np.testing.assert_allclose(of_tangents[1], 20.0 * np.cos(0.5) * X, rtol=1e-5)
     other = wrap(tb.vmap(tb.grad(first, 1), (None, 0)))(0.5, X)
     np.testing.assert_allclose(other, np.full(3, 10.0 * np.sin(0.5)), rtol=1e-5)

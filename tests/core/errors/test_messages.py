@@ -46,6 +46,7 @@ from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     AxisSizeError,
     AxisSpecError,
+    ClosedOverValueError,
     CustomRuleError,
     EffectError,
     GradientTypeError,
@@ -53,6 +54,7 @@ from tracebridge.core.errors.transform_errors import (
     MissingRuleError,
     TreeMismatchError,
     UnboundAxisNameError,
+    UndefinedRuleError,
 )
 
 
@@ -90,7 +92,9 @@ class FakeTracer:
         (AxisSizeError, (ValueError,)),
         (UnboundAxisNameError, (NameError,)),
         (TreeMismatchError, (ValueError, TypeError)),
-        (CustomRuleError, (TypeError,)),
+        (CustomRuleError, (TypeError, ValueError)),
+        (UndefinedRuleError, (CustomRuleError, AttributeError)),
+        (ClosedOverValueError, (CustomRuleError, UnexpectedTracerError)),
         (MissingRuleError, (TypeError, NotImplementedError)),
         (LinearityError, (TypeError,)),
         (EffectError, (ValueError,)),
