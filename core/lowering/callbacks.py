@@ -13,6 +13,7 @@ import numpy as np
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.dtypes import is_extended
+from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect
@@ -41,6 +42,10 @@ def emit_callback(
     Results without elements are not asked for.
     """
     target = _TARGETS.get(ctx.platform)
+    if ctx.platform == "portable":
+        msg = f"{name}: an exported program cannot reach Python functions of this process"
+        hint = "leave debug.print, pure_callback and io_callback out of exported functions"
+        raise ExportError(msg, hint=hint)
     if target is None:
         msg = f"Python callbacks do not work on platform {ctx.platform!r}"
         raise CallbackError(msg, expected=" or ".join(sorted(_TARGETS)))

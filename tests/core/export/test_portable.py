@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 import pytest
 
+import tracebridge as tb
 from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.export_errors import ExportError
@@ -104,6 +105,26 @@ def test_callbacks_are_refused() -> None:
     """Another process cannot reach Python functions of this one."""
     with pytest.raises(ExportError, match=r"calls 1 Python function\(s\)"):
         program(lambda x: [foreign_p.bind(x, callback=True)], VECTOR, allowed=["my_library_call"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: tb.debug.print("{}", x),
+        lambda x: tb.pure_callback(np.sin, x, x),
+        lambda x: tb.experimental.io_callback(np.sin, x, x, ordered=True),
+    ],
+    ids=["print", "pure", "ordered"],
+)
+def test_functions_for_callbacks_are_refused(call: Any) -> None:
+    """The error is that of exports, whatever kind of callback it is."""
+
+    def fun(x: Any) -> list[Any]:
+        result = call(x)
+        return [x if result is None else result]
+
+    with pytest.raises(ExportError, match="Python functions of this process"):
+        program(fun, VECTOR)
 
 
 def test_smaller_version_compares_numbers() -> None:
