@@ -133,6 +133,10 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
     from tracebridge.core.ir.typeof import typeof as typeof
     from tracebridge.core.runtime.array import Array as Array
+    from tracebridge.core.runtime.shards import Shard as Shard
+    from tracebridge.core.sharding.context import set_mesh as set_mesh
+    from tracebridge.core.sharding.named import NamedSharding as NamedSharding
+    from tracebridge.core.sharding.partition_spec import P as P
     from tracebridge.core.runtime.tokens import effects_barrier as effects_barrier
 
 __version__ = "0.1.0"
@@ -189,6 +193,10 @@ _NAMES_BY_MODULE = {
     "core.ir.shape_struct": "ShapeDtypeStruct",
     "core.ir.typeof": "typeof",
     "core.runtime.array": "Array",
+    "core.runtime.shards": "Shard",
+    "core.sharding.context": "set_mesh",
+    "core.sharding.named": "NamedSharding",
+    "core.sharding.partition_spec": "P",
     "core.runtime.tokens": "effects_barrier",
 }
 _MODULE_OF = {

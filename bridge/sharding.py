@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from tracebridge.core.sharding.mesh import AxisType, Mesh
+from tracebridge._api.meshes import make_single_device_sharding
+from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
+from tracebridge.core.sharding.axis_types import AxisType
+from tracebridge.core.sharding.context import (
+    get_abstract_mesh,
+    get_mesh,
+    set_mesh,
+    use_abstract_mesh,
+)
+from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 __all__ = [
+    "AbstractDevice",
+    "AbstractMesh",
     "AxisType",
     "Mesh",
     "NamedSharding",
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "get_abstract_mesh",
+    "get_mesh",
+    "make_single_device_sharding",
+    "set_mesh",
+    "use_abstract_mesh",
 ]

@@ -20,6 +20,7 @@ PUBLIC_FILES = frozenset(
         "experimental/ode.py",
         "experimental/custom_dce.py",
         "experimental/jet.py",
+        "experimental/mesh_utils.py",
         "lax/linalg.py",
         "numpy/fft.py",
         "scipy/cluster.py",

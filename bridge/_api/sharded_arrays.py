@@ -21,7 +21,8 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import get_backend
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.transfer import assemble, move, put_parts
-from tracebridge.core.sharding.mesh import AxisType, Mesh
+from tracebridge.core.sharding.axis_types import AxisType
+from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding

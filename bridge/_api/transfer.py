@@ -21,6 +21,8 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.donation import mark_donated
 from tracebridge.core.runtime.guards import explicit_transfers
 from tracebridge.core.runtime.transfer import move, put_host, put_numpy
+from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
@@ -35,9 +37,9 @@ def device_put(
 
     Args:
         x: array, number, or tree of them.
-        device: a device, a sharding, or None for the default device; or a tree of these that is
-            a prefix of ``x``. With a device or a sharding the results are committed to it:
-            computations with them run there.
+        device: a device, a sharding, a ``PartitionSpec`` for the mesh in force (``set_mesh``), or
+            None for the default device; or a tree of these that is a prefix of ``x``. With a
+            device or a sharding the results are committed to it: computations with them run there.
         src: where ``x`` is, in the same form; derivatives are put back there.
         donate: whether the arrays in ``x`` end with this call, so that their memory can be
             reused; a bool or a tree prefix of bools.
@@ -95,7 +97,7 @@ def _is_copy(leaf: Array, result: Array) -> bool:
 
 def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
     """A specification, spread over the leaves of ``x``."""
-    if spec is None or isinstance(spec, bool | Sharding) or hasattr(spec, "client"):
+    if spec is None or isinstance(spec, bool | Sharding | PartitionSpec) or hasattr(spec, "client"):
         return [spec] * tree.num_leaves
     return flatten_axes("device_put", tree, spec, axes_name=name, full_name="x")
 
@@ -103,6 +105,8 @@ def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
 def _place(option: str, spec: Any) -> Sharding | None:
     if spec is None or isinstance(spec, Sharding):
         return spec
+    if isinstance(spec, PartitionSpec):
+        return named_sharding(f"device_put: {option}", spec)
     return SingleDeviceSharding(single_device(f"device_put: {option}", spec))
 
 

@@ -36,9 +36,10 @@ from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.compile import Program, compile_lowered
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.monitoring import LOWER, finished
-from tracebridge.core.runtime.placement import choose_placement, is_spread
+from tracebridge.core.runtime.placement import choose_placement, is_spread, mesh_of
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
@@ -198,8 +199,9 @@ class Traced(Stage):
             signature_of(leaf, aval, fallback)
             for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
         ]
+        wishes = self._jitted.wishes(self._args, self._traced, self._avals, sigs)
         placement, committed = choose_placement(
-            sigs, self._name, None if placed is None else placed()
+            sigs, self._name, None if placed is None else placed(), wishes
         )
         platform = placement.device.platform
         if lowering_platforms is not None:
@@ -215,11 +217,13 @@ class Traced(Stage):
             if platform != placement.device.platform:
                 placement, committed = None, False
         start = time.perf_counter()
-        module = self._module(platform)
+        module = self._module(platform, mesh=mesh_of(placement))
         finished(LOWER, self._name, start, logger)
         return Lowered(self, module, placement, committed, platform)
 
-    def _module(self, platform: str, *, located: bool = False) -> LoweredModule:
+    def _module(
+        self, platform: str, *, located: bool = False, mesh: Mesh | None = None
+    ) -> LoweredModule:
         """The module for a platform; ``located``: with names and lines, to be read."""
         tree = self.out_tree
         paths = ["result" + keystr(p) for p in leaf_paths(tree)] if located else []
@@ -229,6 +233,7 @@ class Traced(Stage):
             platform,
             keep_unused=self._jitted.options.keep_unused,
             donated=self._args.donated,
+            mesh=mesh,
             located=located,
             result_names=paths,
         )
@@ -272,7 +277,9 @@ class Lowered(Stage):
         if dialect == "jaxpr":
             return str(self._traced.whole)
         as_hlo = _checked_dialect(dialect) == "hlo"
-        module = self._stage._module(self._platform, located=True) if debug_info else self._module
+        module, mesh = self._module, mesh_of(self._placement)
+        if debug_info:
+            module = self._stage._module(self._platform, located=True, mesh=mesh)
         if as_hlo:
             return hlo_text(module, metadata=debug_info)
         with building():

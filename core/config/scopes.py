@@ -52,15 +52,23 @@ def _derive(overrides: Overrides) -> tuple[dict[str, Any], Overrides]:
 class State:
     """What is in force in one thread besides the global options; immutable by convention."""
 
-    __slots__ = ("axis_env", "key", "overrides", "trace", "values")
+    __slots__ = ("axis_env", "key", "mesh", "overrides", "trace", "values")
 
-    def __init__(self, trace: Any, overrides: Overrides, axis_env: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        trace: Any,
+        overrides: Overrides,
+        axis_env: tuple[Any, ...] = (),
+        mesh: Any = None,
+    ) -> None:
         self.trace = trace
         """The current trace, or None outside all traces. Its meaning belongs to the ir layer."""
         self.overrides = overrides
         """Changed options as sorted (name, value) pairs."""
         self.axis_env = axis_env
         """Named axes, outermost first. Their form belongs to the ir layer."""
+        self.mesh = mesh
+        """The mesh in force in a block; its form belongs to the sharding layer."""
         self.values, self.key = _derive(overrides)
         # values: the overrides as a dict, never changed. key: the part of them that a cache key
         # must contain, as sorted pairs.
@@ -79,24 +87,24 @@ set_state: Callable[[State | None], Token[State | None]] = STATE.set
 reset_state: Callable[[Token[State | None]], None] = STATE.reset
 
 
-def _make(trace: Any, overrides: Overrides, axis_env: tuple[Any, ...]) -> State | None:
-    if trace is None and not overrides and not axis_env:
+def _make(trace: Any, overrides: Overrides, axis_env: tuple[Any, ...], mesh: Any) -> State | None:
+    if trace is None and not overrides and not axis_env and mesh is None:
         return None
-    return State(trace, overrides, axis_env)
+    return State(trace, overrides, axis_env, mesh)
 
 
 def with_trace(current: State | None, trace: Any) -> State | None:
     """Return `current` with another trace; `None` as the trace means eager."""
     if current is None:
         return None if trace is None else State(trace, ())
-    return _make(trace, current.overrides, current.axis_env)
+    return _make(trace, current.overrides, current.axis_env, current.mesh)
 
 
 def with_axis_env(current: State | None, axis_env: tuple[Any, ...]) -> State | None:
     """Return `current` with other named axes."""
     if current is None:
         return State(None, (), axis_env) if axis_env else None
-    return _make(current.trace, current.overrides, axis_env)
+    return _make(current.trace, current.overrides, axis_env, current.mesh)
 
 
 def with_axis(current: State | None, name: Any, size: Any) -> State | None:
@@ -117,7 +125,28 @@ def with_override(current: State | None, name: str, value: Any) -> State | None:
         overrides = tuple(sorted(values.items(), key=lambda pair: pair[0]))
     if current is None:
         return State(None, overrides)
-    return State(current.trace, overrides, current.axis_env)
+    return State(current.trace, overrides, current.axis_env, current.mesh)
+
+
+# Stands for "none" in a block, where a mesh may be in force for the process.
+_NO_MESH = object()
+_GLOBAL_MESH: list[Any] = [None]
+
+
+def with_mesh(current: State | None, mesh: Any) -> State | None:
+    """Return `current` with another mesh in force, or none."""
+    given = _NO_MESH if mesh is None else mesh
+    if current is None:
+        return State(None, (), (), given)
+    return State(current.trace, current.overrides, current.axis_env, given)
+
+
+def mesh_in_force() -> Any:
+    """Return the mesh of the innermost block, else that of the process, else None."""
+    current = state()
+    if current is None or current.mesh is None:
+        return _GLOBAL_MESH[0]
+    return None if current.mesh is _NO_MESH else current.mesh
 
 
 def axis_env() -> tuple[Any, ...]:
@@ -136,7 +165,7 @@ _effective: dict[Overrides, tuple[Any, ...]] = {}
 
 
 def _compute_global() -> tuple[tuple[Any, ...], bool]:
-    key = tuple(_global[name] for name in TRACING_OPTIONS)
+    key = (*[_global[name] for name in TRACING_OPTIONS], _GLOBAL_MESH[0])
     fast = not any(
         _global[name] != row.default for name, row in OPTIONS.items() if row.leaves_fast_path
     )
@@ -191,6 +220,20 @@ def update(name: str, value: Any) -> None:
         listener(name, checked)
 
 
+def set_global_mesh(mesh: Any) -> Any:
+    """Put a mesh, or none, in force for the process; gives the one before."""
+    global _epoch, _global_key, _global_fast  # noqa: PLW0603 - the global values live in this module
+    with _lock:
+        before, _GLOBAL_MESH[0] = _GLOBAL_MESH[0], mesh
+        _epoch += 1
+        _effective.clear()
+        _global_key, _global_fast = _compute_global()
+        listeners = tuple(_listeners)
+    for listener in listeners:
+        listener("mesh", mesh)
+    return before
+
+
 def on_global_change(fn: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
     """Call `fn(name, value)` after each global change; returns `fn`, for use as a decorator."""
     _listeners.append(fn)
@@ -210,17 +253,21 @@ def tracing_key() -> Hashable:
     """
     current = state()
     if current is None or not current.key:
-        return _global_key
-    found = _effective.get(current.key)
-    if found is None:
-        changed = current.values
-        found = tuple(
-            changed[name] if name in changed else _global[name] for name in TRACING_OPTIONS
-        )
-        if len(_effective) >= _MAX_REMEMBERED:
-            _effective.clear()
-        _effective[current.key] = found
-    return found
+        found = _global_key
+    else:
+        found = _effective.get(current.key)
+        if found is None:
+            changed = current.values
+            found = tuple(
+                changed[name] if name in changed else _global[name] for name in TRACING_OPTIONS
+            )
+            found = (*found, _GLOBAL_MESH[0])
+            if len(_effective) >= _MAX_REMEMBERED:
+                _effective.clear()
+            _effective[current.key] = found
+    if current is None or current.mesh is None:
+        return found
+    return (*found[:-1], mesh_in_force())
 
 
 def fast_path_allowed() -> bool:

@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.lowering.shardy import constrain
+from tracebridge.core.runtime.placement import over_mesh
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.named import NamedSharding
 
 
 @final
 class DevicePut(Primitive):
     """Move to ``placement``; ``source`` is where cotangents go (None: they stay).
 
-    A compiled program runs on one device, so that it lowers to nothing.
+    A program that runs over a mesh splits the operand as ``placement`` says. One that runs on one
+    device stays there.
     """
 
     name = "device_put"
+
+    def wanted_sharding(self, *, placement: Any, source: Any) -> Any:
+        """Programs that split an array over several devices run on them."""
+        del source
+        return placement if type(placement) is NamedSharding else None
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         del params
@@ -33,9 +43,11 @@ class DevicePut(Primitive):
         (x,) = arrays
         return x if placement is None else move(x, placement, committed=True)
 
-    def lower(self, ctx: Any, x: Any, **params: Any) -> Any:
-        del ctx, params
-        return x
+    def lower(self, ctx: Any, x: Any, *, placement: Any, source: Any) -> Any:
+        del source
+        if ctx.mesh is None or type(placement) is not NamedSharding:
+            return x
+        return split_like("device_put", ctx, x, placement)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
@@ -53,3 +65,17 @@ class DevicePut(Primitive):
 
 
 device_put_p = DevicePut()
+
+
+def split_like(call: str, ctx: Any, x: Any, sharding: NamedSharding) -> Any:
+    """The operand of an equation, constrained to a sharding in a program that runs over a mesh.
+
+    Raises:
+        DevicePlacementError: the sharding is about other devices.
+    """
+    ndim = ctx.avals_in[0].ndim
+    found = over_mesh(ctx.mesh, sharding.on_mesh(ctx.mesh), ndim)
+    if found is None:
+        msg = f"{call}: {sharding} is about other devices than the program, which runs on "
+        raise DevicePlacementError(f"{msg}{ctx.mesh}", hint="use one mesh in a program")
+    return constrain(ctx, x, found, ndim)

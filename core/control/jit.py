@@ -26,6 +26,7 @@ from tracebridge.core.control.ref_cells import (
     refuse_captures,
 )
 from tracebridge.core.control.rerun import explained
+from tracebridge.core.control.sharding_constraint import constrained_to
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -57,7 +58,7 @@ from tracebridge.core.runtime.fastpath import (
 )
 from tracebridge.core.runtime.guards import check_tracing
 from tracebridge.core.runtime.monitoring import TRACE, finished
-from tracebridge.core.runtime.placement import choose_placement
+from tracebridge.core.runtime.placement import Wishes, choose_placement, wishes_inside
 from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_paths, leaf_treedef
@@ -122,7 +123,8 @@ class JitOptions:
         # XLA flags by name.
         self.compiler_options = compiler_options
         # Checks of arguments and results against option ``in_shardings`` and ``out_shardings``:
-        # has ``check_inputs(name, call, signatures)`` and ``check_outputs(name, tree)``, or None.
+        # has ``check_inputs(name, call, signatures)``, ``check_outputs(name, tree)``, and
+        # ``wishes`` that give what they say about a mesh; or None.
         self.shardings = shardings
         # Function (name, call, avals) to the avals with named sizes and the sizes, or None.
         self.abstracted_axes = abstracted_axes
@@ -345,6 +347,21 @@ class Jitted:
             options.shardings.check_outputs(self.name, traced.out_tree)
         return traced.at_sizes(sizes) if sizes else traced
 
+    def wishes(
+        self, call: Arguments, traced: TracedCall, avals: Sequence[Any], sigs: Sequence[Any] = ()
+    ) -> Wishes | None:
+        """What the options, or else the function, say about a mesh, if they do."""
+        return self.option_wishes(call, traced, avals, sigs) or wishes_inside(traced.whole)
+
+    def option_wishes(
+        self, call: Arguments, traced: TracedCall, avals: Sequence[Any], sigs: Sequence[Any] = ()
+    ) -> Wishes | None:
+        """What ``in_shardings`` and ``out_shardings`` say about a mesh, if they do."""
+        shardings, outs = self.options.shardings, traced.whole.out_avals
+        if shardings is None:
+            return None
+        return shardings.wishes(self.name, call, avals, sigs, traced.out_tree, outs)
+
     def find_converted(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any]] | None:
@@ -373,6 +390,12 @@ class Jitted:
         traced = self.trace(call, tuple([v.aval for v in values]), refs=True)
         if traced.refs is not None:
             return self.call_with_refs(call)
+        if self.options.shardings is not None:
+            wishes = self.option_wishes(call, traced, [v.aval for v in values])
+            if wishes is not None:
+                given = constrained_to(values, wishes.ins)
+                outs = constrained_to(self.equation(call, traced, given), wishes.outs)
+                return traced.out_tree.unflatten(outs)
         return traced.out_tree.unflatten(self.equation(call, traced, values))
 
     def equation(self, call: Arguments, traced: TracedCall, values: list[Any]) -> list[Any]:
@@ -445,7 +468,8 @@ class Jitted:
             traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs, refs=True)
             if given is None and traced.refs is not None:
                 return None
-            placement, committed = choose_placement(sigs, self.name, placed)
+            wishes = self.wishes(call, traced, [s.aval for s in sigs], sigs)
+            placement, committed = choose_placement(sigs, self.name, placed, wishes)
             program = compile_jaxpr(
                 traced.whole,
                 self.name,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tracebridge.core.lowering.locations import Locations
+    from tracebridge.core.sharding.mesh import Mesh
 
 # (primitive name, platform) -> function with the signature of Primitive.lower
 _PLATFORM_RULES: dict[tuple[str, str], Callable[..., Any]] = {}
@@ -47,6 +48,7 @@ class LoweringContext(Builder):
         "callbacks",
         "inspections",
         "locations",
+        "mesh",
         "module",
         "n_replicas",
         "platform",
@@ -62,6 +64,8 @@ class LoweringContext(Builder):
         # Named axes whose elements are replicas of the program, with their sizes, outermost first.
         self.axis_env: tuple[tuple[Any, int], ...] = ()
         self.n_replicas = 1
+        # The mesh that XLA splits the program over, if any.
+        self.mesh: Mesh | None = None
         # Where operations come from, if the text of the module is to tell it.
         self.locations: Locations | None = None
         # Host functions that the program calls, in the order of their index.

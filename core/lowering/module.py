@@ -15,6 +15,7 @@ from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import LoweringContext
 from tracebridge.core.lowering.locations import Locations
+from tracebridge.core.lowering.shardy import define_mesh
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
 from tracebridge.core.mlir.attrs import i32, string
@@ -23,6 +24,7 @@ from tracebridge.core.mlir.types import tensor_type
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.sharding.mesh import Mesh
 
 # Array constants up to this many bytes stand in the program; larger ones are passed as arguments,
 # because dense attributes are copied several times on their way through the compiler.
@@ -78,6 +80,7 @@ def lower_module(
     names: Sequence[str] = (),
     axis_env: tuple[tuple[Any, int], ...] = (),
     n_replicas: int = 1,
+    mesh: Mesh | None = None,
     located: bool = False,
     result_names: Sequence[str] = (),
 ) -> LoweredModule:
@@ -87,8 +90,9 @@ def lower_module(
     becomes an argument. With ``platform_index`` main has a leading ``i32`` argument, the number
     of the platform among several for which the module is meant. With symbolic dimensions all
     inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
-    axes, outermost first, whose elements are replicas of the program. With ``located`` operations
-    and arguments have locations, and results the attributes ``result_names``.
+    axes, outermost first, whose elements are replicas of the program. ``mesh`` is what XLA is
+    to split the program over. With ``located`` operations and arguments have locations,
+    and results the attributes ``result_names``.
     """
     if wants_dce(jaxpr):
         jaxpr, _ = dce_jaxpr(jaxpr, (True,) * len(jaxpr.outs), keep_in=True)
@@ -104,7 +108,9 @@ def lower_module(
         module.operation.attributes["mhlo.num_replicas"] = i32(n_replicas)
         module.operation.attributes["mhlo.num_partitions"] = i32(1)
         ctx = LoweringContext(module, platform)
-        ctx.axis_env, ctx.n_replicas = axis_env, n_replicas
+        ctx.axis_env, ctx.n_replicas, ctx.mesh = axis_env, n_replicas, mesh
+        if mesh is not None:
+            define_mesh(module, mesh)
         if located:
             ctx.locations = Locations(name, jaxpr.debug.arg_names, result_names)
         ctx.unique_name("main")

@@ -19,7 +19,7 @@ from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.runtime.dlpack_export import dlpack_device, export_capsule
 from tracebridge.core.runtime.guards import check_transfer
-from tracebridge.core.runtime.shards import Shard, gather, replica_ids, shard_aval, shard_buffers
+from tracebridge.core.runtime.shards import Shard, gather, shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
@@ -95,14 +95,11 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def addressable_shards(self) -> list[Shard]:
         """The parts of the array that this process holds, one for each device."""
         self.check_alive()
-        sharding, aval = self.sig.sharding, self.sig.aval
-        indices = sharding.addressable_devices_indices_map(aval.shape)
-        replicas = dict(
-            zip(sharding.device_tuple, replica_ids(sharding.positions(aval.ndim)), strict=True)
-        )
+        sharding, shape = self.sig.sharding, self.sig.aval.shape
+        mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
         return [
-            Shard(device, index, replicas[device], data)
-            for (device, index), data in zip(indices.items(), self._parts(), strict=True)
+            Shard(device, sharding, shape, data)
+            for device, data in zip(mine, self._parts(), strict=True)
         ]
 
     @property

@@ -22,7 +22,7 @@ from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
 from tracebridge.core.runtime.executables import SharedExecutables
 from tracebridge.core.runtime.monitoring import COMPILE, LOWER, finished
-from tracebridge.core.runtime.placement import MeshPlacement
+from tracebridge.core.runtime.placement import MeshPlacement, mesh_of
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.runtime.spmd import compile_spmd
 from tracebridge.core.runtime.tokens import EffectfulExecutable
@@ -104,7 +104,12 @@ def compile_jaxpr(
         donated = ()
     start = time.perf_counter()
     lowered = lower_module(
-        jaxpr, name, placement.device.platform, keep_unused=keep_unused, donated=donated
+        jaxpr,
+        name,
+        placement.device.platform,
+        keep_unused=keep_unused,
+        donated=donated,
+        mesh=mesh_of(placement),
     )
     finished(LOWER, name, start, logger)
     return compile_lowered(lowered, placement, jaxpr.out_avals, donated, compiler_options)

@@ -22,7 +22,7 @@ from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, culprit, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.guards import check_execution
-from tracebridge.core.runtime.placement import all_at, choose_placement, moving
+from tracebridge.core.runtime.placement import all_at, choose_placement, moving, wishes_inside
 from tracebridge.core.runtime.transfer import put_literal
 from tracebridge.core.util.caching import clear_all
 
@@ -138,12 +138,16 @@ class EagerTrace(Trace):
             return own(app, arrays)
         sigs = [a.sig for a in arrays]
         name = call_name(app)
-        placement, committed = choose_placement(sigs, name)
         jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
+        placement, committed = choose_placement(sigs, name, wishes=wishes_inside(jaxpr))
         program = compile_jaxpr(jaxpr, name, placement)
         form = LIST if app.multiple else SINGLE
         run = make_run(program, len(arrays), form, committed=committed)
         return run if all_at(sigs, placement) else moving(run, placement)
+
+    def to_array(self, value: Any) -> Array:
+        """A value as an Array; for constants of programs that users build."""
+        return to_array(value)
 
     def to_numpy(self, value: Any) -> np.ndarray[Any, Any]:
         """The elements of an array constant, for lowering."""

@@ -6,28 +6,38 @@ import itertools
 from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.runtime.backends import default_placement
-from tracebridge.core.runtime.transfer import move
+from tracebridge.core.runtime.transfer import as_array, move
+from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tracebridge.core.runtime.array import Array
-    from tracebridge.core.sharding.mesh import Mesh
 
 
 @final
 class MeshPlacement:
-    """Several devices: a mesh, and the sharding of each argument over it."""
+    """Several devices: a mesh, and the sharding of each argument over it.
 
-    __slots__ = ("in_shardings", "mesh")
+    ``out_shardings`` are those that the user chose for results, None where XLA chooses; or empty.
+    """
 
-    def __init__(self, mesh: Mesh, in_shardings: tuple[NamedSharding, ...]) -> None:
+    __slots__ = ("in_shardings", "mesh", "out_shardings")
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        in_shardings: tuple[NamedSharding, ...],
+        out_shardings: tuple[NamedSharding | None, ...] = (),
+    ) -> None:
         self.mesh = mesh
         self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
 
     @property
     def device(self) -> Any:
@@ -41,7 +51,7 @@ class MeshPlacement:
 
     def without_first(self, n: int) -> MeshPlacement:
         """The placement of the arguments after the first ``n``."""
-        return MeshPlacement(self.mesh, self.in_shardings[n:]) if n else self
+        return MeshPlacement(self.mesh, self.in_shardings[n:], self.out_shardings) if n else self
 
     def __repr__(self) -> str:
         return f"MeshPlacement({self.mesh!r}, {[s.spec for s in self.in_shardings]})"
@@ -50,18 +60,69 @@ class MeshPlacement:
 Placement = SingleDeviceSharding | MeshPlacement
 
 
+@final
+class Wishes:
+    """What the user says about the places of a computation: a mesh, and shardings over it.
+
+    ``ins`` and ``outs`` hold None where nothing is said, and may be empty.
+    """
+
+    __slots__ = ("ins", "mesh", "outs")
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        ins: tuple[NamedSharding | None, ...] = (),
+        outs: tuple[NamedSharding | None, ...] = (),
+    ) -> None:
+        self.mesh = mesh
+        self.ins = ins
+        self.outs = outs
+
+
+def wishes_inside(jaxpr: Jaxpr) -> Wishes | None:
+    """The mesh over which the operations of ``jaxpr`` want to have arrays split."""
+    mesh = _mesh_inside(jaxpr)
+    return None if mesh is None else Wishes(mesh)
+
+
+def _mesh_inside(jaxpr: Jaxpr) -> Mesh | None:
+    if "mesh inside" not in jaxpr.cache:
+        jaxpr.cache["mesh inside"] = next(filter(None, _meshes(jaxpr)), None)
+    return jaxpr.cache["mesh inside"]
+
+
+def _meshes(jaxpr: Jaxpr) -> Iterator[Mesh | None]:
+    for app, _ in jaxpr.steps:
+        wanted = getattr(app.primitive, "wanted_sharding", None)
+        if wanted is not None:
+            mesh = getattr(wanted(**app.params), "mesh", None)
+            yield mesh if type(mesh) is Mesh else None
+        for inner in jaxprs_in_params(app.params):
+            yield _mesh_inside(inner)
+
+
 def is_spread(placement: Placement) -> TypeGuard[MeshPlacement]:
     """Whether a program runs on the devices of a mesh."""
     return type(placement) is MeshPlacement
 
 
+def mesh_of(placement: Placement | None) -> Mesh | None:
+    """The mesh on which a program runs that XLA is to split."""
+    return placement.mesh if type(placement) is MeshPlacement else None
+
+
 def choose_placement(
-    signatures: Sequence[Any], name: str, device: SingleDeviceSharding | None = None
+    signatures: Sequence[Any],
+    name: str,
+    device: SingleDeviceSharding | None = None,
+    wishes: Wishes | None = None,
 ) -> tuple[Any, bool]:
     """Placement of a computation and whether its results are committed.
 
     Raises:
-        DevicePlacementError: two arguments are committed to different devices.
+        DevicePlacementError: two arguments are committed to different devices, or one elsewhere
+            than the user wishes.
     """
     chosen: Any = None
     first = -1
@@ -78,6 +139,13 @@ def choose_placement(
             raise DevicePlacementError(msg, hint="move one with device_put(x, device)")
     if device is not None:
         return device, True
+    if wishes is not None:
+        if chosen is not None and chosen.device_set != set(wishes.mesh.device_tuple):
+            msg = f"{name}: argument {first} is committed to {chosen}, but the program is to run "
+            raise DevicePlacementError(
+                f"{msg}on {wishes.mesh}", hint="move it with device_put(x, sharding)"
+            )
+        return _at_wishes(signatures, wishes), True
     if chosen is None:
         return default_placement(), False
     if type(chosen) is SingleDeviceSharding:
@@ -86,17 +154,29 @@ def choose_placement(
     return MeshPlacement(mesh, tuple([_over(mesh, sig) for sig in signatures])), True
 
 
+def _at_wishes(signatures: Sequence[Any], wishes: Wishes) -> MeshPlacement:
+    mesh = wishes.mesh
+    ins = (*wishes.ins, *[None] * len(signatures))[: len(signatures)]
+    places = [_over(mesh, s) if w is None else w for s, w in zip(signatures, ins, strict=True)]
+    return MeshPlacement(mesh, tuple(places), wishes.outs)
+
+
+def over_mesh(mesh: Mesh, sharding: NamedSharding, ndim: int) -> NamedSharding | None:
+    """The sharding over ``mesh`` that puts the same parts on the same devices, if there is one."""
+    if sharding.mesh is mesh:
+        return sharding
+    if type(sharding.mesh) is not Mesh or sharding.device_tuple != mesh.device_tuple:
+        return None
+    return sharding_at(mesh, sharding.parts_of(ndim), sharding.positions(ndim))
+
+
 def _over(mesh: Mesh, sig: Any) -> NamedSharding:
     """The sharding over ``mesh`` under which an argument enters: its own, if it has one there."""
     sharding = sig.sharding
     if isinstance(sharding, NamedSharding):
-        if sharding.mesh is mesh:
-            return sharding
-        if sharding.device_tuple == mesh.device_tuple:
-            ndim = sig.aval.ndim
-            found = sharding_at(mesh, sharding.parts_of(ndim), sharding.positions(ndim))
-            if found is not None:
-                return found
+        found = over_mesh(mesh, sharding, sig.aval.ndim)
+        if found is not None:
+            return found
     return NamedSharding(mesh, PartitionSpec())
 
 
@@ -133,11 +213,12 @@ def all_at(signatures: Sequence[Any], placement: Any) -> bool:
 
 
 def bring(arrays: Sequence[Array], placement: Any) -> list[Array]:
-    """The arrays at the place where a computation runs."""
+    """The arrays at the place where a computation runs; literals may stand among them."""
+    given = [as_array(a) for a in arrays]
     if type(placement) is SingleDeviceSharding:
-        return [move(a, placement, committed=a.sig.committed) for a in arrays]
+        return [move(a, placement, committed=a.sig.committed) for a in given]
     wanted = placement.in_shardings
-    return [move(a, s, committed=True) for a, s in zip(arrays, wanted, strict=True)]
+    return [move(a, s, committed=True) for a, s in zip(given, wanted, strict=True)]
 
 
 def moving(run: Callable[..., Any], placement: Any, *, star: bool = False) -> Callable[..., Any]:

@@ -33,7 +33,7 @@ from tracebridge.core.runtime.debug import check_finite, checked, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.guards import check_execution
-from tracebridge.core.runtime.placement import all_at, choose_placement, moving
+from tracebridge.core.runtime.placement import all_at, choose_placement, moving, wishes_inside
 from tracebridge.core.runtime.transfer import put_literal
 from tracebridge.core.util.caching import BoundedCache, register_cache
 
@@ -213,7 +213,7 @@ class Planned:
             for v, aval in zip(values, found.scalars, strict=True)
         ]
         sigs = [a.sig for a in arrays]
-        placement, committed = choose_placement(sigs, self.name)
+        placement, committed = choose_placement(sigs, self.name, wishes=wishes_inside(jaxpr))
         program = compile_jaxpr(jaxpr, self.name, placement)
         form = SINGLE if found.single else LIST
         run = make_run(program, len(arrays), form, committed=committed)

@@ -20,17 +20,39 @@ if TYPE_CHECKING:
 class Shard:
     """One part of an array: the device that holds it, where it lies in the array, its elements.
 
-    ``index`` is a tuple of slices of the whole array. ``replica_id`` counts the devices that hold
-    the same part.
+    Args:
+        device: the device.
+        sharding: where the whole array lives.
+        global_shape: the shape of the whole array.
+        data: the part as an array on the device; None if another process holds it.
+
+    >>> import tracebridge as tb
+    >>> (shard,) = tb.numpy.arange(3).addressable_shards
+    >>> shard.index, shard.replica_id, shard.data.tolist()
+    ((slice(None, None, None),), 0, [0, 1, 2])
     """
 
-    __slots__ = ("data", "device", "index", "replica_id")
+    __slots__ = ("_global_shape", "_sharding", "data", "device")
 
-    def __init__(self, device: Any, index: tuple[slice, ...], replica_id: int, data: Any) -> None:
+    def __init__(
+        self, device: Any, sharding: Sharding, global_shape: tuple[int, ...], data: Any = None
+    ) -> None:
         self.device = device
-        self.index = index
-        self.replica_id = replica_id
+        self._sharding = sharding
+        self._global_shape = tuple(global_shape)
         self.data = data
+
+    @property
+    def index(self) -> tuple[slice, ...]:
+        """Which part it is: a tuple of slices of the whole array."""
+        return self._sharding.devices_indices_map(self._global_shape)[self.device]
+
+    @property
+    def replica_id(self) -> int:
+        """How many devices before this one hold the same part."""
+        sharding = self._sharding
+        ids = replica_ids(sharding.positions(len(self._global_shape)))
+        return ids[sharding.device_tuple.index(self.device)]
 
     def __repr__(self) -> str:
         return (

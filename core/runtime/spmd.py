@@ -23,7 +23,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
-from tracebridge.core.mlir.attrs import string
+from tracebridge.core.lowering.shardy import define_mesh, sharding_attribute
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of
 from tracebridge.core.runtime.placement import MeshPlacement, sharding_at
@@ -123,7 +123,13 @@ def compile_spmd(
     whole: set[int] = set()
     while True:
         executable = _partitioned(lowered, placement, avals, whole, options)
-        found = _result_shardings(executable, placement.mesh, avals)
+        chosen = _chosen(placement, avals, whole)
+        found = [
+            _usable(found, a) if wished is None else wished
+            for found, wished, a in zip(
+                _result_shardings(executable, placement.mesh, avals), chosen, avals, strict=True
+            )
+        ]
         nameless = {i for i, s in enumerate(found) if s is None} - whole
         if not nameless:
             break
@@ -153,7 +159,7 @@ def _partitioned(
         ids,
         spmd=True,
         env_overrides=options,
-        propagate_to_outputs=[i not in whole for i in range(len(out_avals))],
+        propagate_to_outputs=[s is None for s in _chosen(placement, out_avals, whole)],
     )
     return _load(lowered, module, mesh, settings)
 
@@ -171,41 +177,38 @@ def _annotate(
     module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(
         ir.IntegerType.get_signless(32), mesh.size
     )
-    sizes = ", ".join([f'"a{i}"={size}' for i, size in enumerate(mesh.axis_sizes)])
     (main,) = [
         op
         for op in module.body.operations
         if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main"
     ]
-    with ir.InsertionPoint.at_block_begin(module.body):
-        ir.Operation.create(
-            "sdy.mesh",
-            attributes={
-                "sym_name": string("mesh"),
-                "mesh": ir.Attribute.parse(f"#sdy.mesh<[{sizes}]>"),
-            },
-        )
+    define_mesh(module, mesh)
     n = len(main.attributes["function_type"].value.inputs)
     entries = [placement.replicated] * (n - len(lowered.kept))
     entries += [placement.in_shardings[i] for i in lowered.kept]
     ranks = [ir.RankedTensorType(t).rank for t in main.attributes["function_type"].value.inputs]
     rows = [_sdy(s, rank) for s, rank in zip(entries, ranks, strict=True)]
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
+    chosen = _chosen(placement, out_avals, whole)
     main.attributes["res_attrs"] = ir.ArrayAttr.get(
         [
-            _sdy(placement.replicated, aval.ndim) if i in whole else ir.DictAttr.get({})
-            for i, aval in enumerate(out_avals)
+            ir.DictAttr.get({}) if s is None else _sdy(s, aval.ndim)
+            for s, aval in zip(chosen, out_avals, strict=True)
         ]
     )
 
 
+def _chosen(
+    placement: MeshPlacement, out_avals: Sequence[Any], whole: set[int]
+) -> list[NamedSharding | None]:
+    """The shardings of results that are not left to XLA."""
+    wished = placement.out_shardings or (None,) * len(out_avals)
+    return [placement.replicated if i in whole else w for i, w in enumerate(wished)]
+
+
 def _sdy(sharding: NamedSharding, ndim: int) -> Any:
     """The attributes of an argument or result with this sharding."""
-    rows = (*sharding.axes, *[()] * ndim)[:ndim]
-    dims = ", ".join(["{" + ", ".join([f'"a{a}"' for a in axes]) + "}" for axes in rows])
-    ir = mlir.ir
-    text = f"#sdy.sharding<@mesh, [{dims}]>"
-    return ir.DictAttr.get({"sdy.sharding": ir.Attribute.parse(text)})
+    return mlir.ir.DictAttr.get({"sdy.sharding": sharding_attribute(sharding, ndim)})
 
 
 def _result_shardings(
@@ -219,6 +222,15 @@ def _result_shardings(
         return [NamedSharding(mesh, PartitionSpec())] * len(avals)
     found = [HloSharding.from_proto(p) for p in protos]
     return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
+
+
+def _usable(sharding: NamedSharding | None, aval: Any) -> NamedSharding | None:
+    """None for a sharding into parts of different sizes: XLA pads them, arrays cannot."""
+    if sharding is None:
+        return None
+    parts = sharding.parts_of(aval.ndim)
+    even = not any([size % n for size, n in zip(aval.shape, parts, strict=True)])
+    return sharding if even else None
 
 
 def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import enum
-import math
+import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from contextvars import Token
+from types import TracebackType
 from typing import Any, final
 
 import numpy as np
 
+from tracebridge.core.config.scopes import State, reset_state, set_state, state, with_mesh
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
+from tracebridge.core.sharding.axis_types import AxisType, axis_names_of, axis_types_of
 
 
-class AxisType(enum.Enum):
-    """Who decides how arrays are split over an axis of a mesh."""
+class _Entered(threading.local):
+    """What ``with mesh`` blocks of this thread replaced."""
 
-    Auto = enum.auto()
-    Explicit = enum.auto()
-    Manual = enum.auto()
-
-    def __repr__(self) -> str:
-        return self.name
+    def __init__(self) -> None:
+        self.tokens: list[Token[State | None]] = []
 
 
+_ENTERED = _Entered()
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Mesh] = weakref.WeakValueDictionary()
 
 
@@ -61,14 +61,13 @@ class Mesh:
         axis_types: tuple[AxisType, ...] | AxisType | None = None,
     ) -> Mesh:
         grid = _grid(devices)
-        names = _names(axis_names)
+        names = axis_names_of("Mesh", axis_names)
         if grid.ndim != len(names):
             msg = f"Mesh: devices have {grid.ndim} axes, but axis_names={names}"
             raise AxisSpecError(msg, expected="a name for each axis of the grid of devices")
-        if len(set(names)) != len(names):
-            raise AxisSpecError(f"Mesh: axis_names={names} repeat a name")
-        types = _types(axis_types, len(names))
-        flat = tuple(grid.flat)
+        types = axis_types_of("Mesh", axis_types, len(names))
+        # A grid without axes has one place, but no device.
+        flat = tuple(grid.flat) if names else ()
         if len(set(flat)) != len(flat):
             raise DevicePlacementError("Mesh: a device appears twice in devices")
         key = (flat, grid.shape, names, types)
@@ -100,8 +99,8 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """Number of devices."""
-        return math.prod(self.devices.shape)
+        """Number of devices; none without axes."""
+        return len(self.device_tuple)
 
     @property
     def empty(self) -> bool:
@@ -124,11 +123,38 @@ class Mesh:
         """Whether some devices belong to other processes."""
         return len(self.local_devices) != self.size
 
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The names and sizes of the axes, without the devices."""
+        device = None
+        if self.device_tuple:
+            first = self.device_tuple[0]
+            device = AbstractDevice(
+                first.device_kind, getattr(first, "num_cores", None), first.platform
+            )
+        sizes = self.axis_sizes
+        return AbstractMesh(sizes, self.axis_names, self.axis_types, abstract_device=device)
+
+    def __enter__(self) -> Mesh:
+        """Put the mesh in force inside a block; as ``with set_mesh(mesh)``."""
+        _ENTERED.tokens.append(set_state(with_mesh(state(), self)))
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        reset_state(_ENTERED.tokens.pop())
+
     def __reduce__(self) -> Any:
         msg = "a mesh names devices of this process and cannot be pickled"
         raise TypeError(msg)
 
     def __repr__(self) -> str:
+        if self.empty:
+            return "Mesh()"
         sizes = ", ".join([f"{name!r}: {size}" for name, size in self.shape_tuple])
         types = ", ".join([t.name for t in self.axis_types])
         return f"Mesh({sizes}, axis_types=({types}))"
@@ -142,17 +168,4 @@ def _grid(devices: Any) -> np.ndarray[Any, Any]:
     return grid
 
 
-def _names(axis_names: Any) -> tuple[Any, ...]:
-    if isinstance(axis_names, str) or not isinstance(axis_names, Sequence):
-        return (axis_names,)
-    return tuple(axis_names)
-
-
-def _types(types: tuple[AxisType, ...] | AxisType | None, n: int) -> tuple[AxisType, ...]:
-    if types is None or isinstance(types, AxisType):
-        return (types or AxisType.Auto,) * n
-    found: tuple[Any, ...] = tuple(types)
-    if len(found) != n or not all([isinstance(t, AxisType) for t in found]):
-        msg = f"Mesh: axis_types={types}"
-        raise AxisSpecError(msg, expected=f"{n} values of AxisType, one for each axis")
-    return found
+EMPTY_MESH = Mesh(np.empty((), dtype=object), ())

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import HloSharding, OpSharding, gspmd_sharding
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.sharding import Sharding, count_parts
@@ -31,7 +33,7 @@ class NamedSharding(Sharding):
     Mesh axes that the specification does not name hold copies. Interned.
 
     Args:
-        mesh: the devices.
+        mesh: the devices; or an ``AbstractMesh``, for shapes of parts and for constraints.
         spec: for each axis of the array the mesh axes that split it.
         memory_kind: kind of memory on the devices; None is their default.
 
@@ -70,6 +72,10 @@ class NamedSharding(Sharding):
     @property
     def device_tuple(self) -> tuple[Any, ...]:
         """The devices in the order of the mesh."""
+        if type(self.mesh) is not Mesh:
+            raise DevicePlacementError(
+                f"{self!r} has no devices", expected="a sharding over a Mesh, not an AbstractMesh"
+            )
         return self.mesh.device_tuple
 
     @property
@@ -142,6 +148,25 @@ class NamedSharding(Sharding):
         kind = changes.get("memory_kind", self._memory_kind)
         return NamedSharding(mesh, changes.get("spec", self.spec), memory_kind=kind)
 
+    def on_mesh(self, mesh: Mesh) -> NamedSharding:
+        """The same over the devices of ``mesh``, if this one is abstract and has its axes."""
+        abstract: Any = self.mesh
+        if type(abstract) is Mesh or abstract.shape_tuple != mesh.shape_tuple:
+            return self
+        return self.update(mesh=mesh)
+
+    def without_open_axes(self) -> NamedSharding:
+        """The same with axes whole that are left to XLA."""
+        open_axis = PartitionSpec.UNCONSTRAINED
+        if not any([entry is open_axis for entry in self.spec]):
+            return self
+        entries = [None if entry is open_axis else entry for entry in self.spec]
+        return self.update(spec=PartitionSpec(*entries))
+
+    def with_spec(self, spec: PartitionSpec) -> NamedSharding:
+        """The same with another specification."""
+        return self.update(spec=spec)
+
     def with_memory_kind(self, kind: str) -> NamedSharding:
         """The same in another kind of memory."""
         return self.update(memory_kind=kind)
@@ -152,7 +177,7 @@ class NamedSharding(Sharding):
 
 
 def _check(mesh: Any, spec: Any) -> None:
-    if not isinstance(mesh, Mesh):
+    if not isinstance(mesh, Mesh | AbstractMesh):
         msg = f"NamedSharding: mesh is {mesh!r} of type {type(mesh).__name__}"
         raise AxisSpecError(msg, expected="a Mesh")
     if not isinstance(spec, PartitionSpec):

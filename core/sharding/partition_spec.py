@@ -113,3 +113,6 @@ def entry_names(entry: Any) -> tuple[Any, ...]:
     if entry is None or entry is _UNCONSTRAINED:
         return ()
     return entry if isinstance(entry, tuple) else (entry,)
+
+
+P = PartitionSpec

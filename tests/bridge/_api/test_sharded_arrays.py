@@ -262,3 +262,14 @@ def test_make_mesh() -> None:
         tb.make_mesh((9, 3), ("a", "b"))
     with pytest.raises(AxisSpecError, match="a positive size for each name"):
         tb.make_mesh((2,), ("a", "b"))
+
+
+def test_numbers_beside_spread_arrays_in_derivatives() -> None:
+    """Also the second time, when the operations are compiled already."""
+    mesh = Mesh(np.array(tb.devices()[:6]).reshape(2, 3), ("x", "y"))
+    x = tb.device_put(X, NamedSharding(mesh, P("x")))
+
+    for _ in range(3):
+        gradient = tb.grad(lambda x: (3.0 * x**2).sum())(x)
+        assert x.sharding.is_equivalent_to(gradient.sharding, 2)
+        assert_allclose(gradient, 6 * X)

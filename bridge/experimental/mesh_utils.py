@@ -1,0 +1,7 @@
+"""Grids of devices for meshes."""
+
+from __future__ import annotations
+
+from tracebridge._api.meshes import create_device_mesh, create_hybrid_device_mesh
+
+__all__ = ["create_device_mesh", "create_hybrid_device_mesh"]

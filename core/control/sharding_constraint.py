@@ -1,0 +1,132 @@
+"""with_sharding_constraint: how an array inside a program is split over the devices of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.control.device_put import device_put_p, split_like
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.tree.prefix import flatten_axes
+from tracebridge.core.tree.tree import flatten
+
+
+@final
+class ShardingConstraint(Primitive):
+    """The operand itself, split as parameter ``sharding`` (a NamedSharding) says."""
+
+    name = "sharding_constraint"
+
+    def wanted_sharding(self, *, sharding: Any) -> Any:
+        """Programs with this operation run on the mesh of this sharding."""
+        return sharding
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        del params
+        (x,) = avals
+        return x
+
+    def evaluate(self, arrays: Sequence[Any], *, sharding: Any) -> Any:
+        """Eagerly: the transfer; axes without a constraint become whole."""
+        (x,) = arrays
+        return move(x, sharding.without_open_axes(), committed=True)
+
+    def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
+        return x if ctx.mesh is None else split_like(self.name, ctx, x, sharding)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return self.bind(x, **params), self.bind(t, **params)
+
+    def transpose(self, ct: Any, x: Any, **params: Any) -> list[Any]:
+        del x
+        return [self.bind(ct, **params)]
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        """XLA chooses how the mapped axis is split."""
+        del ctx
+        (x,), (d,), sharding = args, dims, params["sharding"]
+        if d is not None:
+            entries = [*sharding.spec, *[None] * (x.aval.ndim - 1 - len(sharding.spec))]
+            entries.insert(d, PartitionSpec.UNCONSTRAINED)
+            sharding = sharding.update(spec=PartitionSpec(*entries))
+        return self.bind(x, sharding=sharding), d
+
+
+sharding_constraint_p = ShardingConstraint()
+
+
+@api_boundary
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """``x``, split over devices in a certain way, also inside compiled programs.
+
+    The programs that XLA splits over several devices choose by themselves how values between
+    arguments and results are split; a constraint chooses for one of them, and for its derivatives.
+    A program with a constraint runs on the devices of the mesh. In programs for one device, and
+    inside ``pmap``, a constraint changes nothing.
+
+    Args:
+        x: tree of arrays.
+        shardings: shardings, or ``PartitionSpec`` for the mesh that is in force (``set_mesh``);
+            a tree prefix of ``x``. Entries ``PartitionSpec.UNCONSTRAINED`` leave an axis to XLA,
+            entries None keep it whole.
+
+    Returns:
+        A tree like ``x``.
+
+    Raises:
+        AxisSpecError: a ``PartitionSpec`` is given and no mesh is in force.
+        DevicePlacementError: something is no sharding.
+        ShapeMismatchError: a sharding splits more axes than an array has.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> mesh = tb.make_mesh((1,), ("x",))
+    >>> rows = tb.sharding.NamedSharding(mesh, tb.sharding.PartitionSpec("x"))
+    >>> f = tb.jit(lambda x: tb.lax.with_sharding_constraint(x * 2, rows).sum())
+    >>> print(f(tnp.ones((4, 2))))
+    16.0
+    """
+    flat, tree = flatten(x)
+    plain = isinstance(shardings, Sharding | PartitionSpec)
+    wanted: list[Any] = (
+        [shardings] * len(flat)
+        if plain
+        else flatten_axes(
+            "with_sharding_constraint", tree, shardings, axes_name="shardings", full_name="x"
+        )
+    )
+    return tree.unflatten(
+        [
+            leaf if w is None else _constrained(as_value(leaf), w)
+            for leaf, w in zip(flat, wanted, strict=True)
+        ]
+    )
+
+
+def _constrained(value: Any, wanted: Any) -> Any:
+    sharding = named_sharding("with_sharding_constraint", wanted)
+    if type(sharding) is SingleDeviceSharding:
+        return device_put_p.bind(value, placement=sharding, source=None)
+    sharding.parts_of(value.aval.ndim)
+    return sharding_constraint_p.bind(value, sharding=sharding)
+
+
+def constrained_to(values: Sequence[Any], wanted: Sequence[NamedSharding | None]) -> list[Any]:
+    """Values with constraints; those without a wish, and beyond the wishes, stay."""
+    wishes = (*wanted, *[None] * len(values))[: len(values)]
+    return [
+        v if w is None else sharding_constraint_p.bind(v, sharding=w)
+        for v, w in zip(values, wishes, strict=True)
+    ]

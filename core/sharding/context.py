@@ -1,0 +1,158 @@
+"""The mesh that is in force: for a thread, inside a block, or for the whole process."""
+
+from __future__ import annotations
+
+from contextvars import Token
+from types import TracebackType
+from typing import Any, final
+
+from tracebridge.core.config.scopes import (
+    State,
+    mesh_in_force,
+    reset_state,
+    set_global_mesh,
+    set_state,
+    state,
+    with_mesh,
+)
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.sharding.abstract_mesh import EMPTY_ABSTRACT_MESH, AbstractMesh
+from tracebridge.core.sharding.mesh import EMPTY_MESH, Mesh
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.sharding import Sharding
+
+
+def get_mesh() -> Mesh:
+    """The mesh that ``set_mesh`` or ``with mesh`` put in force; an empty one if there is none.
+
+    >>> import tracebridge as tb
+    >>> tb.sharding.get_mesh().empty
+    True
+    >>> with tb.set_mesh(tb.make_mesh((1,), ("x",))):
+    ...     tb.sharding.get_mesh().axis_names
+    ('x',)
+    """
+    found = mesh_in_force()
+    return found if isinstance(found, Mesh) else EMPTY_MESH
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The names and sizes of the axes of the mesh that is in force; an empty mesh if there is none.
+
+    >>> import tracebridge as tb
+    >>> with tb.sharding.use_abstract_mesh(tb.sharding.AbstractMesh((4, 2), ("x", "y"))):
+    ...     tb.sharding.get_abstract_mesh().size
+    8
+    """
+    found = mesh_in_force()
+    if found is None:
+        return EMPTY_ABSTRACT_MESH
+    return found.abstract_mesh if isinstance(found, Mesh) else found
+
+
+class _MeshScope:
+    """A block in which a mesh is in force for this thread; gives the mesh."""
+
+    __slots__ = ("_mesh", "_tokens")
+
+    def __init__(self, mesh: Any) -> None:
+        self._mesh = mesh
+        self._tokens: list[Token[State | None]] = []
+
+    def __enter__(self) -> Any:
+        self._tokens.append(set_state(with_mesh(state(), self._mesh)))
+        return self._mesh
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        reset_state(self._tokens.pop())
+
+
+@final
+class set_mesh(_MeshScope):
+    """Put a mesh in force: from now on for the process, or inside a ``with`` block.
+
+    Where a mesh is in force a ``PartitionSpec`` does for a sharding: in ``device_put``, in
+    ``in_shardings`` and ``out_shardings`` of ``jit``, and in ``lax.with_sharding_constraint``.
+
+    Args:
+        mesh: a ``Mesh``; None for no mesh.
+
+    Raises:
+        AxisSpecError: ``mesh`` is something else.
+
+    >>> import tracebridge as tb
+    >>> P = tb.sharding.PartitionSpec
+    >>> with tb.set_mesh(tb.make_mesh((1,), ("x",))):
+    ...     tb.device_put(tb.numpy.ones(4), P("x")).sharding.spec
+    PartitionSpec('x')
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, mesh: Any) -> None:
+        if mesh is not None and not isinstance(mesh, Mesh):
+            msg = f"set_mesh: mesh is {mesh!r} of type {type(mesh).__name__}"
+            raise AxisSpecError(
+                msg, expected="a Mesh, or None", hint="use use_abstract_mesh for an AbstractMesh"
+            )
+        super().__init__(None if mesh is None or mesh.empty else mesh)
+        # As a statement it holds for all that follows; a block takes it back in ``__enter__``.
+        self._before = [set_global_mesh(self._mesh)]
+
+    def __enter__(self) -> Any:
+        if self._before:
+            set_global_mesh(self._before.pop())
+        return super().__enter__()
+
+
+@final
+class use_abstract_mesh(_MeshScope):
+    """A ``with`` block in which a mesh without devices is in force.
+
+    Args:
+        mesh: an ``AbstractMesh``.
+
+    Raises:
+        AxisSpecError: ``mesh`` is something else.
+
+    >>> import tracebridge as tb
+    >>> with tb.sharding.use_abstract_mesh(tb.sharding.AbstractMesh((2,), ("x",))) as mesh:
+    ...     mesh.axis_names
+    ('x',)
+    """
+
+    __slots__ = ()
+
+    def __init__(self, mesh: Any) -> None:
+        if not isinstance(mesh, AbstractMesh):
+            msg = f"use_abstract_mesh: mesh is {mesh!r} of type {type(mesh).__name__}"
+            raise AxisSpecError(msg, expected="an AbstractMesh")
+        super().__init__(mesh)
+
+
+def named_sharding(call: str, sharding: Any) -> Any:
+    """A sharding as it is; of a PartitionSpec the one over the mesh that is in force.
+
+    Raises:
+        AxisSpecError: there is no such mesh.
+        DevicePlacementError: it is neither.
+    """
+    if isinstance(sharding, Sharding):
+        return sharding
+    if isinstance(sharding, PartitionSpec):
+        mesh = mesh_in_force()
+        if mesh is None:
+            raise AxisSpecError(
+                f"{call}: got {sharding!r}, but no mesh is in force",
+                hint="use set_mesh(mesh), or give a NamedSharding",
+            )
+        return NamedSharding(mesh, sharding)
+    msg = f"{call}: got {sharding!r} of type {type(sharding).__name__}"
+    raise DevicePlacementError(msg, expected="a sharding, or a PartitionSpec")
