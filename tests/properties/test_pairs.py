@@ -172,3 +172,39 @@ def test_towers(program: Program, seed: int, names: list[str]) -> None:
         g = WRAPPERS[name](g)
 
     check(program, g, tuple(args), forward=True)
+
+
+TRANSPARENT = sorted({*WRAPPERS} - {"jvp", "custom_jvp", "custom_vjp"})
+
+
+@given(
+    program=some.programs(max_steps=3),
+    seed=some.seeds,
+    names=st.lists(st.sampled_from(TRANSPARENT), max_size=3),
+    forward=st.booleans(),
+)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+def test_rules_of_functions_are_used(
+    program: Program, seed: int, names: list[str], forward: bool
+) -> None:
+    """Under any tower, of any random function: a rule that triples derivatives triples them."""
+    args = tuple(program.arguments(seed))
+    nums = tuple(range(len(args)))
+
+    def tripled(tree: Any) -> Any:
+        return tb.tree.map(lambda leaf: 3.0 * leaf, tree)
+
+    if forward:
+        f = tb.custom_jvp(lambda *xs: program(*xs))
+        f.defjvp(lambda xs, ts: (f(*xs), tripled(tb.jvp(program, xs, ts)[1])))
+    else:
+        f = tb.custom_vjp(lambda *xs: program(*xs))
+        f.defvjp(lambda *xs: (f(*xs), xs), lambda xs, ct: tripled(tb.vjp(program, *xs)[1](ct)))
+    g: Function = f
+    for name in names:
+        g = WRAPPERS[name](g)
+    expected = tripled(tb.grad(scalar(program), nums)(*args))
+
+    same(g(*args), program(*args))
+    same(tb.grad(scalar(g), nums)(*args), expected)
+    same(tb.jit(tb.grad(scalar(g), nums))(*args), expected)
