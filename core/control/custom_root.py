@@ -8,7 +8,7 @@ from typing import Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.control.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.custom_jvp import JvpCall, call_custom_jvp
-from tracebridge.core.control.inline_rules import describe, has_tangent
+from tracebridge.core.control.inline_rules import describe, has_tangent, is_eager_trace
 from tracebridge.core.control.symbolic_zeros import concrete_zeros
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
@@ -67,14 +67,20 @@ def custom_root(
         if not has_tangent(value.aval):
             msg = f"custom_root: initial_guess has a leaf {value.aval.str_short()}"
             raise ArgumentSpecError(msg, expected="float or complex arrays")
-    problem = _Problem(tree, [v.aval.strong for v in values], tangent_solve, has_aux)
+    problem = _Problem(tree, [v.aval.strong for v in values])
     residual = problem.part("f", f, aux=False)
     problem.n_residual = len(residual.hoisted)
     problem.solve = problem.part(
         "solve", lambda x: solve(problem.caller(residual, residual.hoisted), x), has_aux
     )
     problem.residual = residual
-    leaves = [*residual.hoisted, *_stopped(problem.solve.hoisted), *_stopped(values)]
+    solving = _stopped(problem.solve.hoisted)
+    # Without a trace around this call no derivative can be asked for.
+    tangent = None if is_eager_trace(current_trace()) else problem.tangent_part(tangent_solve)
+    problem.tangent = tangent
+    moving = [] if tangent is None else tangent.hoisted
+    problem.n_solve = len(solving)
+    leaves = [*residual.hoisted, *solving, *_stopped(values), *moving]
     call = JvpCall(
         problem.run,
         problem.rule,
@@ -97,27 +103,25 @@ def _stopped(values: Sequence[Any]) -> list[Any]:
 
 @final
 class _Problem:
-    """One call: types, the traced function and solver, the derivative rule.
+    """One call: types, the traced function and solvers, the derivative rule.
 
     Flat arguments are the values that the function closed over, those that the solver closed
-    over, and the guess.
+    over, the guess, and the values that the solver of the tangents closed over.
     """
 
     def __init__(
         self,
         tree: PyTreeDef,
         avals: list[ShapedArray],
-        tangent_solve: Callable[..., Any],
-        has_aux: bool,
     ) -> None:
         self.tree = tree
         self.avals = tuple(avals)
         self.in_tree = flatten((tree.unflatten(range(len(avals))),))[1]
-        self.tangent_solve = tangent_solve
-        self.has_aux = has_aux
         self.n_residual = 0
+        self.n_solve = 0
         self.residual: Body
         self.solve: Body
+        self.tangent: Body | None
 
     def part(self, role: str, fun: Callable[..., Any], aux: bool) -> Body:
         """Trace a function of a tree like the guess."""
@@ -136,6 +140,37 @@ class _Problem:
 
         key = ("custom_root", role)
         return trace_body(f"custom_root {role}", fun, self.in_tree, self.avals, take_apart, key)
+
+    def tangent_part(self, tangent_solve: Callable[..., Any]) -> Body:
+        """Trace the solver of the tangents as a function of the root and the right side.
+
+        It may close over values that are differentiated: their derivatives are those of the root,
+        but derivatives of higher order need them as arguments.
+        """
+        residual = self.residual
+        n, n_x = self.n_residual, len(self.avals)
+
+        def solve(root: Any, right: Any) -> Any:
+            point = [as_value(v) for v in (*residual.hoisted, *flatten(root)[0])]
+            process = current_trace().process
+            moved = [has_tangent(v.aval) for v in point[n:]]
+            by_root = linearize_jaxpr(residual.jaxpr, (*[False] * n, *moved), True)
+            kept = _residuals(by_root, point, process, n_x)
+
+            def linear(x: Any) -> Any:
+                leaves = self.checked("the linear function was called with", x)
+                results = eval_jaxpr(by_root.linear, current_trace().process, [*kept, *leaves])
+                return self.tree.unflatten(results)
+
+            return tangent_solve(linear, right)
+
+        def take_apart(result: Any) -> tuple[list[Any], Any]:
+            return self.checked("tangent_solve returned", result), None
+
+        tree = self.tree
+        in_tree = flatten((tree.unflatten(range(n_x)), tree.unflatten(range(n_x))))[1]
+        avals = (*self.avals, *self.avals)
+        return trace_body("custom_root tangent_solve", solve, in_tree, avals, take_apart, "tangent")
 
     def checked(self, what: str, tree: Any) -> list[Any]:
         """The leaves of a tree, which must be like the guess."""
@@ -166,7 +201,8 @@ class _Problem:
 
     def run(self, *args: Any) -> list[Any]:
         """Solve: root and auxiliary results."""
-        rest = [as_value(a) for a in args[self.n_residual :]]
+        end = self.n_residual + self.n_solve + len(self.avals)
+        rest = [as_value(a) for a in args[self.n_residual : end]]
         return eval_jaxpr(self.solve.jaxpr, current_trace().process, rest)
 
     def rule(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -191,16 +227,10 @@ class _Problem:
         # Along the parameters, at a fixed root.
         by_params = linearize_jaxpr(jaxpr, (*moved[:n], *[False] * n_x), True)
         right = _pushed(by_params, point, given, process, n_x)
-        by_root = linearize_jaxpr(jaxpr, (*[False] * n, *moved[n:]), True)
-        kept = _residuals(by_root, point, process, n_x)
-
-        def linear(x: Any) -> Any:
-            leaves = self.checked("the linear function was called with", x)
-            results = eval_jaxpr(by_root.linear, current_trace().process, [*kept, *leaves])
-            return self.tree.unflatten(results)
-
-        solved = self.tangent_solve(linear, self.tree.unflatten([lax.neg(r) for r in right]))
-        found = self.checked("tangent_solve returned", solved)
+        assert self.tangent is not None
+        closed_over = [as_value(p) for p in primals[n + self.n_solve + n_x :]]
+        operands = [*closed_over, *[as_value(r) for r in root], *[lax.neg(r) for r in right]]
+        found = eval_jaxpr(self.tangent.jaxpr, process, operands)
         return outs, [*found, *[concrete_zeros(as_value(v).aval.tangent) for v in further]]
 
 

@@ -28,6 +28,7 @@ from tracebridge.core.ir.effects import check_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
@@ -393,7 +394,10 @@ def run_while(
             raise ArgumentSpecError(msg)
     init, tree = flatten_values(call, "init_val", init_val)
     if option("disable_jit"):
-        return _python_loop(call, cond_fun, body_fun, apply, init_val)
+        try:
+            return _python_loop(call, cond_fun, body_fun, apply, init_val)
+        except _UndecidedError:
+            pass  # under vmap, say, there is no single answer: the loop is traced
     body, init = _traced_body(call, body_fun, apply, init, tree)
     in_tree = flatten((tree.unflatten(init),))[1]
     avals = tuple([v.aval for v in init])
@@ -526,6 +530,10 @@ def _checked_test(call: str, cond_fun: Callable[..., Any], result: Any) -> Any:
     raise ArgumentSpecError(msg, hint="compare, or reduce with tracebridge.numpy.any or all")
 
 
+class _UndecidedError(Exception):
+    """The condition of a loop that runs step by step is a traced value."""
+
+
 def _python_loop(
     call: str,
     cond_fun: Callable[..., Any],
@@ -536,7 +544,8 @@ def _python_loop(
     """The loop step by step, as option disable_jit asks for."""
     while True:
         test = cond_fun(value)
-        _checked_test(call, cond_fun, test)
+        if isinstance(_checked_test(call, cond_fun, test), Tracer):
+            raise _UndecidedError
         if not test:
             return value
         value = body_fun(value) if apply is None else apply(body_fun, value)

@@ -113,3 +113,51 @@ def test_bad_arguments():
         tb.lax.custom_root(lambda x: (x, x), 1.0, newton, divide)
     with pytest.raises(ArgumentSpecError, match=r"pair \(x, aux\)"):
         tb.lax.custom_root(lambda x: x - 1.0, 1.0, newton, divide, has_aux=True)
+
+
+def matrix_root(a, b, has_aux=False):
+    """The solution of a system; both solvers close over the matrix."""
+    det = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+    adjoint = tnp.stack([tnp.stack([a[1, 1], -a[0, 1]]), tnp.stack([-a[1, 0], a[0, 0]])])
+    found = (lambda x: (x, {"det": det})) if has_aux else lambda x: x
+    return tb.lax.custom_root(
+        lambda x: a @ x - b,
+        b,
+        lambda f, x: found(adjoint @ b / det),
+        lambda g, y: tb.lax.custom_linear_solve(
+            g, y, lambda _, y: adjoint @ y / det, lambda _, y: adjoint.T @ y / det
+        ),
+        has_aux=has_aux,
+    )
+
+
+A = tnp.asarray([[2.0, 0.5], [-0.3, 1.5]])
+B = tnp.asarray([1.0, -2.0])
+
+
+def plain_root(a, b):
+    det = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+    return tnp.stack([a[1, 1] * b[0] - a[0, 1] * b[1], a[0, 0] * b[1] - a[1, 0] * b[0]]) / det
+
+
+@pytest.mark.parametrize("argnum", [0, 1])
+def test_solvers_that_close_over_differentiated_values(argnum):
+    """Derivatives of two orders in both modes are those of the solution, eager and compiled."""
+    first = tb.jacrev(plain_root, argnum)(A, B)
+    second = tb.jacfwd(tb.jacrev(plain_root, argnum), argnum)(A, B)
+    for f in (matrix_root, tb.jit(matrix_root), tb.checkpoint(matrix_root)):
+        close(tb.jacrev(f, argnum)(A, B), first)
+        close(tb.jacfwd(f, argnum)(A, B), first)
+    close(tb.jit(tb.jacfwd(tb.jacrev(matrix_root, argnum), argnum))(A, B), second, 1e-4)
+    close(tb.jit(tb.jacrev(tb.jacrev(matrix_root, argnum), argnum))(A, B), second, 1e-4)
+
+
+def test_batches_of_solvers_with_closed_over_values():
+    """vmap around and inside of derivatives."""
+    many = tnp.stack([A, A + 0.5])
+
+    batched = tb.vmap(tb.jacrev(matrix_root), (0, None))(many, B)
+    close(batched, tnp.stack([tb.jacrev(plain_root)(a, B) for a in many]))
+    (_, aux), (_, aux_slope) = tb.jvp(lambda a: matrix_root(a, B, True), (A,), (A,))
+    close(aux["det"], 3.15)
+    close(aux_slope["det"], 0.0)

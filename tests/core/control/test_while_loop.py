@@ -120,6 +120,8 @@ def test_reverse_mode_is_an_error():
     for f in (lambda x: power(x, 3), lambda x: tb.jit(power)(x, 3)):
         with pytest.raises(GradientTypeError, match="loop with scan, or with fori_loop between"):
             tb.grad(f)(2.0)
+        with pytest.raises(ValueError, match="reached a while_loop"):
+            tb.vjp(f, 2.0)[1](1.0)
 
     assert float(tb.grad(lambda x: x * collatz(3))(2.0)) == 7.0
 
@@ -163,6 +165,16 @@ def test_python_loop_if_jit_is_disabled():
         total = fori_loop(0, 3, lambda i, s: s + float(i), 0.0)
 
     assert (result, seen, total) == (16, [1, 2, 4, 8], 3.0)
+
+
+def test_batched_loop_if_jit_is_disabled():
+    """A condition that has no single answer makes it a loop of the batch after all."""
+    with disable_jit():
+        result = tb.vmap(lambda x: while_loop(lambda x: x < 10, lambda x: x + 1, x))(
+            np.arange(3) * 6
+        )
+
+    assert result.tolist() == [10, 10, 12]
 
 
 def carries(a, b, n):
