@@ -80,6 +80,14 @@ def alternatives(path: str) -> list[str]:
     return [head + name + tail for name in names.split(",")]
 
 
+def test_glossary_is_sorted() -> None:
+    """A term is found where the alphabet has it, and once."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = [term.lower() for term in re.findall(r"^\*\*([^*]+)\*\*", text, re.MULTILINE)]
+
+    assert sorted(set(terms)) == terms
+
+
 def test_make_targets_exist() -> None:
     """Each `make target` that a page mentions is in the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
