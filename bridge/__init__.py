@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from tracebridge import dtypes as dtypes
     from tracebridge import errors as errors
     from tracebridge import experimental as experimental
+    from tracebridge import export as export
+    from tracebridge import extend as extend
     from tracebridge import flatten_util as flatten_util
+    from tracebridge import interpreters as interpreters
     from tracebridge import lax as lax
     from tracebridge import monitoring as monitoring
     from tracebridge import numpy as numpy
@@ -71,7 +74,6 @@ if TYPE_CHECKING:
     from tracebridge._api.make_jaxpr import make_jaxpr as make_jaxpr
     from tracebridge._api.masking.mask import mask as mask
     from tracebridge._api.masking.mask import shapecheck as shapecheck
-    from tracebridge._api.named import ensure_compile_time_eval as ensure_compile_time_eval
     from tracebridge._api.named import named_call as named_call
     from tracebridge._api.named import named_scope as named_scope
     from tracebridge._api.pmap import pmap as pmap
@@ -130,6 +132,9 @@ if TYPE_CHECKING:
     from tracebridge.core.control.ref_functions import free_ref as free_ref
     from tracebridge.core.control.ref_functions import freeze as freeze
     from tracebridge.core.control.ref_functions import new_ref as new_ref
+    from tracebridge.core.extend.evaluation import (
+        ensure_compile_time_eval as ensure_compile_time_eval,
+    )
     from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
     from tracebridge.core.ir.typeof import typeof as typeof
     from tracebridge.core.runtime.array import Array as Array
@@ -144,9 +149,9 @@ __version__ = "0.1.0"
 # fmt: off
 _SUBMODULES = frozenset((
     "ad_checkpoint", "checkpoint_policies", "custom_batching", "custom_derivatives",
-    "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "flatten_util",
-    "lax", "monitoring", "numpy", "ref", "sharding", "stages", "test_util", "testing", "tf",
-    "torch", "tree", "tree_util", "typing",
+    "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
+    "extend", "flatten_util", "interpreters", "lax", "monitoring", "numpy", "ref", "sharding",
+    "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 # Module below this package -> the names that come from it.
@@ -167,7 +172,7 @@ _NAMES_BY_MODULE = {
     "_api.jvp": "jvp linearize",
     "_api.make_jaxpr": "make_jaxpr",
     "_api.masking.mask": "mask shapecheck",
-    "_api.named": "ensure_compile_time_eval named_call named_scope",
+    "_api.named": "named_call named_scope",
     "_api.pmap": "pmap",
     "_api.sharded_arrays": (
         "device_put_replicated device_put_sharded make_array_from_callback "
@@ -190,6 +195,7 @@ _NAMES_BY_MODULE = {
     "core.control.closure_convert": "closure_convert",
     "core.control.ref": "Ref",
     "core.control.ref_functions": "empty_ref free_ref freeze new_ref",
+    "core.extend.evaluation": "ensure_compile_time_eval",
     "core.ir.shape_struct": "ShapeDtypeStruct",
     "core.ir.typeof": "typeof",
     "core.runtime.array": "Array",

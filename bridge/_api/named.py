@@ -1,9 +1,9 @@
-"""Names for parts of a program, and evaluation while tracing."""
+"""Names for parts of a program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from contextvars import Token
 from typing import Any, TypeVar
 
@@ -12,7 +12,6 @@ from tracebridge._api.wraps import named_like
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.name_stack import NAMES
-from tracebridge.core.ir.trace import use_trace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,26 +78,3 @@ def named_call(fun: F, *, name: str | None = None) -> F:
             return fun(*args, **kwargs)
 
     return named  # type: ignore[return-value]  # a wrapper with the signature of fun
-
-
-@contextmanager
-def _evaluating() -> Iterator[None]:
-    with use_trace(None):
-        yield
-
-
-def ensure_compile_time_eval() -> AbstractContextManager[None]:
-    """Evaluate operations inside a ``with`` block at once, also while a function is traced.
-
-    Their results are concrete and can steer Python code. Traced values cannot be used inside.
-
-    >>> import tracebridge as tb
-    >>> @tb.jit
-    ... def f(x):
-    ...     with tb.ensure_compile_time_eval():
-    ...         positive = bool(tb.lax.sin(3.0) > 0)
-    ...     return tb.lax.sin(x) if positive else x
-    >>> print(f(0.0))
-    0.0
-    """
-    return _evaluating()

@@ -30,6 +30,7 @@ __all__ = [
     "chlo",
     "current_stablehlo_version",
     "deserialize_portable_artifact",
+    "dialect",
     "expand_chlo",
     "func",
     "hlo_to_stablehlo",
@@ -77,6 +78,19 @@ def _load(name: str) -> Any:
     """Return a lazy binding from inside this module, where a bare name would be a NameError."""
     found = globals().get(name)
     return __getattr__(name) if found is None else found
+
+
+def dialect(name: str) -> Any:
+    """The Python part of a dialect, with a class for each operation.
+
+    Raises:
+        AttributeError: jaxlib has no such dialect.
+    """
+    try:
+        return importlib.import_module(f"jaxlib.mlir.dialects.{name}")
+    except ModuleNotFoundError as error:
+        msg = f"jaxlib has no MLIR dialect {name!r}"
+        raise AttributeError(msg) from error
 
 
 def make_context() -> ir.Context:

@@ -8,24 +8,36 @@
         result = process(app, [env[i] for i in slots])
         env.extend(result) if app.multiple else env.append(result)
 
-Names of variables exist only in the printed form. ``ClosedJaxpr``, ``JaxprEqn`` and ``Var`` are
-views for people and for out-of-tree transformations, made on demand.
+Names of variables exist only in the printed form. ``eqns``, ``invars`` and so on are views for
+people and for interpreters that they write, made on demand (ir/atoms.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.atoms import (
+    JaxprEqn,
+    LiteralAtom,
+    OpenConst,
+    ProgramView,
+    Var,
+    slot_form,
+    view_of,
+)
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
+from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
-    from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.values import Value
 
 Step = tuple["Application", tuple[int, ...]]
@@ -93,9 +105,36 @@ class Jaxpr:
         return _view(self).constvars
 
     @property
-    def outvars(self) -> list[Var | Literal]:
+    def outvars(self) -> list[Var | LiteralAtom]:
         """The variables (or literals) of the results."""
         return _view(self).outvars
+
+    @property
+    def debug_info(self) -> DebugInfo:
+        """What the traced function and its arguments are called."""
+        return self.debug
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """A copy with some of constvars, invars, outvars, eqns, debug_info replaced.
+
+        Variables that stay constants keep their values.
+        """
+        known = ("constvars", "invars", "outvars", "eqns")
+        unknown = sorted(changes.keys() - {*known, "effects", "debug_info"})
+        if unknown:
+            msg = f"Jaxpr.replace: unknown fields {unknown}, expected some of {list(known)}"
+            raise ArgumentTypeError(msg)
+        view = ProgramView(*[changes.get(name, getattr(self, name)) for name in known])
+        values = dict(zip(self.constvars, _arrays(self.consts), strict=True))
+        return jaxpr_of(view, values, changes.get("debug_info", self.debug))
+
+    def as_closed(self) -> ClosedJaxpr:
+        """The program with its array constants."""
+        return ClosedJaxpr(self)
+
+    def pretty_print(self, **_: Any) -> str:
+        """The text of the program."""
+        return str(self)
 
     def slot_avals(self) -> list[ShapedArray]:
         """The aval of every slot of the environment."""
@@ -116,21 +155,43 @@ PRINTER: list[Any] = [object.__repr__]
 
 @final
 class ClosedJaxpr:
-    """What ``make_jaxpr`` returns: a Jaxpr with its array constants."""
+    """A Jaxpr with its array constants: what ``make_jaxpr`` returns.
+
+    Args:
+        jaxpr: the program.
+        consts: values of its ``constvars``; those that it has by default.
+
+    Raises:
+        ShapeMismatchError: not one value for each of ``constvars``.
+    """
 
     __slots__ = ("jaxpr",)
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
-        self.jaxpr = jaxpr
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] | None = None) -> None:
+        self.jaxpr = jaxpr if consts is None else with_consts(jaxpr, consts)
 
     @property
     def consts(self) -> list[Any]:
         """The array constants (literals stand in the equations)."""
-        return [c for c in self.jaxpr.consts if type(c) is not Literal]
+        return _arrays(self.jaxpr.consts)
+
+    literals = consts
 
     @property
     def eqns(self) -> list[JaxprEqn]:
         return self.jaxpr.eqns
+
+    @property
+    def invars(self) -> list[Var]:
+        return self.jaxpr.invars
+
+    @property
+    def constvars(self) -> list[Var]:
+        return self.jaxpr.constvars
+
+    @property
+    def outvars(self) -> list[Var | LiteralAtom]:
+        return self.jaxpr.outvars
 
     @property
     def in_avals(self) -> list[ShapedArray]:
@@ -144,88 +205,79 @@ class ClosedJaxpr:
     def effects(self) -> Effects:
         return self.jaxpr.effects
 
+    @property
+    def debug_info(self) -> DebugInfo:
+        return self.jaxpr.debug
+
+    def replace(
+        self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None
+    ) -> ClosedJaxpr:
+        """A copy with another program, or other constants."""
+        return ClosedJaxpr(
+            self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts
+        )
+
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        """The closed Jaxpr of ``f(jaxpr)`` with the same constants."""
+        return ClosedJaxpr(f(self.jaxpr), self.consts)
+
+    def pretty_print(self, **_: Any) -> str:
+        """The text of the program."""
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClosedJaxpr) and self.jaxpr is other.jaxpr
+
+    def __hash__(self) -> int:
+        return hash(self.jaxpr)
+
     def __str__(self) -> str:
         return str(self.jaxpr)
 
     __repr__ = __str__
 
 
-@final
-class Var:
-    """A variable of a Jaxpr, as a view of one slot."""
-
-    __slots__ = ("aval", "slot")
-
-    def __init__(self, aval: ShapedArray, slot: int) -> None:
-        self.aval = aval
-        self.slot = slot
-
-    def __repr__(self) -> str:
-        return f"Var({self.slot}:{self.aval.str_short()})"
+def _arrays(consts: Sequence[Any]) -> list[Any]:
+    return [c for c in consts if type(c) is not Literal]
 
 
-@final
-class JaxprEqn:
-    """One equation: ``outvars = primitive[params] invars``."""
-
-    __slots__ = ("app", "invars", "outvars", "source_info")
-
-    def __init__(
-        self, app: Application, invars: list[Var | Literal], outvars: list[Var], source_info: Any
-    ) -> None:
-        self.app = app
-        self.invars = invars
-        self.outvars = outvars
-        self.source_info = source_info
-
-    @property
-    def primitive(self) -> Primitive:
-        return self.app.primitive
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return self.app.params
-
-    @property
-    def effects(self) -> Effects:
-        return self.app.effects
-
-    def __repr__(self) -> str:
-        return f"{self.outvars} = {self.primitive.name} {self.invars}"
-
-
-@final
-class _View:
-    __slots__ = ("constvars", "eqns", "invars", "outvars")
-
-    def __init__(self, jaxpr: Jaxpr) -> None:
-        contents: list[Any] = [None] * jaxpr.n_in + list(jaxpr.consts) + _nones(jaxpr)
-        slots: list[Any] = [
-            c if type(c) is Literal else Var(a, i)
-            for i, (a, c) in enumerate(zip(jaxpr.slot_avals(), contents, strict=True))
-        ]
-        self.invars: list[Var] = slots[: jaxpr.n_in]
-        n_fixed = jaxpr.n_in + len(jaxpr.consts)
-        self.constvars: list[Var] = [v for v in slots[jaxpr.n_in : n_fixed] if type(v) is Var]
-        self.eqns: list[JaxprEqn] = []
-        position = n_fixed
-        for k, (app, idx) in enumerate(jaxpr.steps):
-            outs = slots[position : position + len(app.outs)]
-            position += len(app.outs)
-            source = jaxpr.sources[k] if jaxpr.sources else None
-            self.eqns.append(JaxprEqn(app, [slots[i] for i in idx], outs, source))
-        self.outvars: list[Var | Literal] = [slots[i] for i in jaxpr.outs]
-
-
-def _nones(jaxpr: Jaxpr) -> list[None]:
-    return [None] * sum(len(app.outs) for app, _ in jaxpr.steps)
-
-
-def _view(jaxpr: Jaxpr) -> _View:
+def _view(jaxpr: Jaxpr) -> ProgramView:
     view = jaxpr.cache.get("view")
     if view is None:
-        view = jaxpr.cache["view"] = _View(jaxpr)
+        view = jaxpr.cache["view"] = view_of(jaxpr)
     return view
+
+
+def jaxpr_of(
+    view: ProgramView, values: Mapping[Var, Any], debug: DebugInfo = NO_DEBUG_INFO
+) -> Jaxpr:
+    """The Jaxpr of equations between variables; ``values`` are those of constants."""
+    jaxpr = Jaxpr(*slot_form(view, values), debug)
+    jaxpr.cache["view"] = view
+    return jaxpr
+
+
+def with_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> Jaxpr:
+    """``jaxpr`` with other values of its array constants."""
+    own = _arrays(jaxpr.consts)
+    if len(own) != len(consts):
+        msg = f"ClosedJaxpr: got {len(consts)} constants, the program has {len(own)} constvars"
+        raise ShapeMismatchError(msg)
+    if all([a is b for a, b in zip(own, consts, strict=True)]):
+        return jaxpr
+    given = iter([constant(c) for c in consts])
+    values = [c if type(c) is Literal else next(given) for c in jaxpr.consts]
+    bound = Jaxpr(
+        jaxpr.in_avals, values, jaxpr.steps, jaxpr.outs, jaxpr.out_avals, jaxpr.sources, jaxpr.debug
+    )
+    bound.cache["view"] = _view(jaxpr)
+    return bound
+
+
+def constant(x: Any) -> Value:
+    """``x`` as an array constant: literals are no variables."""
+    value = x if type(x) is OpenConst else as_value(x)
+    return EAGER.trace.to_array(value) if type(value) is Literal else value
 
 
 def eval_jaxpr(jaxpr: Jaxpr, process: Any, args: Sequence[Value]) -> list[Value]:
@@ -242,6 +294,21 @@ def eval_jaxpr(jaxpr: Jaxpr, process: Any, args: Sequence[Value]) -> list[Value]
     return [env[i] for i in jaxpr.outs]
 
 
+def _has(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+def open_params(params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with programs in the place of closed Jaxprs, as higher-order primitives have."""
+    return {name: _open(value) for name, value in params.items()}
+
+
+def _open(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple([_open(v) for v in value])
+    return value.jaxpr if isinstance(value, ClosedJaxpr) else value
+
+
 def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
     """The Jaxprs among the parameters of an equation, also inside tuples."""
     found: list[Jaxpr] = []
@@ -251,5 +318,5 @@ def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
         elif isinstance(value, ClosedJaxpr):
             found.append(value.jaxpr)
         elif isinstance(value, tuple):
-            found.extend(v for v in value if isinstance(v, Jaxpr))
+            found.extend([v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value if _has(v)])
     return found

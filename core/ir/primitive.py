@@ -9,8 +9,9 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.effects import Effects, check_effects, no_effects
-from tracebridge.core.ir.jaxpr import jaxprs_in_params
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.jaxpr import jaxprs_in_params, open_params
+from tracebridge.core.ir.trace import current_trace, scoped, use_trace
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -62,8 +63,15 @@ class Primitive(abc.ABC):
         return _primitive_named, (self.name,)
 
     def bind(self, *args: Value, **params: Any) -> Any:
-        """Apply the primitive to values (Array, Tracer, Literal) under the current trace."""
-        key = (tuple([a.aval for a in args]), *params.items())
+        """Apply the primitive to values (Array, Tracer, Literal) under the current trace.
+
+        Numbers and NumPy arrays, as interpreters that users write pass them, are converted.
+        """
+        try:
+            key = (tuple([a.aval for a in args]), *params.items())
+        except AttributeError:
+            args = tuple([as_value(a) for a in args])
+            key = (tuple([a.aval for a in args]), *params.items())
         app = None if self.exact_keys else self.applications.get(key)
         try:
             if app is None:
@@ -72,6 +80,17 @@ class Primitive(abc.ABC):
         except Exception as error:
             hide_internal_frames(error)
             raise
+
+    def bind_with_trace(
+        self, trace: Any, args: Sequence[Any], avals: Any, params: Any = None
+    ) -> Any:
+        """Apply the primitive under another trace: ``(trace, args[, avals], params)``."""
+        with use_trace(scoped(trace)):
+            return self.bind(*args, **(avals if params is None else params))
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """``(functions, params)`` with which ``bind`` repeats an equation; no functions here."""
+        return [], dict(params)
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
         """The interned application at ``avals`` and ``params``."""
@@ -156,7 +175,12 @@ class HigherOrderPrimitive(Primitive):
 
     def bind(self, *args: Value, **params: Any) -> Any:
         """Apply the primitive to values under the current trace."""
-        app = self.application(tuple([a.aval for a in args]), params)
+        try:
+            avals = tuple([a.aval for a in args])
+        except AttributeError:
+            args = tuple([as_value(a) for a in args])
+            avals = tuple([a.aval for a in args])
+        app = self.application(avals, params)
         return current_trace().process(app, args)
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
@@ -165,7 +189,8 @@ class HigherOrderPrimitive(Primitive):
         key = (self, avals, *params.items())
         app = cache.get(key)
         if app is None:
-            app = cache[key] = Application(self, avals, params)
+            # Views of equations have closed Jaxprs in their parameters.
+            app = cache[key] = Application(self, avals, open_params(params))
         return app
 
 
@@ -228,5 +253,13 @@ class LinearInput:
 
 
 def is_linear_input(x: Any) -> bool:
-    """Whether a transpose rule's argument is a linear one."""
+    """Whether a transpose rule's argument is a linear one.
+
+    Args:
+        x: an argument of the rule.
+
+    >>> from tracebridge.interpreters import ad
+    >>> ad.is_undefined_primal(1.0)
+    False
+    """
     return type(x) is LinearInput

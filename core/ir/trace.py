@@ -50,6 +50,11 @@ def is_eager() -> bool:
     return current is None or current.trace is None
 
 
+def scoped(trace: Any) -> Any:
+    """``trace`` as ``use_trace`` takes it: None for those that evaluate at once."""
+    return None if trace is EAGER.trace or trace is EAGER.debug else trace
+
+
 @contextlib.contextmanager
 def use_trace(trace: Trace | None) -> Iterator[None]:
     """Make ``trace`` current within the block (``None``: evaluate eagerly)."""

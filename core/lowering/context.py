@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tracebridge.core.lowering.locations import Locations
     from tracebridge.core.sharding.mesh import Mesh
 
-# (primitive name, platform) -> function with the signature of Primitive.lower
-_PLATFORM_RULES: dict[tuple[str, str], Callable[..., Any]] = {}
+# (primitive, platform) -> function with the signature of Primitive.lower
+_PLATFORM_RULES: dict[tuple[Any, str], Callable[..., Any]] = {}
 
 
 def register_platform_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -> None:
     """Lower ``primitive`` by ``rule(ctx, *operands, **params)`` on ``platform`` ("cuda", ...)."""
-    _PLATFORM_RULES[primitive.name, platform] = rule
+    _PLATFORM_RULES[primitive, platform] = rule
 
 
 @final
@@ -112,7 +112,7 @@ class LoweringContext(Builder):
             if recipe is None:
                 recipe = recipe_of(app)
             values = [env[i] for i in idx]
-            if recipe is False or (app.primitive.name, self.platform) in _PLATFORM_RULES:
+            if recipe is False or (app.primitive, self.platform) in _PLATFORM_RULES:
                 env.extend(self._lower_by_rule(app, values))
                 continue
             if recipe.scalars:
@@ -145,7 +145,7 @@ class LoweringContext(Builder):
         self.avals_in = app.avals
         self.avals_out = app.outs
         lower = cast("Callable[..., Any]", app.primitive.lower)
-        rule = _PLATFORM_RULES.get((app.primitive.name, self.platform), lower)
+        rule = _PLATFORM_RULES.get((app.primitive, self.platform), lower)
         out = rule(self, *[self.materialize(v) for v in values], **app.params)
         self.avals_in, self.avals_out = outer
         return out if app.multiple else (out,)

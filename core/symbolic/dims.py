@@ -209,7 +209,15 @@ Dim = int | DimExpr
 
 
 def is_symbolic_dim(d: Any) -> TypeGuard[DimExpr]:
-    """Whether a dimension is an expression; False for ints."""
+    """Whether a dimension is an expression; False for ints.
+
+    Args:
+        d: one entry of a shape.
+
+    >>> import tracebridge as tb
+    >>> tb.export.is_symbolic_dim(tb.export.symbolic_shape("b, 3")[0]), tb.export.is_symbolic_dim(3)
+    (True, False)
+    """
     return isinstance(d, DimExpr)
 
 

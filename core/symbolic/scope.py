@@ -46,7 +46,7 @@ class SymbolicScope:
     Raises:
         ValueError: a syntax error, or constraints that contradict each other.
 
-    >>> from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
+    >>> from tracebridge.export import SymbolicScope, symbolic_shape
     >>> scope = SymbolicScope(["b >= 4"])
     >>> (b,) = symbolic_shape("b", scope=scope)
     >>> b >= 4
@@ -231,9 +231,10 @@ def symbolic_shape(
         A tuple of ints and symbolic dimensions.
 
     Raises:
-        ValueError: a syntax error, a placeholder without a size, or both a scope and constraints.
+        ArgumentValueError: a syntax error, a placeholder without a size, or both a scope and
+            constraints.
 
-    >>> from tracebridge.core.symbolic.scope import symbolic_shape
+    >>> from tracebridge.export import symbolic_shape
     >>> symbolic_shape("b, _, 2*b + 1", like=(None, 3, None))
     (b, 3, 2*b + 1)
     """

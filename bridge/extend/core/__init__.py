@@ -1,0 +1,87 @@
+"""Primitives, Jaxprs, traces: what code needs that writes on the engine itself."""
+
+from __future__ import annotations
+
+from tracebridge.core.control.closed_call import CallPrimitive
+from tracebridge.core.dtypes.dtypes import tangent_dtype as primal_dtype_to_tangent_dtype
+from tracebridge.core.errors.shape_errors import (
+    InconclusiveDimensionError as InconclusiveDimensionOperation,
+)
+from tracebridge.core.errors.transform_errors import JaxprTypeError
+from tracebridge.core.extend.primitive import Primitive
+from tracebridge.core.extend.programs import (
+    Jaxpr,
+    call_impl,
+    check_jaxpr,
+    eval_jaxpr,
+    gensym,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+    mapped_aval,
+    new_jaxpr_eqn,
+    subjaxprs,
+    unmapped_aval,
+)
+from tracebridge.core.extend.programs import array_types as _array_types
+from tracebridge.core.extend.traces import (
+    TraceTag,
+    concrete_or_error,
+    find_top_trace,
+    get_opaque_trace_state,
+    nonempty_axis_env_DO_NOT_USE,
+    set_current_trace,
+    take_current_trace,
+    unsafe_am_i_under_a_jit_DO_NOT_USE,
+    unsafe_am_i_under_a_vmap_DO_NOT_USE,
+    unsafe_get_axis_names_DO_NOT_USE,
+    valid_jaxtype,
+)
+from tracebridge.core.ir.atoms import DropVar, JaxprEqn, Var
+from tracebridge.core.ir.atoms import LiteralAtom as Literal
+from tracebridge.core.ir.debug_info import DebugInfo
+from tracebridge.core.ir.effects import Effect, Effects, no_effects
+from tracebridge.core.ir.jaxpr import ClosedJaxpr
+from tracebridge.extend.core import primitives
+
+array_types = _array_types()
+
+__all__ = [
+    "CallPrimitive",
+    "ClosedJaxpr",
+    "DebugInfo",
+    "DropVar",
+    "Effect",
+    "Effects",
+    "InconclusiveDimensionOperation",
+    "Jaxpr",
+    "JaxprEqn",
+    "JaxprTypeError",
+    "Literal",
+    "Primitive",
+    "TraceTag",
+    "Var",
+    "array_types",
+    "call_impl",
+    "check_jaxpr",
+    "concrete_or_error",
+    "eval_jaxpr",
+    "find_top_trace",
+    "gensym",
+    "get_opaque_trace_state",
+    "jaxpr_as_fun",
+    "jaxprs_in_params",
+    "mapped_aval",
+    "new_jaxpr_eqn",
+    "no_effects",
+    "nonempty_axis_env_DO_NOT_USE",
+    "primal_dtype_to_tangent_dtype",
+    "primitives",
+    "set_current_trace",
+    "subjaxprs",
+    "take_current_trace",
+    "unmapped_aval",
+    "unsafe_am_i_under_a_jit_DO_NOT_USE",
+    "unsafe_am_i_under_a_vmap_DO_NOT_USE",
+    "unsafe_get_axis_names_DO_NOT_USE",
+    "valid_jaxtype",
+]

@@ -1,0 +1,31 @@
+"""Batching rules: tables by primitive, and the usual ways to make rules."""
+
+from __future__ import annotations
+
+from tracebridge.core.extend.batching import (
+    AxisData,
+    axis_primitive_batchers,
+    bdim_at_front,
+    broadcast,
+    defbroadcasting,
+    defreducer,
+    defvectorized,
+    fancy_primitive_batchers,
+    moveaxis,
+    not_mapped,
+    primitive_batchers,
+)
+
+__all__ = [
+    "AxisData",
+    "axis_primitive_batchers",
+    "bdim_at_front",
+    "broadcast",
+    "defbroadcasting",
+    "defreducer",
+    "defvectorized",
+    "fancy_primitive_batchers",
+    "moveaxis",
+    "not_mapped",
+    "primitive_batchers",
+]

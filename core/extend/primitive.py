@@ -1,0 +1,277 @@
+"""Primitives whose rules are functions, registered one by one.
+
+A primitive of the engine is a class with its rules as methods. ``Primitive`` here is the class for
+operations that are defined elsewhere: each rule is set when it is known. Rules of tables (ad,
+batching) are put on the primitive object itself, where the interpreters look for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import tracebridge.core.ir.primitive as base
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.eager_slot import EAGER
+from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.jaxpr import jaxprs_in_params
+from tracebridge.core.ir.trace import current_trace, is_eager
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.dispatch import forget_executables, to_array
+from tracebridge.core.runtime.fastpath import clear_fast_paths
+from tracebridge.core.util.caching import BoundedCache, clear_all
+
+F = TypeVar("F", bound=Callable[..., Any])
+Rule = Callable[..., Any]
+
+
+class Primitive(base.Primitive):
+    """An operation that is defined by functions.
+
+    Args:
+        name: what it is called in printed programs and in messages; names need not be unique.
+
+    Rules are registered by the methods ``def_impl``, ``def_abstract_eval`` and
+    ``def_effectful_abstract_eval``, by the tables and functions of ``tracebridge.interpreters.ad``
+    and ``tracebridge.interpreters.batching``, and by
+    ``tracebridge.interpreters.mlir.register_lowering``. Set ``multiple_results`` to True before
+    the first use if the rules give lists. Rules are traced once for each kind of arguments: they
+    must be functions of their arguments alone.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.extend.core import Primitive
+    >>> from tracebridge.interpreters import mlir
+    >>> twice_p = Primitive("twice")
+    >>> _ = twice_p.def_impl(lambda x: 2 * x)
+    >>> _ = twice_p.def_abstract_eval(lambda x: x)
+    >>> mlir.register_lowering(twice_p, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+    >>> twice_p.bind(3.0)
+    6.0
+    >>> print(tb.jit(twice_p.bind)(3.0))
+    6.0
+    """
+
+    name: str  # pyright: ignore[reportIncompatibleVariableOverride] - of each object, here
+    multiple_results: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - so is this
+    call_primitive = False
+    map_primitive = False
+
+    def __init__(self, name: str) -> None:
+        # Not in the table of the engine's primitives: names of users may occur twice.
+        self.name = name
+        self.applications: BoundedCache[Application] = BoundedCache(
+            f"applications of {name}", base.MAX_APPLICATIONS
+        )
+        self.lowerings: dict[str | None, Rule] = {}
+        self._impl: Rule | None = None
+        self._abstract_eval: Rule | None = None
+        self._has_effects = False
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        """The engine's own primitives are instances too."""
+        return base.Primitive in other.__mro__ if cls is Primitive else NotImplemented
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        msg = (
+            f"the primitive {self.name} cannot be pickled: its rules are functions of this process"
+        )
+        raise TypeError(msg)
+
+    def __copy__(self) -> Primitive:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Primitive:
+        return self
+
+    # definition ----------------------------------------------------------------------------------
+
+    def def_impl(self, impl: F) -> F:
+        """Set how the primitive is evaluated: ``impl(*arrays, **params)``; gives ``impl``."""
+        forget_programs(self)
+        self._impl = impl
+        return impl
+
+    def def_abstract_eval(self, abstract_eval: F) -> F:
+        """Set the types of results: ``abstract_eval(*avals, **params)`` gives an aval or a list."""
+        forget_programs(self)
+        self._abstract_eval = abstract_eval
+        self._has_effects = False
+        return abstract_eval
+
+    def def_effectful_abstract_eval(self, abstract_eval: F) -> F:
+        """As ``def_abstract_eval``, but the rule gives a pair of that and a set of effects."""
+        forget_programs(self)
+        self._abstract_eval = abstract_eval
+        self._has_effects = True
+        return abstract_eval
+
+    def def_custom_bind(self, bind: F) -> F:
+        """Replace ``bind``."""
+        self.bind = bind
+        return bind
+
+    def impl(self, *args: Any, **params: Any) -> Any:
+        """Evaluate by the function given to ``def_impl``.
+
+        Raises:
+            MissingRuleError: there is none.
+        """
+        if self._impl is None:
+            raise MissingRuleError(
+                self.name, "evaluation", hint="define one: primitive.def_impl(function)"
+            )
+        return self._impl(*args, **params)
+
+    # use -----------------------------------------------------------------------------------------
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the primitive to arrays, numbers and tracers."""
+        try:
+            is_evaluated = self._impl is not None or not self.lowerings
+            if is_evaluated and is_eager() and not any(map(_is_traced, args)):
+                return self.impl(*args, **params)
+            values = [as_value(a) for a in args]
+            app = self.application(tuple([v.aval for v in values]), params)
+            return current_trace().process(app, values)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+        """The application at ``avals`` and ``params``.
+
+        It is remembered where the parameters can be keys, with a program among them if there is
+        one. Functions of users among the parameters belong to no table that lives long.
+        """
+        jaxprs = jaxprs_in_params(params)
+        key: Any = (self, avals, *params.items(), *map(_exact, params.values()))
+        try:
+            hash(key)
+        except TypeError:
+            return Application(self, avals, params)
+        if jaxprs:
+            cache = base.largest_jaxpr(jaxprs).cache
+            app = cache.get(key)
+            if app is None:
+                app = cache[key] = Application(self, avals, params)
+            return app
+        if any(map(_is_function, params.values())):
+            return Application(self, avals, params)
+        return self.applications.get_or_make(key, lambda: Application(self, avals, params))
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
+        out = self._abstract(avals, params)
+        if not self.multiple_results:
+            return _aval(self, out)
+        if not isinstance(out, list | tuple):
+            msg = (
+                f"{self.name}: the abstract evaluation rule gave {out!r}, expected a list of avals"
+            )
+            raise ArgumentTypeError(msg, hint="multiple_results is set on the primitive")
+        return [_aval(self, a) for a in out]
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        if not self._has_effects:
+            return no_effects
+        _, found = self._rule_of_types()(*avals, **params)
+        return frozenset(found)
+
+    def _rule_of_types(self) -> Rule:
+        if self._abstract_eval is None:
+            raise MissingRuleError(
+                self.name,
+                "abstract evaluation",
+                hint="define one: primitive.def_abstract_eval(function of avals)",
+            )
+        return self._abstract_eval
+
+    def _abstract(self, avals: Sequence[ShapedArray], params: dict[str, Any]) -> Any:
+        out = self._rule_of_types()(*avals, **params)
+        return out[0] if self._has_effects else out
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """Evaluate under a transformation: the results must be arrays then."""
+        if self._impl is None:
+            return NotImplemented if self.lowerings else self.impl()
+        out = self._impl(*arrays, **params)
+        if self.multiple_results:
+            return [to_array(as_value(o)) for o in out]
+        return to_array(as_value(out))
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        platform = ctx.platform
+        rule = self.lowerings.get(platform, self.lowerings.get(None))
+        if rule is None:
+            raise MissingRuleError(
+                self.name,
+                "lowering",
+                message=f"primitive {self.name!r} defines no lowering rule for platform "
+                f"{platform!r}",
+                hint="define one: tracebridge.interpreters.mlir.register_lowering(primitive, rule)",
+            )
+        return rule(ctx, *operands, **params)
+
+
+def forget_programs(primitive: base.Primitive) -> None:
+    """Forget what was derived from the rules of ``primitive``, because a rule changes."""
+    if len(primitive.applications):
+        clear_all()
+        clear_fast_paths()
+        forget_executables()
+        primitive.applications.clear()
+
+
+def _is_traced(x: Any) -> bool:
+    return getattr(x, "_trace", None) is not None
+
+
+def _is_function(x: Any) -> bool:
+    return callable(x) and not isinstance(x, type)
+
+
+def _exact(x: Any) -> Any:
+    """What tells numbers apart that Python calls equal."""
+    return (type(x), repr(x)) if isinstance(x, float | int | complex) else None
+
+
+def _aval(primitive: Primitive, x: Any) -> ShapedArray:
+    """The result of an abstract evaluation rule as an aval."""
+    if isinstance(x, ShapedArray):
+        return x
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        msg = f"{primitive.name}: the abstract evaluation rule gave {x!r}, expected an aval"
+        raise ArgumentTypeError(msg, hint="give ShapedArray(shape, dtype)")
+    return ShapedArray(tuple(x.shape), x.dtype, bool(getattr(x, "weak_type", False)))
+
+
+def apply_primitive(prim: base.Primitive, *args: Any, **params: Any) -> Any:
+    """Evaluate a primitive at once by compiling its lowering.
+
+    Args:
+        prim: the primitive.
+        *args: arrays and numbers.
+        **params: its parameters.
+
+    >>> import functools
+    >>> from tracebridge.extend.core import Primitive
+    >>> from tracebridge.interpreters import mlir, xla
+    >>> twice_p = Primitive("twice")
+    >>> _ = twice_p.def_impl(functools.partial(xla.apply_primitive, twice_p))
+    >>> _ = twice_p.def_abstract_eval(lambda x: x)
+    >>> mlir.register_lowering(twice_p, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+    >>> print(twice_p.bind(3.0))
+    6.0
+    """
+    values = [as_value(a) for a in args]
+    app = prim.application(tuple([v.aval for v in values]), params)
+    arrays = [to_array(v, app) for v in values]
+    key = tuple([a.sig for a in arrays])
+    run = app.eager.get(key)
+    if run is None:
+        run = app.eager[key] = EAGER.trace.prepare(app, arrays)
+    return run(*arrays)

@@ -1,0 +1,252 @@
+"""Traces and tracers that users write, and questions about the traces that are active.
+
+A trace of the engine processes applications (a primitive at types and parameters); ``Trace`` here
+is the base of those that want the primitive, the arguments and the parameters.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import tracebridge.core.ir.trace as trace_base
+import tracebridge.core.ir.tracer as tracer_base
+from tracebridge.core.config.scopes import axis_env
+from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.interpreters.batching import BatchTrace
+from tracebridge.core.interpreters.staging import StagingTrace
+from tracebridge.core.ir.atoms import closed_view
+from tracebridge.core.ir.trace import current_trace, scoped, use_trace
+from tracebridge.core.ir.typeof import is_array_like
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+
+
+class Trace(trace_base.Trace):
+    """Base of traces that users write: a subclass defines ``process_primitive``.
+
+    Make one current by ``set_current_trace``; its arguments are values and tracers of any trace.
+    """
+
+    done = False
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        """The engine's own traces are instances too."""
+        return trace_base.Trace in other.__mro__ if cls is Trace else NotImplemented
+
+    @abc.abstractmethod
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        """Apply a primitive; gives one value, or a list where it has several results."""
+
+    def process(self, app: Application, args: Sequence[Any]) -> Any:
+        """Hand an application to ``process_primitive``."""
+        params = {name: closed_view(value) for name, value in app.params.items()}
+        return self.process_primitive(app.primitive, list(args), params)
+
+
+class Tracer(tracer_base.Tracer):
+    """Base of tracers that users write.
+
+    Args:
+        trace: the trace that the tracer belongs to.
+        aval: its type; a subclass may define a property ``aval`` instead.
+    """
+
+    def __init__(self, trace: Any, aval: Any = None) -> None:
+        self._trace = trace
+        if aval is not None:
+            self.aval = aval
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        """The engine's own tracers are instances too."""
+        return tracer_base.Tracer in other.__mro__ if cls is Tracer else NotImplemented
+
+    def full_lower(self) -> Any:
+        """The simplest value that stands for the tracer: itself."""
+        return self
+
+
+@contextlib.contextmanager
+def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[None]:
+    """Let ``trace`` process the operations of a ``with`` block.
+
+    Args:
+        trace: a trace; None, or the trace that evaluates, evaluates at once.
+        check_leaks: accepted; ``check_tracer_leaks`` looks for leaks.
+
+    >>> import tracebridge as tb
+    >>> @tb.jit
+    ... def f(x):
+    ...     with tb.extend.core.set_current_trace(None):
+    ...         return x if bool(tb.lax.sin(3.0) > 0) else -x
+    >>> print(f(1.0))
+    1.0
+    """
+    del check_leaks
+    with use_trace(scoped(trace)):
+        yield
+
+
+@contextlib.contextmanager
+def take_current_trace() -> Iterator[Any]:
+    """Give the current trace to a ``with`` block, in which operations are evaluated at once.
+
+    >>> import tracebridge as tb
+    >>> with tb.extend.core.take_current_trace() as trace:
+    ...     print(type(trace).__name__)
+    EagerTrace
+    """
+    trace = current_trace()
+    with use_trace(None):
+        yield trace
+
+
+def find_top_trace(_: Any = None) -> Any:
+    """The current trace.
+
+    >>> import tracebridge as tb
+    >>> type(tb.extend.core.find_top_trace(1.0)).__name__
+    'EagerTrace'
+    """
+    return current_trace()
+
+
+@final
+class OpaqueTraceState:
+    """Says whether two moments are inside the same traces; keeps none of them alive."""
+
+    __slots__ = ("_axes", "_trace")
+
+    def __init__(self) -> None:
+        self._trace = weakref.ref(current_trace()) if _allows_weak() else current_trace()
+        self._axes = axis_env()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, OpaqueTraceState)
+            and self._trace == other._trace
+            and self._axes == other._axes
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # states end
+
+
+def _allows_weak() -> bool:
+    return hasattr(current_trace(), "__weakref__")
+
+
+def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:
+    """An object that is equal to those got inside the same traces.
+
+    Args:
+        convention: accepted.
+
+    >>> import tracebridge as tb
+    >>> state = tb.extend.core.get_opaque_trace_state()
+    >>> state == tb.extend.core.get_opaque_trace_state()
+    True
+    >>> seen = []
+    >>> _ = tb.jit(lambda x: seen.append(tb.extend.core.get_opaque_trace_state()))(1.0)
+    >>> seen[0] == state
+    False
+    """
+    del convention
+    return OpaqueTraceState()
+
+
+def active_traces() -> list[Any]:
+    """The current trace and those that it hands its work to, innermost first."""
+    found: list[Any] = []
+    trace: Any = current_trace()
+    while trace is not None and trace not in found:
+        found.append(trace)
+        trace = getattr(trace, "parent", None)
+    return found
+
+
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
+    """Whether a program is being recorded.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+    False
+    """
+    return any([isinstance(t, StagingTrace) for t in active_traces()])
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
+    """Whether a batch is being traced.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.unsafe_am_i_under_a_vmap_DO_NOT_USE()
+    False
+    """
+    return any([isinstance(t, BatchTrace) for t in active_traces()])
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:
+    """Whether a named axis is in scope.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.nonempty_axis_env_DO_NOT_USE()
+    False
+    """
+    return bool(axis_env())
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
+    """The named axes in scope.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.unsafe_get_axis_names_DO_NOT_USE()
+    []
+    """
+    return [name for name, *_ in axis_env()]
+
+
+def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
+    """``force(val)`` of a value that is known; all of it where ``force`` is None.
+
+    Args:
+        force: function of the value, such as ``int``; None for the value itself.
+        val: a number, an array or a tracer.
+        context: what messages say about the purpose.
+
+    Raises:
+        ConcretizationTypeError: the value is traced.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.concrete_or_error(int, 3.5)
+    3
+    """
+    if isinstance(val, tracer_base.Tracer):
+        raise ConcretizationTypeError(val, context)
+    return val if force is None else force(val)
+
+
+def valid_jaxtype(x: Any) -> bool:
+    """Whether an object can be an operand.
+
+    Args:
+        x: any object.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.valid_jaxtype(1.0), tb.extend.core.valid_jaxtype("one")
+    (True, False)
+    """
+    return is_array_like(x)
+
+
+@final
+class TraceTag:
+    """A mark by which traces of one transformation know each other; compared by identity."""
+
+    __slots__ = ("__weakref__",)
