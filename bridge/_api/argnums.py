@@ -114,6 +114,12 @@ def resolve(
         return (), ()
     signature = signature_of(fun)
     if signature is None:
+        if kind == "donate" and given:
+            raise ArgumentSpecError(
+                f"{call}: {kind}_argnames={argnames!r}, but {name_of(fun)} has no signature that "
+                "tells where these arguments are",
+                hint=f"use {kind}_argnums",
+            )
         return tuple(sorted(set(nums or ()))), tuple(sorted(set(given or ())))
     if nums:
         nums = _checked_positions(call, fun, f"{kind}_argnums", nums, signature)
@@ -155,11 +161,12 @@ def _checked_positions(
 def _check_names(
     call: str, fun: Any, option: str, given: tuple[str, ...], signature: inspect.Signature
 ) -> None:
-    parameters = signature.parameters.values()
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        return
-    known = [p.name for p in parameters if p.kind in _NAMED]
+    parameters = signature.parameters
+    known = [p.name for p in parameters.values() if p.kind in _NAMED]
     unknown = [name for name in given if name not in known]
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        # Other names may come in **kwargs; those of parameters without a keyword are a mistake.
+        unknown = [name for name in unknown if name in parameters]
     if unknown:
         raise ArgumentSpecError(
             f"{call}: {option} contains {', '.join(map(repr, unknown))}, but "

@@ -183,7 +183,11 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
             keys = KeyFunctions(splitter.flat_key, splitter.tree_key)
     call, jitted = make_jit(fun, options, resolve_call, keys)
     # No wrapper around the call: each frame would cost 0.1 us on the path of a cached call.
-    named_like(fun)(call)
+    function: Any = named_like(fun)(call)
+    if not isinstance(fun, type):
+        # What users have written on the function; the methods below come after it.
+        function.__dict__.update(getattr(fun, "__dict__", {}))
+        function.__wrapped__ = fun
 
     def trace(*args: Any, **kwargs: Any) -> Any:
         return trace_stage(jitted, args, kwargs)
@@ -194,12 +198,11 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     def eval_shape(*args: Any, **kwargs: Any) -> Any:
         return trace_stage(jitted, args, kwargs).out_info
 
-    function: Any = call
     function.trace = api_boundary(trace)
     function.lower = api_boundary(lower)
     function.eval_shape = api_boundary(eval_shape)
     function.clear_cache = jitted.clear
-    function.cache_size = jitted.runs.__len__
+    function.cache_size = function._cache_size = jitted.runs.__len__
     return call
 
 

@@ -69,7 +69,9 @@ def make_jaxpr(
             return closed
         return closed, tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
 
-    make_jaxpr_f.__name__ = f"make_jaxpr({name_of(fun)})"
+    name = name_of(fun)
+    make_jaxpr_f.__name__ = f"make_jaxpr({name})"
+    make_jaxpr_f.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name)})"
     return api_boundary(make_jaxpr_f)
 
 

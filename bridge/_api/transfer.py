@@ -18,6 +18,7 @@ from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.backends import get_backend
 from tracebridge.core.runtime.donation import mark_donated
 from tracebridge.core.runtime.guards import explicit_transfers
 from tracebridge.core.runtime.transfer import move, put_host, put_numpy
@@ -27,6 +28,8 @@ from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
+
+_ON_HOST = frozenset({int, float, complex, bool, str, bytes, np.ndarray})
 
 
 @api_boundary
@@ -200,7 +203,7 @@ def device_get(x: Any) -> Any:
         x: a tree; leaves that are no arrays, and traced values, are left alone.
 
     Returns:
-        The same tree with NumPy arrays in place of arrays.
+        The same tree with NumPy arrays in place of arrays, and of objects with ``__array__``.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -213,7 +216,11 @@ def device_get(x: Any) -> Any:
 
 
 def _fetch(leaf: Any) -> Any:
-    return np.asarray(leaf) if type(leaf) is Array else leaf
+    if type(leaf) is Array:
+        return np.asarray(leaf)
+    if isinstance(leaf, Tracer) or type(leaf) in _ON_HOST or not hasattr(leaf, "__array__"):
+        return leaf
+    return np.asarray(leaf)
 
 
 @api_boundary
@@ -223,12 +230,17 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     Args:
         platform: only those on this platform ("cpu", "gpu", ...); None means all.
 
+    Raises:
+        BackendNotFoundError: there is no such platform.
+
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
     >>> x = tnp.ones(3)
     >>> any(x is y for y in tb.live_arrays())
     True
     """
+    if platform is not None:
+        get_backend(platform)
     found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
     if platform is None:
         return found

@@ -18,6 +18,7 @@ class Option:
     """One row: what the option is called, takes and changes."""
 
     __slots__ = (
+        "accepts",
         "affects_tracing",
         "choices",
         "default",
@@ -44,6 +45,7 @@ class Option:
         optional: bool = False,
         choices: tuple[str, ...] = (),
         normalize: Callable[[str], str] | None = None,
+        accepts: Callable[[Any], bool] | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -61,6 +63,8 @@ class Option:
         self.choices = choices
         self.normalize = normalize
         """Gives the normal form of a value that is not among the choices, or raises ValueError."""
+        self.accepts = accepts
+        """Whether a device, which is not among the choices, is a value too."""
 
     def __repr__(self) -> str:
         return f"Option({self.name}, default={self.default!r})"
@@ -78,15 +82,20 @@ class Option:
         fits = self.type is object or (
             isinstance(value, self.type) and not (self.type is int and isinstance(value, bool))
         )
-        if fits and (not self.choices or value in self.choices):
+        if self.choices:
+            chosen = isinstance(value, str) and value in self.choices
+            fits = fits and (chosen or (self.accepts is not None and self.accepts(value)))
+        if fits:
             hash(value)  # values become parts of cache keys
             return value
-        if fits and self.normalize is not None:
+        if isinstance(value, str) and self.normalize is not None:
             try:
-                return self.normalize(str(value))
+                return self.normalize(value)
             except ValueError:
                 pass
         kinds = " or ".join(map(repr, self.choices)) or self.type.__name__
+        if self.accepts is not None:
+            kinds = f"a device or {kinds}"
         raise OptionValueError(
             call=f"option {self.name}",
             got=f"{value!r} of type {type(value).__name__}",
@@ -151,6 +160,15 @@ MATMUL_PRECISIONS: Final = (
 )
 """What `default_matmul_precision` takes: precision names and dot algorithm names."""
 
+PLATFORMS: Final = ("cpu", "gpu", "cuda", "rocm", "tpu")
+"""Platforms that can be named without a device."""
+
+
+def is_device(value: Any) -> bool:
+    """Whether ``value`` is a device of jaxlib."""
+    return hasattr(value, "platform") and hasattr(value, "client")
+
+
 _ROWS = (
     Option("enable_x64", bool, False, "64-bit dtypes are kept and are the defaults.",
            affects_tracing=True),
@@ -169,7 +187,7 @@ _ROWS = (
            affects_tracing=True, optional=True, choices=MATMUL_PRECISIONS),
     Option("default_device", object, None,
            "Device, or platform name, of arrays and computations that name none.",
-           affects_tracing=True, optional=True),
+           affects_tracing=True, optional=True, choices=PLATFORMS, accepts=is_device),
     Option("disable_jit", bool, False,
            "jit and control flow run Python code step by step.",
            affects_tracing=True, leaves_fast_path=True),

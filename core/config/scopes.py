@@ -14,11 +14,14 @@ inside `contextvars.Context().run`.
 
 from __future__ import annotations
 
+import abc
+import functools
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tracebridge.core.config.guard_levels import (
     DIRECTIONS,
@@ -30,6 +33,8 @@ from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS, Option
 from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
 
 Overrides = tuple[tuple[str, Any], ...]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 _derived: dict[Overrides, tuple[dict[str, Any], Overrides]] = {(): ({}, ())}
@@ -283,7 +288,27 @@ def fast_path_allowed() -> bool:
 # --- scopes ----------------------------------------------------------------------------------
 
 
-class Scope:
+class Decorating(abc.ABC):
+    """A `with` block that can also decorate functions: each call runs in a block of its own."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def again(self) -> AbstractContextManager[None]:
+        """A new block of the same kind, since several threads may call at once."""
+
+    def __call__(self, fun: Callable[P, R]) -> Callable[P, R]:
+        """Run `fun` inside the block."""
+
+        @functools.wraps(fun)
+        def within(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.again():
+                return fun(*args, **kwargs)
+
+        return within
+
+
+class Scope(Decorating):
     """A `with` block that changes one option for the current thread; may be entered again."""
 
     __slots__ = ("_name", "_tokens", "_value")
@@ -298,6 +323,9 @@ class Scope:
         self._name = name
         self._value = row.check(value)
         self._tokens: list[Token[State | None]] = []
+
+    def again(self) -> Scope:
+        return Scope(self._name, self._value)
 
     def __enter__(self) -> None:
         self._tokens.append(set_state(with_override(state(), self._name, self._value)))
@@ -505,7 +533,7 @@ on_global_change(_note_global_guard)
 _note_global_guard("transfer_guard", _global["transfer_guard"])
 
 
-class GuardScope:
+class GuardScope(Decorating):
     """A `with` block that sets the level of some directions of transfer for this thread."""
 
     __slots__ = ("_directions", "_level", "_tokens")
@@ -520,6 +548,9 @@ class GuardScope:
         self._directions = directions
         self._level = level
         self._tokens: list[Token[State | None]] = []
+
+    def again(self) -> GuardScope:
+        return GuardScope(self._directions, self._level)
 
     def __enter__(self) -> None:
         levels = guard_levels(option("transfer_guard"))

@@ -53,6 +53,7 @@ from tracebridge.core.runtime.fastpath import (
     PLAIN_KEYS,
     CallCache,
     KeyFunctions,
+    comparison_error,
     make_cached_call,
     make_keyed_call,
 )
@@ -381,9 +382,15 @@ class Jitted:
                     flat[i] = scalar_argument(leaf)
                 elif kind is np.ndarray:
                     flat[i] = to_array(as_value(leaf))
-            return table[key, *[leaf.sig for leaf in flat]], flat
+            whole = (key, *[leaf.sig for leaf in flat])
         except (KeyError, AttributeError, TypeError):
             return None
+        try:
+            return table[whole], flat
+        except (KeyError, TypeError):
+            return None
+        except Exception as error:
+            raise comparison_error(self.name, error, key) from error
 
     def bind(self, call: Arguments, values: list[Any]) -> Any:
         """Under a trace: one equation (or its equations, with ``inline``)."""

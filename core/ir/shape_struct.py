@@ -7,6 +7,7 @@ from typing import Any, final
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.sharding.sharding import Sharding
 
 
 @final
@@ -36,6 +37,9 @@ class ShapeDtypeStruct:
         if dtype is None:
             msg = "ShapeDtypeStruct: dtype is None, expected a dtype"
             raise ArgumentValueError(msg)
+        if sharding is not None and not isinstance(sharding, Sharding):
+            msg = f"ShapeDtypeStruct: sharding is {sharding!r} of type {type(sharding).__name__}"
+            raise ArgumentValueError(msg, expected="a Sharding or None")
         put = object.__setattr__
         put(self, "shape", tuple(shape))
         put(self, "dtype", canonicalize(dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.tracer_errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
@@ -58,6 +59,15 @@ class Tracer(ArrayOperators):
         return origin if isinstance(origin, str) else describe_line(origin)
 
     def __bool__(self) -> bool:
+        size = self.aval.size
+        if isinstance(size, int) and size != 1:
+            # Concrete arrays of this shape have no truth value either.
+            raise ArgumentValueError(
+                call="bool(x), as in `if x:` or `x and y`",
+                got=f"a traced array {self.aval.str_short()}",
+                expected="one element",
+                hint="use x.any() or x.all()",
+            )
         raise TracerBoolConversionError(self)
 
     def __index__(self) -> int:

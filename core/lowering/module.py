@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lowering.platforms  # pyright: ignore[reportUnusedImport]  # noqa: F401 - importing it registers the rules
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
@@ -119,7 +120,8 @@ def lower_module(
         types += [tensor_type(a) for a in (*tokens, *[h.aval for h in hoisted])]
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
         out_types = [tensor_type(a) for a in (*jaxpr.out_avals, *tokens)]
-        block = _main(ctx, jaxpr, kept, types, out_types, _aliases(jaxpr, kept, donated))
+        aliases = _aliases(jaxpr, kept, donated)
+        block = _main(ctx, jaxpr, kept, types, out_types, aliases)
         with ir.InsertionPoint(block):
             arguments = list(block.arguments)[n_first:]
             create_tokens(ctx, ordered)
@@ -128,6 +130,8 @@ def lower_module(
             if symbolic:
                 define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
+    if not located:
+        _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
     return LoweredModule(module, name, kept, hoisted, ctx.callbacks, jaxpr.effects, ctx.inspections)
 
 
@@ -206,6 +210,16 @@ def _aliases(jaxpr: Jaxpr, kept: tuple[int, ...], donated: Sequence[int]) -> dic
                 del free[k]
                 break
     return aliases
+
+
+def _warn_of_waste(jaxpr: Jaxpr, name: str, wasted: Sequence[int]) -> None:
+    """Warn of donated inputs whose memory no result can take."""
+    if wasted:
+        shown = [f"{jaxpr.debug.argument(i)} ({jaxpr.in_avals[i].str_short()})" for i in wasted]
+        warn_user(
+            f"{name}: donated buffers without use: {', '.join(shown)}; no result of the same "
+            "shape and dtype is left that could take their memory"
+        )
 
 
 def _argument_attributes(n_hoisted: int, kept: tuple[int, ...], aliases: dict[int, int]) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import on_global_change, state
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import on_fork
@@ -172,6 +173,8 @@ def make_keyed_call(
                     run = keyed[key, *[leaf.sig for leaf in flat]]
             except (KeyError, AttributeError, TypeError):
                 run, flat = None, args
+            except Exception as error:
+                raise comparison_error(name, error, flat_key(args, kwargs)[1]) from error
             if run is None:
                 return miss(args, kwargs)
             try:
@@ -184,6 +187,19 @@ def make_keyed_call(
             raise
 
     return call
+
+
+def comparison_error(name: str, error: Exception, key: Any) -> Exception:
+    """What to raise where the lookup of ``key`` raised: it compares static arguments."""
+    try:
+        hash(key)
+    except Exception as in_hash:  # noqa: BLE001 - whatever the user's __hash__ raises
+        return in_hash
+    return ArgumentValueError(
+        call=f"jit({name})",
+        got=f"static arguments whose comparison raises {type(error).__name__}: {error}",
+        expected="an __eq__ that returns a bool for all values of the type",
+    )
 
 
 def clear_fast_paths() -> None:

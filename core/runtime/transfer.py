@@ -19,6 +19,7 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.config.scopes import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import register_value_type
@@ -237,6 +238,9 @@ def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array
 
 
 def _convert_ndarray(host: np.ndarray[Any, Any]) -> Array:
+    if type(host) is not np.ndarray and isinstance(host, np.ma.MaskedArray):
+        msg = f"got a masked array of shape {host.shape}: arrays on devices have no mask"
+        raise ArgumentValueError(msg, hint="pass x.filled(value), or x.data and x.mask")
     return put_canonical(host)
 
 

@@ -214,6 +214,29 @@ def test_static_arguments_must_be_hashable(value: Any) -> None:
         g(X, n=value)
 
 
+@pytest.mark.parametrize("wrap", [tnp.float32, float], ids=["array", "number"])
+def test_static_arguments_must_be_comparable(wrap: Any) -> None:
+    """An __eq__ that raises is named; what __hash__ raises comes out as it is."""
+
+    class Odd:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise NotImplementedError("no comparison")
+
+    class Odder:
+        def __hash__(self) -> int:
+            raise OverflowError("too long")
+
+    g = tb.jit(lambda x, n: x, static_argnums=1)
+    g(wrap(1.0), Odd())
+    with pytest.raises(ValueError, match=r"comparison raises NotImplementedError: no comparison"):
+        g(wrap(1.0), Odd())
+    with pytest.raises(OverflowError, match="too long"):
+        g(wrap(1.0), Odder())
+
+
 def test_traced_values_cannot_be_static() -> None:
     """A tracer is no constant."""
     g = tb.jit(lambda x, n: x, static_argnums=1)
@@ -240,6 +263,26 @@ def test_options_must_fit_the_signature(options: dict[str, Any], words: str) -> 
         tb.jit(lambda x, n: x, **options)
 
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["static", "donate"])
+def test_names_that_no_keyword_can_have(kind: str) -> None:
+    """Positional-only parameters and ``*args`` have no keyword, also beside ``**kwargs``."""
+
+    def g(a: Any, /, b: Any, *args: Any, **kwargs: Any) -> None:
+        del a, b, args, kwargs
+
+    for names in ("a", "args", ("b", "args"), "kwargs"):
+        with pytest.raises(ArgumentSpecError, match=f"{kind}_argnames contains"):
+            tb.jit(g, **{f"{kind}_argnames": names})
+    tb.jit(g, **{f"{kind}_argnames": ("b", "other")})
+
+
+def test_donated_names_need_a_signature() -> None:
+    """Without one nobody knows where the arguments are; static names serve for keywords."""
+    with pytest.raises(ArgumentSpecError, match="max has no signature"):
+        tb.jit(max, donate_argnames="a")
+    tb.jit(max, static_argnames="key")
 
 
 @pytest.mark.parametrize(
@@ -366,6 +409,24 @@ def test_attributes_of_compiled_functions() -> None:
     tb.clear_caches()
     g(np.ones((2, 2), np.float32))
     assert 3 == f.traces
+
+
+def test_attributes_of_the_function_are_kept() -> None:
+    """What users write on a function is there on its compiled form, beside the methods of jit."""
+
+    def g(x: Any) -> Any:
+        """Its documentation."""
+        return x + 1
+
+    g.level = 4  # type: ignore[attr-defined]  # functions take any attribute
+    g.lower = "mine"  # type: ignore[attr-defined]  # the method of jit has the name
+    jitted: Any = tb.jit(g)
+
+    assert (4, g, g.__doc__) == (jitted.level, jitted.__wrapped__, jitted.__doc__)
+    assert inspect.signature(g) == inspect.signature(jitted)
+    assert "stablehlo" in jitted.lower(1.0).as_text()
+    assert 2.0 == float(tb.jit(jitted)(1.0))
+    assert isinstance(tb.jit(dict)(a=1.0), dict)
 
 
 def test_methods_and_partials_are_compiled() -> None:

@@ -207,3 +207,10 @@ def test_a_tracer_of_another_thread() -> None:
     assert [True] == [
         isinstance(e, (ConcretizationTypeError, UnexpectedTracerError)) for e in errors
     ]
+
+
+def test_traced_arrays_of_several_elements_have_no_truth_value() -> None:
+    """The same error as outside of a trace: it is no matter of tracing."""
+    for call in (bool, tb.jit(bool)):
+        with pytest.raises(ValueError, match="expected one element"):
+            call(tnp.arange(3))

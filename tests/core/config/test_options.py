@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from tracebridge.core.config import env
@@ -99,10 +102,13 @@ def test_bad_values_are_refused_with_the_choices(name: str, value: object) -> No
     )
 
 
-def test_values_are_hashable() -> None:
-    """A value that cannot be part of a cache key is refused at once."""
-    with pytest.raises(TypeError, match="unhashable"):
-        OPTIONS["default_device"].check([])
+@pytest.mark.parametrize("value", [[], 3, "nowhere", np.ones(2)], ids=repr)
+def test_default_device_is_a_device_or_a_platform(value: Any) -> None:
+    """Anything else is refused at once, not where the first array is made."""
+    with pytest.raises(OptionValueError, match="expected a device or 'cpu' or 'gpu'"):
+        OPTIONS["default_device"].check(value)
+    assert "gpu" == OPTIONS["default_device"].check("gpu")
+    assert OPTIONS["default_device"].check(None) is None
 
 
 @pytest.mark.parametrize(

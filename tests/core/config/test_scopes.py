@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -317,13 +318,56 @@ def test_fast_path_is_left_by_debugging_options() -> None:
         assert scopes.fast_path_allowed()
 
 
+class Device:
+    """Stands for a device."""
+
+    platform = "test"
+    client = None
+
+
 def test_many_different_states_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered about sets of overrides is bounded."""
     monkeypatch.setattr(scopes, "_MAX_REMEMBERED", 8)
-    for i in range(50):
-        with scopes.default_device(f"device {i}"):
-            assert f"device {i}" in tracing_key()
+    for _ in range(50):
+        device = Device()
+        with scopes.default_device(device):
+            assert device in tracing_key()
 
     assert len(scopes._derived) <= 8
     assert len(scopes._effective) <= 8
     assert State(None, ()).values == {}
+
+
+def test_scopes_decorate_functions() -> None:
+    """A decorated function runs inside a block of its own, also from several threads at once."""
+
+    @scopes.enable_x64(True)
+    def value(wait: threading.Barrier | None = None) -> bool:
+        """Its documentation."""
+        if wait is not None:
+            wait.wait(10)
+        return option("enable_x64")
+
+    @scopes.transfer_guard_host_to_device("log")
+    def guard() -> str:
+        return option("transfer_guard")
+
+    barrier = threading.Barrier(3)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert [True] * 3 == [f.result() for f in [pool.submit(value, barrier) for _ in range(3)]]
+    assert value() is True
+    assert option("enable_x64") is False
+    assert guard().startswith("host_to_device=log")
+    assert ("value", "Its documentation.") == (value.__name__, value.__doc__)
+
+
+def test_decorated_functions_end_their_blocks_at_errors() -> None:
+    """An exception in the function ends the block."""
+
+    @scopes.debug_nans(True)
+    def fails() -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        fails()
+    assert option("debug_nans") is False
