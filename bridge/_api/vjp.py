@@ -24,6 +24,7 @@ from tracebridge._api.values import (
 from tracebridge._api.wraps import named_like
 from tracebridge.core.collectives.shared import psum_shared, reduced_axes
 from tracebridge.core.control.jit import Arguments
+from tracebridge.core.control.ref import Ref
 from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
@@ -95,6 +96,33 @@ class Pullback:
                 for ct, a in zip(spread(given, flags), self._in_avals, strict=True)
             ]
         )
+
+    def with_refs(self, *places: Any) -> Callable[[Any], tuple[Any, ...]]:
+        """The function that adds cotangents to mutable references.
+
+        Args:
+            *places: trees like the arguments. Where a leaf is a reference, the cotangent is added
+                to it, and None is given in its place; other cotangents are given as usual.
+
+        >>> import tracebridge as tb
+        >>> ref = tb.new_ref(10.0)
+        >>> _, pullback = tb.vjp(lambda x, y: x * y, 2.0, 3.0)
+        >>> pullback.with_refs(ref, 0)(1.0)[0], ref
+        (None, Ref(13., dtype=float32, weak_type=True))
+        """
+        leaves, tree = flatten(places)
+        call = f"with_refs of the pullback of {self._name}"
+        check_same_structure(call, tree, self._in_tree, "places", "arguments")
+
+        def add_to_refs(cotangent: Any) -> tuple[Any, ...]:
+            cts = flatten(self(cotangent))[0]
+            for i, (place, ct) in enumerate(zip(leaves, cts, strict=True)):
+                if isinstance(place, Ref):
+                    place.addupdate(ct)
+                    cts[i] = None
+            return self._in_tree.unflatten(cts)
+
+        return add_to_refs
 
     def __repr__(self) -> str:
         return f"<pullback of {self._name}>"

@@ -21,10 +21,11 @@ from tracebridge.core.control.inline_rules import (
     tracing_rules_of,
     user_value,
 )
-from tracebridge.core.control.ref import has_refs, hide_refs
+from tracebridge.core.control.ref import check_passed_once, has_refs, hide_refs
 from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.remat_opt import remat_opt_p
 from tracebridge.core.control.rewire import rewire
+from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError
 from tracebridge.core.interpreters.jvp import JvpTrace
 from tracebridge.core.interpreters.linearize import LinearizeTrace
@@ -44,10 +45,14 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
     if has_refs(leaves):
+        check_passed_once(call.name, leaves)
         leaves, call.in_tree = hide_refs(leaves, call.in_tree)
         call.has_refs = True
     values = [as_value(leaf) for leaf in leaves]
     outs, tree = _apply(current_trace(), call, leaves, values)
+    if has_refs(outs):
+        msg = f"{call.name}: a custom_vjp function returned a reference"
+        raise RefError(msg, hint="return its content ref[...]")
     return tree.unflatten(outs)
 
 

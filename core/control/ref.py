@@ -105,7 +105,7 @@ class _Access(abc.ABC):
         self._update("swap", idx, value, add=False)
         return before
 
-    def addupdate(self, idx: Any, x: Any) -> None:
+    def addupdate(self, x: Any, idx: Any = None) -> None:
         """Add to the elements at ``idx``; an element that occurs several times gets every term."""
         self._update("addupdate", idx, x, add=True)
 
@@ -479,6 +479,11 @@ register_pytree_node(RefNode, lambda node: ((), node.ref), _put_together)
 def has_refs(leaves: Sequence[Any]) -> bool:
     """Whether a leaf is a reference, or a part of one."""
     return any([type(x) is Ref or type(x) is RefView for x in leaves])
+
+
+def check_passed_once(call: str, leaves: Sequence[Any]) -> None:
+    """Raise if one reference occurs twice among the arguments of ``call``."""
+    check_distinct(call, [(str(i), x) for i, x in enumerate(leaves) if type(x) is Ref], ())
 
 
 def hide_refs(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:

@@ -184,4 +184,4 @@ def addupdate(ref: Ref | RefView, idx: Any, x: Any) -> None:
     >>> print(ref[...])
     [2. 0. 1.]
     """
-    _checked("ref.addupdate", ref).addupdate(idx, x)
+    _checked("ref.addupdate", ref).addupdate(x, idx)

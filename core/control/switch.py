@@ -10,7 +10,14 @@ from tracebridge.core.config.scopes import option
 from tracebridge.core.control.bodies import Body, flatten_values, leaf_value, trace_body
 from tracebridge.core.control.cond import cond_p
 from tracebridge.core.control.inline_rules import describe
-from tracebridge.core.control.ref import Ref, has_refs, hide_refs, read_ref, write_ref
+from tracebridge.core.control.ref import (
+    Ref,
+    check_passed_once,
+    has_refs,
+    hide_refs,
+    read_ref,
+    write_ref,
+)
 from tracebridge.core.control.ref_cells import note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_extended, is_integer
@@ -209,6 +216,7 @@ def traced_branches(
     """Trace ``functions`` of the same operands; what they close over becomes operands too."""
     leaves, in_tree = flatten(tuple(operands))
     if has_refs(leaves):
+        check_passed_once(call, leaves)
         leaves, in_tree = hide_refs(leaves, in_tree)
         operands = in_tree.unflatten(leaves)
     values = [leaf_value(call, "operands", operands, i, leaf) for i, leaf in enumerate(leaves)]

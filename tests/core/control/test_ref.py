@@ -110,7 +110,7 @@ def test_a_part_reads_and_writes_the_whole():
 
     part[0] = 90.0
     part[...] += 1.0
-    part.addupdate(1, 3.0)
+    part.addupdate(3.0, 1)
     expected = base()
     expected[1, 1:3] = [91.0, 10.0]
     np.testing.assert_array_equal(expected, ref[...])

@@ -93,7 +93,7 @@ def test_static_and_keyword_references():
     ref = zeros()
     tb.jit(lambda r, x: r.set(None, x), static_argnums=0)(ref, 2.0)
     assert 2.0 == float(ref[...])
-    tb.jit(lambda *, r, x: r.addupdate(None, x))(r=ref, x=3.0)
+    tb.jit(lambda *, r, x: r.addupdate(x))(r=ref, x=3.0)
     assert 5.0 == float(ref[...])
 
 
@@ -122,7 +122,7 @@ def test_leaks_are_found():
             with pytest.raises(UnexpectedTracerError, match="has leaked"):
                 use()
     with tb.checking_leaks():
-        tb.jit(lambda r: r.addupdate(None, 1.0))(zeros())
+        tb.jit(lambda r: r.addupdate(1.0))(zeros())
 
 
 def test_aliases_are_errors():
@@ -206,8 +206,8 @@ def test_jit_writes_in_place():
     """A compiled program writes to the memory of a reference, unless others hold the array."""
     start = tnp.zeros(1000)
     ref = tb.new_ref(start)
-    add = tb.jit(lambda r, i: r.addupdate(i, 1.0))
-    add_closed = tb.jit(lambda i: ref.addupdate(i, 1.0))
+    add = tb.jit(lambda r, i: r.addupdate(1.0, i))
+    add_closed = tb.jit(lambda i: ref.addupdate(1.0, i))
     add(ref, 0)
     place = ref.unsafe_buffer_pointer()
     add(ref, 1)
@@ -271,8 +271,8 @@ def test_vmap_maps_references(axis):
 def test_vmap_of_jit_and_jit_of_vmap():
     """References pass through both, and an element may write what does not depend on it."""
     for run in (
-        tb.jit(tb.vmap(lambda r, x: r.addupdate(None, x))),
-        tb.vmap(tb.jit(lambda r, x: r.addupdate(None, x))),
+        tb.jit(tb.vmap(lambda r, x: r.addupdate(x))),
+        tb.vmap(tb.jit(lambda r, x: r.addupdate(x))),
     ):
         ref = zeros(3)
         run(ref, tnp.arange(3.0))
@@ -301,7 +301,7 @@ def test_vmap_with_references_inside_and_outside():
     assert [9.0, 1.0, 2.0] == ref[...].tolist()
     for use in (
         lambda: tb.vmap(lambda x: ref.set(0, x))(xs),
-        lambda: tb.vmap(lambda r, x: r.addupdate(0, x), in_axes=(None, 0))(ref, xs),
+        lambda: tb.vmap(lambda r, x: r.addupdate(x, 0), in_axes=(None, 0))(ref, xs),
         lambda: tb.vmap(lambda i: ref.set(i, 0.0))(tnp.arange(2)),
         lambda: tb.vmap(tb.jit(lambda x: ref.set(0, x)))(xs),
     ):
@@ -333,3 +333,38 @@ def test_checkpoint():
         return ref[...]
 
     assert 6.0 == float(tb.grad(scaled)(3.0))
+
+
+def test_passed_twice_to_branches_and_rules():
+    """One reference twice among the operands of cond or of a custom_vjp function is an error."""
+    ref = zeros()
+    f = tb.custom_vjp(lambda a, b: a[...] + b[...])
+    f.defvjp(lambda a, b: (f(a, b), None), lambda _, ct: (None, None))
+
+    with pytest.raises(RefError, match="passed twice"):
+        tb.lax.cond(True, lambda a, b: 1, lambda a, b: 2, ref, ref)
+    for call in (f, tb.jit(f)):
+        with pytest.raises(RefError, match="passed twice"):
+            call(ref, ref)
+    same = tb.custom_vjp(lambda r: r)
+    same.defvjp(lambda r: (r, None), lambda _, ct: (None,))
+    with pytest.raises(RefError, match="returned a reference"):
+        same(ref)
+
+
+def test_cotangents_added_to_references():
+    """A pullback adds cotangents to references, outside of jit and inside."""
+    total = tb.new_ref(10.0)
+    _, pullback = tb.vjp(lambda x, y: x * y, 2.0, 3.0)
+    x_bar, y_bar = pullback.with_refs(total, 0)(1.0)
+    assert (x_bar, float(y_bar), float(total[...])) == (None, 2.0, 13.0)
+
+    @tb.jit
+    def step(x, r):
+        tb.vjp(lambda p: p["w"] ** 2, {"w": x})[1].with_refs({"w": r})(1.0)
+
+    step(3.0, total)
+    step(4.0, total)
+    assert float(total[...]) == 27.0
+    with pytest.raises(tb.errors.TreeMismatchError, match="with_refs"):
+        pullback.with_refs(total)(1.0)

@@ -95,7 +95,7 @@ def test_fori_loop_and_map(wrap):
 
     def run(n):
         lax.fori_loop(0, 3, lambda i, _: ref.set(i, 1.0), None)
-        lax.fori_loop(0, n, lambda i, _: ref.addupdate(i, 2.0), None)
+        lax.fori_loop(0, n, lambda i, _: ref.addupdate(2.0, i), None)
         return lax.map(lambda i: ref[i] * 2.0, tnp.arange(4))
 
     assert [6.0, 6.0, 2.0, 0.0] == wrap(run)(2).tolist()
@@ -147,7 +147,7 @@ def test_nested_control_flow():
     def run(flag):
         def row(c, i):
             def cell(j, _):
-                lax.cond(flag, lambda: ref.addupdate(i, 1.0), lambda: ref.set(i, -1.0))
+                lax.cond(flag, lambda: ref.addupdate(1.0, i), lambda: ref.set(i, -1.0))
 
             lax.fori_loop(0, 2, cell, None)
             return c, None
