@@ -5,6 +5,7 @@ from __future__ import annotations
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    UnsupportedArgumentError,
 )
 from tracebridge.core.errors.base import (
     InternalError,
@@ -148,6 +149,7 @@ __all__ = [
     "UndefinedRuleError",
     "UnexpectedTracerError",
     "UnknownOptionError",
+    "UnsupportedArgumentError",
     "UnsupportedDtypeError",
     "UnsupportedExchangeDtypeError",
     "UnsupportedJaxlibError",

@@ -16,8 +16,11 @@ from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.dtypes.promotion import promote
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.argument_errors import (
+    ArgumentValueError,
+    UnsupportedArgumentError,
+    index_of,
+)
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
 
 
@@ -154,4 +157,4 @@ def check_no_out(name: str, out: Any) -> None:
     """Raise where ``out=`` is given: arrays are immutable."""
     if out is not None:
         msg = f"{name}: out= is not supported, arrays are immutable; use the result instead"
-        raise UnsupportedDtypeError(msg)
+        raise UnsupportedArgumentError(msg)

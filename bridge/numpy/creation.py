@@ -225,7 +225,7 @@ def _is_foreign(leaf: Any) -> bool:
 
 def canonical_shape(shape: Any, name: str) -> tuple[Any, ...]:
     """A shape argument of the public function ``name`` as a tuple of dimensions."""
-    if isinstance(shape, tuple | list | np.ndarray):
+    if isinstance(shape, tuple | list | range | np.ndarray):
         return tuple([_dim(d, name) for d in shape])
     return (_dim(shape, name),)
 
@@ -534,7 +534,7 @@ def copy(a: Any, order: str | None = None) -> Any:
     >>> tnp.copy(tnp.array([1, 2])).tolist()
     [1, 2]
     """
-    return array(a, copy=True, order=order or "K")
+    return array(as_value(a, "copy"), copy=True, order=order or "K")
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:

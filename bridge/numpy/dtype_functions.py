@@ -8,7 +8,7 @@ import numpy as np
 
 import tracebridge.core.dtypes.dtypes as known
 from tracebridge.core.dtypes import promotion
-from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.canonicalize import canonicalize, default_float
 from tracebridge.core.dtypes.finfo import finfo as _finfo
 from tracebridge.core.dtypes.finfo import iinfo as _iinfo
 from tracebridge.core.runtime.array import Array
@@ -165,7 +165,9 @@ def result_type(*args: Any) -> Any:
     >>> tnp.result_type(tnp.float16, 1.0), tnp.result_type("int8", "uint8")
     (dtype('float16'), dtype('int16'))
     """
-    found = promotion.result_type(*args)
+    # None is the default float, as in NumPy.
+    given = [default_float() if a is None else a for a in args]
+    found = promotion.result_type(*given)
     return canonicalize(found) if isinstance(found, np.dtype) else found
 
 

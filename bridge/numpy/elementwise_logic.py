@@ -15,7 +15,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_unsigned,
     real_of,
 )
-from tracebridge.core.dtypes.weak_type import dtype_of
+from tracebridge.core.dtypes.weak_type import dtype_of, is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
@@ -455,7 +455,8 @@ def iscomplexobj(x: Any) -> bool:
     >>> tnp.iscomplexobj(tnp.array([1 + 0j]))
     True
     """
-    return is_complex(np.asarray(x).dtype if isinstance(x, list | tuple) else dtype_of(x))
+    found = dtype_of(x) if hasattr(x, "dtype") or is_python_scalar(x) else np.asarray(x).dtype
+    return found.kind != "O" and is_complex(found)
 
 
 def isrealobj(x: Any) -> bool:

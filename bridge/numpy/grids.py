@@ -17,6 +17,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._planning import concrete, shape_of
@@ -252,7 +253,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     """
     out: list[Any] = []
     for i, a in enumerate(args):
-        value = asarray(a)
+        value = asarray(as_value(a, "ix_"))
         if value.aval.ndim != 1:
             msg = f"ix_: expected vectors, got {value.aval.str_short()} as argument {i}"
             raise RankError(msg)

@@ -11,6 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -325,7 +326,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     >>> [x.shape for x in tnp.broadcast_arrays(tnp.ones((3, 1)), tnp.ones(4))]
     [(3, 4), (3, 4)]
     """
-    arrays = [asarray(a) for a in args]
+    arrays = [asarray(as_value(a, "broadcast_arrays")) for a in args]
     shape = broadcast_shape("broadcast_arrays", [a.shape for a in arrays])
     return [broadcast_to(a, shape) for a in arrays]
 

@@ -17,12 +17,12 @@ from tracebridge.numpy._promote import (
     hashable_axis,
     normalize_axes,
 )
-from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.quantiles import median_planned, quantiles
 from tracebridge.numpy.reductions import (
     highest,
     keep_axes,
     lowest,
+    mask_of,
     max,
     min,
     prod,
@@ -84,7 +84,7 @@ def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
     axes = normalize_axes(axis, a.aval.ndim, "nanmax")
     is_nan = lax.ne(a, a)
     if mask:
-        unselected = lax.bitwise_not(broadcast_to(truth(mask[0]), a.aval.shape))
+        unselected = lax.bitwise_not(broadcast_to(mask_of(mask[0], "nanmax"), a.aval.shape))
         is_nan = lax.bitwise_or(is_nan, unselected)
     nothing = keep_axes(lax.reduce_and(is_nan, axes), a, axes, keepdims)
     return lax.select_n(nothing, found, lax.full_of(found.aval, np.nan))
@@ -147,7 +147,7 @@ def _selected(x: Any, mask: Any) -> Any:
     number = lax.eq(x, x)
     if mask is None:
         return number
-    return lax.bitwise_and(number, broadcast_to(truth(mask), x.aval.shape))
+    return lax.bitwise_and(number, broadcast_to(mask_of(mask, "nanmean"), x.aval.shape))
 
 
 def _masked_mean(x: Any, on: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:

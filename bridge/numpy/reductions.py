@@ -24,11 +24,15 @@ from tracebridge.core.dtypes.dtypes import (
     is_unsigned,
 )
 from tracebridge.core.dtypes.finfo import iinfo
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.runtime.planned import Planned, unary_with_statics
 from tracebridge.numpy._promote import (
     broadcast_operands,
+    broadcast_to,
     check_no_out,
     hashable_axis,
     normalize_axes,
@@ -46,15 +50,42 @@ def keep_axes(result: Any, like: Any, axes: tuple[int, ...], keepdims: bool) -> 
     return lax.reshape(result, shape)
 
 
-def masked(x: Any, where: Any, fill: Any) -> Any:
+def masked(x: Any, where: Any, fill: Any, name: str) -> Any:
     """``x`` where ``where`` is true, else the scalar ``fill``."""
     if where is None:
         return x
-    where, x = broadcast_operands("reduction", truth(where), x)
+    where, x = broadcast_operands("reduction", mask_of(where, name), x)
     if not x.aval.ndim and where.aval.ndim:
         x = lax.broadcast_in_dim(x, where.aval.shape, ())
     filler = lax.full_of(x.aval.strong, fill)
     return lax.select_n(where, filler, x)
+
+
+def mask_of(where: Any, name: str) -> Any:
+    """The mask ``where`` as it is.
+
+    Raises:
+        UnsupportedDtypeError: it is not boolean.
+    """
+    if not is_bool(where.aval.dtype):
+        msg = f"{name}: where= is {where.aval.str_short()}, expected a boolean mask"
+        raise UnsupportedDtypeError(msg, hint="write where=mask != 0")
+    return where
+
+
+def _with_initial(name: str, combine: Callable[..., Any], result: Any, initial: Any) -> Any:
+    if initial is None:
+        return result
+    if initial.aval.ndim:
+        msg = f"{name}: initial= is {initial.aval.str_short()}, expected one number"
+        raise RankError(msg)
+    return combine(result, lax.convert_dtype(initial, result.aval.dtype))
+
+
+def _narrow(a: Any) -> Any:
+    # Booleans are counted in any case.
+    found = typeof(a).dtype
+    return None if is_bool(found) else found
 
 
 def sum_dtype(dtype: Any) -> Any:
@@ -87,16 +118,21 @@ def _static_dtype(name: str, dtype: Any) -> Any:
 
 def _sum(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "sum")
-    x = masked(lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype)), where, 0)
-    result = keep_axes(lax.reduce_sum(x, axes), x, axes, keepdims)
-    return result if initial is None else lax.add(result, lax.convert_dtype(initial, x.aval.dtype))
+    kind = dtype or sum_dtype(x.aval.dtype)
+    x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 0, "sum")
+    # Booleans are added as in NumPy: 1 + 1 is true.
+    total = lax.reduce_or(x, axes) if is_bool(kind) else lax.reduce_sum(x, axes)
+    add = lax.bitwise_or if is_bool(kind) else lax.add
+    return _with_initial("sum", add, keep_axes(total, x, axes, keepdims), initial)
 
 
 def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "prod")
-    x = masked(lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype)), where, 1)
-    result = keep_axes(lax.reduce_prod(x, axes), x, axes, keepdims)
-    return result if initial is None else lax.mul(result, lax.convert_dtype(initial, x.aval.dtype))
+    kind = dtype or sum_dtype(x.aval.dtype)
+    x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 1, "prod")
+    product = lax.reduce_and(x, axes) if is_bool(kind) else lax.reduce_prod(x, axes)
+    multiply = lax.bitwise_and if is_bool(kind) else lax.mul
+    return _with_initial("prod", multiply, keep_axes(product, x, axes, keepdims), initial)
 
 
 def _extreme(
@@ -113,11 +149,8 @@ def _extreme(
             msg = f"{name}: where= needs initial=, the value of an empty selection"
             raise ArgumentValueError(msg)
         x = lax.convert_dtype(x, x.aval.dtype)  # reductions are strongly typed
-        x = masked(x, where, fill(x.aval.dtype))
-        result = keep_axes(reduce(x, axes), x, axes, keepdims)
-        return (
-            result if initial is None else combine(result, lax.convert_dtype(initial, x.aval.dtype))
-        )
+        x = masked(x, where, fill(x.aval.dtype), name)
+        return _with_initial(name, combine, keep_axes(reduce(x, axes), x, axes, keepdims), initial)
 
     return run
 
@@ -126,7 +159,7 @@ def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Cal
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
         del dtype, initial
         axes = normalize_axes(axis, x.aval.ndim, name)
-        x = masked(truth(x), where, fill)
+        x = masked(truth(x), where, fill, name)
         return keep_axes(reduce(x, axes), x, axes, keepdims)
 
     return run
@@ -156,7 +189,7 @@ def count_of(x: Any, axes: tuple[int, ...]) -> Any:
 
 def count_where(x: Any, where: Any, axes: tuple[int, ...], keepdims: bool, dtype: Any) -> Any:
     """How many elements ``where`` selects along ``axes``."""
-    mask = truth(where)
+    mask = mask_of(where, "mean")
     mask = lax.broadcast_in_dim(
         mask, x.aval.shape, tuple(range(x.aval.ndim - mask.aval.ndim, x.aval.ndim))
     )
@@ -247,7 +280,7 @@ def sum(
     """
     try:
         if dtype is None and not promote_integers:
-            dtype = a.dtype
+            dtype = _narrow(a)
         return _sum_planned(a, axis, dtype, out, keepdims, initial, where)
     except Exception as error:
         hide_internal_frames(error)
@@ -272,7 +305,7 @@ def prod(
     """
     try:
         if dtype is None and not promote_integers:
-            dtype = a.dtype
+            dtype = _narrow(a)
         return _prod_planned(a, axis, dtype, out, keepdims, initial, where)
     except Exception as error:
         hide_internal_frames(error)
@@ -379,13 +412,24 @@ def mean(
         raise
 
 
-def _var(x: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any) -> Any:
+def _var(
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    keepdims: bool,
+    ddof: Any,
+    root: bool,
+    where: Any,
+    mean: Any = None,
+) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "var")
-    source = x.aval.dtype
-    kind = dtype or (source if is_inexact(source) else to_inexact(source))
+    kind = dtype or x.aval.dtype
+    kind = kind if is_inexact(kind) else to_inexact(kind)
     wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
     x = lax.convert_dtype(x, wide)
-    center = lax.sub(x, _fit(_mean(x, axes, None, True, None, where), x))
+    if mean is None:
+        mean = _mean(x, axes, None, True, None, where)
+    center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, wide), x.aval.shape))
     if is_complex(wide):
         squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
         kind = kind if not is_complex(kind) else squares.aval.dtype
@@ -400,20 +444,36 @@ def _var(x: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, w
     return lax.convert_dtype(lax.sqrt(result) if root else result, kind)
 
 
-def _fit(small: Any, x: Any) -> Any:
-    """``small`` (axes of size 1) repeated to the shape of ``x``."""
-    return lax.broadcast_in_dim(small, x.aval.shape, tuple(range(x.aval.ndim)))
-
-
 _var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True)
 _var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True)
+_var_mean = Planned(lambda x, m, *s: _var(x, *s, where=None, mean=m), "var", exact=True)
+_var_both = Planned(lambda x, w, m, *s: _var(x, *s, where=w, mean=m), "var", exact=True)
 
 
 def _variance(
-    name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, ddof: Any, root: bool, where: Any
+    name: str,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    keepdims: bool,
+    ddof: Any,
+    where: Any,
+    mean: Any,
+    correction: Any,
 ) -> Any:
+    if correction is not None:
+        if ddof:
+            msg = f"{name}: ddof={ddof} and correction={correction} are two names of one argument"
+            raise ArgumentValueError(msg, hint="give one of them")
+        ddof = correction
+    if not isinstance(ddof, int | float | np.number):
+        msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
+        raise ArgumentTypeError(msg)
+    root = name == "std"
     statics = (hashable_axis(axis, name), _static_dtype(name, dtype), bool(keepdims), ddof, root)
-    return _var_planned((a,), statics) if where is None else _var_where((a, where), statics)
+    if mean is None:
+        return _var_planned((a,), statics) if where is None else _var_where((a, where), statics)
+    return _var_mean((a, mean), statics) if where is None else _var_both((a, where, mean), statics)
 
 
 def var(
@@ -425,9 +485,12 @@ def var(
     keepdims: bool = False,
     *,
     where: Any = None,
+    mean: Any = None,
     correction: float | None = None,
 ) -> Any:
     """Variance over axes; divides by ``n - ddof`` (``correction`` is another name of ``ddof``).
+
+    ``mean`` is used instead of the mean of ``a`` if given (with reduced axes kept).
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.var(tnp.array([1.0, 3.0])))
@@ -435,8 +498,7 @@ def var(
     """
     try:
         check_no_out("var", out)
-        ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
-        return _variance("var", a, axis, dtype, keepdims, ddof, False, where)
+        return _variance("var", a, axis, dtype, keepdims, ddof, where, mean, correction)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -451,6 +513,7 @@ def std(
     keepdims: bool = False,
     *,
     where: Any = None,
+    mean: Any = None,
     correction: float | None = None,
 ) -> Any:
     """Standard deviation over axes: the square root of ``var``.
@@ -461,8 +524,7 @@ def std(
     """
     try:
         check_no_out("std", out)
-        ddof = ddof if correction is None else correction  # type: ignore[assignment]  # floats allowed
-        return _variance("std", a, axis, dtype, keepdims, ddof, True, where)
+        return _variance("std", a, axis, dtype, keepdims, ddof, where, mean, correction)
     except Exception as error:
         hide_internal_frames(error)
         raise

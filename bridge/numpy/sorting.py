@@ -13,7 +13,7 @@ from tracebridge.core.dtypes.dtypes import complex_of, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import AxisError, IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.numpy._planning import value_of
+from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import normalize_axis
 from tracebridge.numpy.joining import array_sequence
 
@@ -47,9 +47,9 @@ def positions(x: Any, axis: int, descending: bool = False) -> Any:
     return lax.sub(x.aval.shape[axis] - 1, lax.rev(order, (axis,)))
 
 
-def _argsort(x: Any, axis: int | None, descending: bool) -> Any:
+def _argsort(x: Any, axis: int | None, descending: bool, dtype: Any) -> Any:
     x, axis = _axis_of(x, axis, "argsort")
-    return lax.convert_dtype(positions(x, axis, descending), default_int())
+    return lax.convert_dtype(positions(x, axis, descending), dtype or default_int())
 
 
 _sort_planned = Planned(_sort, "sort")
@@ -104,6 +104,7 @@ def argsort(
     order: None = None,
     stable: bool = True,
     descending: bool = False,
+    dtype: Any = None,
 ) -> Any:
     """The positions that put elements in increasing order along an axis; always stable.
 
@@ -114,6 +115,7 @@ def argsort(
         order: not supported.
         stable: accepted; the order of equal elements is kept in any case.
         descending: largest first.
+        dtype: dtype of the positions (default: the default integer).
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.argsort(tnp.array([30, 10, 20])).tolist()
@@ -121,7 +123,8 @@ def argsort(
     """
     del stable
     _check_options("argsort", kind, order)
-    return _argsort_planned((a,), (_axis(axis), bool(descending)))
+    kind_of_positions = static_dtype("argsort", dtype)
+    return _argsort_planned((a,), (_axis(axis), bool(descending), kind_of_positions))
 
 
 def _lexsort(*args: Any) -> Any:

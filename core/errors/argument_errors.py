@@ -16,6 +16,10 @@ class ArgumentTypeError(TracebridgeError, TypeError):
     """An argument has a type that the function does not take, or arguments do not go together."""
 
 
+class UnsupportedArgumentError(ArgumentTypeError, NotImplementedError):
+    """An argument of NumPy's function that has no meaning here (``out=``: arrays are immutable)."""
+
+
 def index_of(value: Any, call: str, what: str) -> int:
     """``value`` as a Python int; ``call`` and ``what`` say in errors where it was given.
 
