@@ -7,6 +7,9 @@ from typing import Any, final
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 
 
@@ -17,18 +20,23 @@ class ShapeDtypeStruct:
     Args:
         shape: sizes of the axes.
         dtype: dtype of the elements.
-        sharding: where the array would live, or None.
+        sharding: where the array would live, or None. A ``PartitionSpec`` is one of the mesh that
+            is in force when ``sharding`` is asked for.
         weak_type: whether the dtype yields to that of other operands.
+
+    Raises:
+        ValueError: there is no dtype, or ``sharding`` is something else.
+        ShapeMismatchError: the sharding does not split the shape evenly.
 
     >>> import tracebridge as tb
     >>> tb.eval_shape(lambda x: x + 1, tb.ShapeDtypeStruct((2, 3), 'float32'))
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("dtype", "shape", "sharding", "weak_type")
+    __slots__ = ("_sharding", "dtype", "shape", "weak_type")
     shape: tuple[Any, ...]
     dtype: Any
-    sharding: Any
+    _sharding: Any
     weak_type: bool
 
     def __init__(
@@ -37,14 +45,37 @@ class ShapeDtypeStruct:
         if dtype is None:
             msg = "ShapeDtypeStruct: dtype is None, expected a dtype"
             raise ArgumentValueError(msg)
-        if sharding is not None and not isinstance(sharding, Sharding):
-            msg = f"ShapeDtypeStruct: sharding is {sharding!r} of type {type(sharding).__name__}"
-            raise ArgumentValueError(msg, expected="a Sharding or None")
         put = object.__setattr__
         put(self, "shape", tuple(shape))
         put(self, "dtype", canonicalize(dtype))
-        put(self, "sharding", sharding)
+        if sharding is not None:
+            _check_sharding(sharding, self.shape)
+        put(self, "_sharding", sharding)
         put(self, "weak_type", bool(weak_type))
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """Shape, dtype and placement of an array, or of anything that has a shape and a dtype.
+
+        An array that may be moved freely has no placement here.
+
+        >>> import tracebridge as tb
+        >>> tb.ShapeDtypeStruct.like(tb.lax.iota("int8", 3))
+        ShapeDtypeStruct(shape=(3,), dtype=int8)
+        """
+        if isinstance(x, ShapeDtypeStruct):
+            return x
+        plain = not hasattr(x, "aval") and hasattr(x, "shape") and hasattr(x, "dtype")
+        aval: Any = x if plain else as_value(x).aval
+        weak = bool(getattr(aval, "weak_type", False))
+        where = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        return cls(aval.shape, aval.dtype, sharding=where, weak_type=weak)
+
+    @property
+    def sharding(self) -> Any:
+        """Where the array would live, or None."""
+        given = self._sharding
+        return None if given is None else named_sharding("ShapeDtypeStruct", given)
 
     def __setattr__(self, name: str, value: Any) -> None:
         msg = f"ShapeDtypeStruct is immutable; use update({name}=...) for a changed copy"
@@ -77,7 +108,12 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some of ``shape``, ``dtype``, ``sharding``, ``weak_type`` replaced."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields: dict[str, Any] = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "sharding": self._sharding,
+            "weak_type": self.weak_type,
+        }
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
             msg = f"ShapeDtypeStruct.update: unknown fields {unknown}, expected {sorted(fields)}"
@@ -99,15 +135,24 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.shape, self.dtype, self.sharding, self.weak_type)
+        return (self.shape, self.dtype, self._sharding, self.weak_type)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, self._key()
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        where = "" if self.sharding is None else f", sharding={self.sharding}"
+        where = "" if self._sharding is None else f", sharding={self._sharding}"
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak}{where})"
+
+
+def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
+    if isinstance(sharding, Sharding):
+        if all([type(n) is int for n in shape]):
+            sharding.shard_shape(shape)
+    elif not isinstance(sharding, PartitionSpec):
+        msg = f"ShapeDtypeStruct: sharding is {sharding!r} of type {type(sharding).__name__}"
+        raise ArgumentValueError(msg, expected="a Sharding, a PartitionSpec, or None")
 
 
 def _rebuild(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:
@@ -120,6 +165,6 @@ def struct_of(aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
     put = object.__setattr__
     put(struct, "shape", aval.shape)
     put(struct, "dtype", aval.dtype)
-    put(struct, "sharding", sharding)
+    put(struct, "_sharding", sharding)
     put(struct, "weak_type", aval.weak_type)
     return struct

@@ -111,6 +111,39 @@ def test_stand_ins_are_values() -> None:
     assert "ShapeDtypeStruct(shape=(2, 3), dtype=float32)" == repr(s)
 
 
+def test_placements_of_stand_ins() -> None:
+    """A sharding that fits, or a PartitionSpec of the mesh that is in force."""
+    mesh = tb.make_mesh((2,), ("x",))
+    spec = tb.sharding.PartitionSpec("x")
+    expected = tb.sharding.NamedSharding(mesh, spec)
+    s = tb.ShapeDtypeStruct((4, 2), "float32", sharding=spec)
+    with tb.set_mesh(mesh):
+        assert expected == s.sharding
+    assert s == s.update(weak_type=False) != s.update(sharding=None)
+    assert expected == tb.ShapeDtypeStruct((4, 2), "float32", sharding=expected).sharding
+    with pytest.raises(ValueError, match="no mesh is in force"):
+        _ = s.sharding
+    with pytest.raises(ValueError, match="splits axis 0 of shape"):
+        tb.ShapeDtypeStruct((3, 2), "float32", sharding=expected)
+    with pytest.raises(ValueError, match="sharding is 'x' of type str"):
+        tb.ShapeDtypeStruct((3, 2), "float32", sharding="x")
+
+
+def test_stand_ins_like_other_things() -> None:
+    """Arrays, numbers, traced values, stand-ins."""
+    like = tb.ShapeDtypeStruct.like
+
+    assert tb.ShapeDtypeStruct((2,), "int8") == like(np.ones(2, np.int8))
+    assert tb.ShapeDtypeStruct((), "float32", weak_type=True) == like(1.5)
+    assert like(tb.ShapeDtypeStruct((2,), "int8")) == like(tnp.ones(2, "int8"))
+    seen = []
+    tb.jit(lambda x: seen.append(like(x)))(tnp.ones(2, "int8"))
+    assert [tb.ShapeDtypeStruct((2,), "int8")] == seen
+    device = tb.devices()[0]
+    committed = tb.device_put(tnp.ones(2), device)
+    assert committed.sharding == like(committed).sharding
+
+
 def test_leaves_must_be_arrays() -> None:
     """The leaf is named by parameter and key path."""
     with pytest.raises(UnsupportedDtypeError, match=r"eval_shape\(<lambda>\): argument t\['a'\]"):
