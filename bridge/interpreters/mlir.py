@@ -5,29 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from tracebridge.core._jaxlib import mlir as _bindings
-from tracebridge.core.extend.lowering import (
-    LoweringRuleContext,
-    ModuleContext,
+from tracebridge.core.extend.attributes import (
     aval_to_ir_type,
     aval_to_ir_types,
-    core_call_lowering,
     dense_int_array,
     dense_int_elements,
     dtype_to_ir_type,
-    emit_python_callback,
-    flatten_ir_values,
     i32_attr,
     i64_attr,
     ir_attribute,
     ir_constant,
     ir_constants,
-    jaxpr_subcomp,
-    lower_fun,
     make_ir_context,
     module_to_bytecode,
     module_to_string,
-    register_lowering,
     shape_tensor,
+)
+from tracebridge.core.extend.lowering import (
+    LoweringRuleContext,
+    ModuleContext,
+    core_call_lowering,
+    emit_python_callback,
+    flatten_ir_values,
+    jaxpr_subcomp,
+    lower_fun,
+    register_lowering,
 )
 
 __all__ = [

@@ -55,14 +55,14 @@ class Primitive(base.Primitive):
     6.0
     """
 
-    name: str  # pyright: ignore[reportIncompatibleVariableOverride] - of each object, here
-    multiple_results: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - so is this
+    name: str
+    multiple_results: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - of each object
     call_primitive = False
     map_primitive = False
 
     def __init__(self, name: str) -> None:
         # Not in the table of the engine's primitives: names of users may occur twice.
-        self.name = name
+        self.name = name  # pyright: ignore[reportIncompatibleVariableOverride] - of each object
         self.applications: BoundedCache[Application] = BoundedCache(
             f"applications of {name}", base.MAX_APPLICATIONS
         )

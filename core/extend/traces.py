@@ -51,7 +51,15 @@ class Trace(trace_base.Trace):
         return self.process_primitive(app.primitive, list(args), params)
 
 
-class Tracer(tracer_base.Tracer):
+class _TracerClass(type):
+    """Makes the engine's own tracers instances of ``Tracer``."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        known = tracer_base.Tracer if cls.__module__ == __name__ else cls
+        return known in type(instance).__mro__
+
+
+class Tracer(tracer_base.Tracer, metaclass=_TracerClass):
     """Base of tracers that users write.
 
     Args:
@@ -63,11 +71,6 @@ class Tracer(tracer_base.Tracer):
         self._trace = trace
         if aval is not None:
             self.aval = aval
-
-    @classmethod
-    def __subclasshook__(cls, other: type) -> Any:
-        """The engine's own tracers are instances too."""
-        return tracer_base.Tracer in other.__mro__ if cls is Tracer else NotImplemented
 
     def full_lower(self) -> Any:
         """The simplest value that stands for the tracer: itself."""

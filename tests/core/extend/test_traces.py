@@ -1,0 +1,126 @@
+"""Traces and tracers that users write, and questions about active traces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge import lax
+from tracebridge.errors import ConcretizationTypeError
+from tracebridge.extend import core
+
+X = np.float32([0.5, 1.0, 1.5])
+
+
+class CountedTracer(tb.core.Tracer):
+    """A value with the number of operations that made it."""
+
+    def __init__(self, trace, value, count):
+        super().__init__(trace, tb.typeof(value))
+        self.value = value
+        self.count = count
+
+
+class CountingTrace(tb.core.Trace):
+    """Evaluates on the trace below and counts."""
+
+    def __init__(self, parent):
+        super().__init__()
+        self.parent = parent
+
+    def process_primitive(self, primitive, tracers, params):
+        mine = [isinstance(t, CountedTracer) and t._trace is self for t in tracers]
+        values = [t.value if m else t for t, m in zip(tracers, mine, strict=True)]
+        count = 1 + sum(t.count for t, m in zip(tracers, mine, strict=True) if m)
+        out = primitive.bind_with_trace(self.parent, tuple(values), params)
+        if primitive.multiple_results:
+            return [CountedTracer(self, o, count) for o in out]
+        return CountedTracer(self, out, count)
+
+
+def counted(fun):
+    """``fun`` with the number of operations that its result needs."""
+
+    def run(x):
+        with core.take_current_trace() as parent:
+            trace = CountingTrace(parent)
+            with core.set_current_trace(trace):
+                out = fun(CountedTracer(trace, x, 0))
+        return out.value, out.count
+
+    return run
+
+
+def test_own_trace():
+    """A trace of a user sees each operation, alone and below transformations."""
+
+    def f(x):
+        return lax.sin(x) * lax.cos(x)
+
+    value, count = counted(f)(X)
+    np.testing.assert_allclose(np.sin(X) * np.cos(X), value, rtol=1e-6)
+    assert 3 == count
+    np.testing.assert_allclose(
+        np.sin(X) * np.cos(X), tb.jit(lambda x: counted(f)(x)[0])(X), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        np.cos(2.0), tb.grad(lambda x: counted(f)(x)[0])(np.float32(1.0)), rtol=1e-5
+    )
+    assert (3,) == tb.vmap(lambda x: counted(f)(x)[0])(X).shape
+
+
+def test_own_trace_sees_calls():
+    """Calls of compiled functions arrive as one operation with a closed program."""
+    assert 1 == counted(lambda x: tb.jit(lambda y: tnp.sin(y) + 1)(x))(X)[1]
+
+
+def test_states_of_traces():
+    """The opaque state is equal inside the same traces, and the engine's classes are known."""
+    states = [core.get_opaque_trace_state()]
+
+    def f(x):
+        states.append(core.get_opaque_trace_state())
+        assert core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+        assert isinstance(x, tb.core.Tracer)
+        assert isinstance(core.find_top_trace(x), tb.core.Trace)
+        return x
+
+    tb.jit(f)(1.0)
+    states.append(core.get_opaque_trace_state())
+    assert [True, False, True] == [s == states[0] for s in states]
+    assert not core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+
+
+def test_axes_and_batches():
+    """Named axes in scope and batches are known."""
+
+    def f(x):
+        assert core.unsafe_am_i_under_a_vmap_DO_NOT_USE()
+        assert ["i"] == core.unsafe_get_axis_names_DO_NOT_USE()
+        assert core.nonempty_axis_env_DO_NOT_USE()
+        return x
+
+    tb.vmap(f, axis_name="i")(X)
+    assert not core.nonempty_axis_env_DO_NOT_USE()
+
+
+def test_evaluation_while_tracing():
+    """eval_context computes numbers inside a traced function."""
+
+    @tb.jit
+    def f(x):
+        with tb.core.eval_context():
+            n = int(tnp.sum(tnp.ones(3)))
+        return x * n
+
+    assert 6.0 == f(2.0)
+
+
+def test_concrete_or_error():
+    """Known values pass, traced ones are refused with the purpose."""
+    assert 3 == core.concrete_or_error(int, 3.0)
+    assert core.concrete_or_error(None, X) is X
+    with pytest.raises(ConcretizationTypeError, match="the number of layers"):
+        tb.jit(lambda n: core.concrete_or_error(int, n, "the number of layers"))(3)
