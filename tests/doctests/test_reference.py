@@ -78,6 +78,16 @@ def test_links_lead_to_sections(reference: Any, folder: Path) -> None:
     assert not broken, report("broken links", broken)
 
 
+def test_page_of_errors_is_their_index(reference: Any, folder: Path) -> None:
+    """It says one line about each error and leads to its page with examples."""
+    text = (folder / "tracebridge.errors.md").read_text(encoding="utf-8")
+    pages = sorted((ROOT / "docs" / "errors").glob("*.md"))
+    missing = [page.stem for page in pages if f"/{page.name})" not in text]
+
+    assert pages
+    assert not missing, report("pages that the index does not name", missing)
+
+
 def test_docstrings_become_markdown(reference: Any, folder: Path) -> None:
     """No page shows the raw form of a section or of an example, or an address of this process."""
     for page in folder.glob("*.md"):
