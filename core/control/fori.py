@@ -13,9 +13,7 @@ from tracebridge.core.control.while_loop import run_while
 from tracebridge.core.dtypes.dtypes import is_float, is_integer
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.interpreters.jvp import JvpTracer
-from tracebridge.core.interpreters.linearize import DualTracer
-from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.tracer import known_value
 from tracebridge.core.ir.typeof import as_value
 
 
@@ -95,13 +93,12 @@ def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
 
 def _known(bound: Any) -> int | None:
     """The integer that a bound is, if that can be told now."""
-    while isinstance(bound, JvpTracer | DualTracer):
-        bound = bound.primal
-    if isinstance(bound, Tracer):
+    value = known_value(bound)
+    if value is None:
         return None
     if is_integer(bound.aval.dtype):
-        return operator.index(bound)
-    number = float(bound)
+        return operator.index(value)
+    number = float(value)
     return int(number) if number.is_integer() else None
 
 

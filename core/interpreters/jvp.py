@@ -12,7 +12,7 @@ from tracebridge.core.interpreters.plans import jvp_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
-from tracebridge.core.ir.tracer import Tracer, shown
+from tracebridge.core.ir.tracer import Tracer, known_value, shown
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 
@@ -38,6 +38,9 @@ class JvpTracer(Tracer):
     @property
     def origin(self) -> Any:
         return origin_of(self, self.primal)
+
+    def known(self) -> Any:
+        return known_value(self.primal)
 
     def details(self) -> str:
         return f"(primal={shown(self.primal)}, tangent={shown(self.tangent)})"

@@ -18,7 +18,7 @@ from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
-from tracebridge.core.ir.tracer import Tracer, shown
+from tracebridge.core.ir.tracer import Tracer, known_value, shown
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 
@@ -43,6 +43,9 @@ class DualTracer(Tracer):
     @property
     def origin(self) -> Any:
         return origin_of(self, self.primal)
+
+    def known(self) -> Any:
+        return known_value(self.primal)
 
     def details(self) -> str:
         return f"(primal={shown(self.primal)})"

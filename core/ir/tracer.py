@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
@@ -31,6 +32,11 @@ def shown(value: Any) -> str:
     return str(value) if small else value.aval.str_short()
 
 
+def known_value(value: Any) -> Any:
+    """The array or literal that ``value`` is or stands for, None if that is not known."""
+    return value.known() if isinstance(value, Tracer) else value
+
+
 class Tracer(ArrayOperators):
     """Base of all tracers: an aval and the trace that owns the tracer.
 
@@ -58,7 +64,18 @@ class Tracer(ArrayOperators):
             return ""
         return origin if isinstance(origin, str) else describe_line(origin)
 
+    def known(self) -> Any:
+        """The value that is differentiated here, if it is there already; None if it is not.
+
+        Python control flow may look at it. Conversions to floats may not: they would lose the
+        derivative without a word.
+        """
+        return None
+
     def __bool__(self) -> bool:
+        value = self.known()
+        if value is not None:
+            return bool(value)
         size = self.aval.size
         if isinstance(size, int) and size != 1:
             # Concrete arrays of this shape have no truth value either.
@@ -71,10 +88,16 @@ class Tracer(ArrayOperators):
         raise TracerBoolConversionError(self)
 
     def __index__(self) -> int:
-        raise TracerIntegerConversionError(self)
+        value = self.known()
+        if value is None:
+            raise TracerIntegerConversionError(self)
+        return operator.index(value)
 
     def __int__(self) -> int:
-        raise ConcretizationTypeError(self, "int() was called on it.")
+        value = self.known()
+        if value is None:
+            raise ConcretizationTypeError(self, "int() was called on it.")
+        return int(value)
 
     def __float__(self) -> float:
         raise ConcretizationTypeError(self, "float() was called on it.")
