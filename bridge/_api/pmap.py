@@ -10,8 +10,10 @@ from tracebridge._api.argnums import check_callable, check_disjoint, indices
 from tracebridge._api.statics import Splitter
 from tracebridge._api.values import name_of_leaf
 from tracebridge._api.wraps import named_like
+from tracebridge.core.aot.map_stages import LoweredMap, lower_map
 from tracebridge.core.control.jit import Arguments, argument_names
 from tracebridge.core.control.pmap_call import PmapOptions, make_pmap
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
@@ -77,7 +79,9 @@ def pmap(
             has no effect with one process.
 
     Returns:
-        A function with the arguments of ``fun``, each with one more axis where it is mapped.
+        A function with the arguments of ``fun``, each with one more axis where it is mapped. Its
+        attribute ``lower`` gives the program for some arguments, which can be compiled; its
+        attribute ``clear_cache`` forgets the programs.
 
     Raises:
         AxisSpecError: ``in_axes`` or ``out_axes`` does not fit.
@@ -119,7 +123,12 @@ def pmap(
     keys = KeyFunctions(splitter.flat_key, splitter.tree_key) if static else None
     call, pmapped = make_pmap(fun, options, keys)
     named_like(fun)(call)
+
+    def lower(*args: Any, **kwargs: Any) -> LoweredMap:
+        return lower_map(pmapped, args, kwargs)
+
     function: Any = call
+    function.lower = api_boundary(lower)
     function.clear_cache = pmapped.clear
     return call
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
+import tracebridge.core.ir.pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - Jaxprs print by it
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of, signature_of
 from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
@@ -276,7 +277,7 @@ class Lowered(Stage):
         """
         if dialect == "jaxpr":
             return str(self._traced.whole)
-        as_hlo = _checked_dialect(dialect) == "hlo"
+        as_hlo = checked_dialect(dialect) == "hlo"
         module, mesh = self._module, mesh_of(self._placement)
         if debug_info:
             module = self._stage._module(self._platform, located=True, mesh=mesh)
@@ -287,7 +288,7 @@ class Lowered(Stage):
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The program as jaxlib's object: an MLIR module, or for "hlo" an XlaComputation."""
-        if _checked_dialect(dialect) == "hlo":
+        if checked_dialect(dialect) == "hlo":
             return hlo_of(self._module)
         return self._module.module
 
@@ -330,7 +331,8 @@ class Lowered(Stage):
         return Compiled(self, program, entry)
 
 
-def _checked_dialect(dialect: str | None) -> str:
+def checked_dialect(dialect: str | None) -> str:
+    """The form of a program in which it is wanted, "stablehlo" by default."""
     if dialect in (None, "stablehlo", "hlo"):
         return dialect or "stablehlo"
     msg = f"unknown dialect {dialect!r}, expected 'stablehlo' or 'hlo'"
@@ -352,7 +354,7 @@ class Compiled(Stage):
 
     __slots__ = ("_entry", "_program")
 
-    def __init__(self, lowered: Lowered, program: Program, entry: CallEntry) -> None:
+    def __init__(self, lowered: Stage, program: Program, entry: CallEntry) -> None:
         super().__init__(lowered._name, lowered._args, lowered._avals, lowered._traced)
         self._program = program
         self._entry = entry

@@ -184,7 +184,7 @@ class Pmapped:
         # Memory of others is not given away; numbers and ndarrays get memory of their own.
         ours = tuple([i for i in call.donated if sigs[i] is None or not sigs[i].borrowed])
         program = compile_pmap(mapped.params, tuple([i + n for i in ours]))
-        _close(program, [to_array(h) for h in mapped.hoisted])
+        close_program(program, [to_array(h) for h in mapped.hoisted])
         places = program.placement.in_shardings
         given = [
             signature(a, place, True) if s is None else s
@@ -217,7 +217,7 @@ class Pmapped:
             cache.trees[call.tree.children()[0], *sigs] = run
 
 
-def _close(program: SpmdProgram, hoisted: Sequence[Array]) -> None:
+def close_program(program: SpmdProgram, hoisted: Sequence[Array]) -> None:
     """Bind leading arguments, which the function closed over."""
     n = len(hoisted)
     places = program.placement.in_shardings

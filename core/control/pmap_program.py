@@ -110,7 +110,16 @@ def compile_pmap(params: dict[str, Any], donated: tuple[int, ...] = ()) -> SpmdP
     """The program of whole arguments and results."""
     check_not_forked()
     placement = pmap_placement(params)
-    lowered = lower_pmap(params, placement, donated)
+    return compile_lowered_pmap(params, lower_pmap(params, placement, donated), placement, donated)
+
+
+def compile_lowered_pmap(
+    params: dict[str, Any],
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    donated: tuple[int, ...] = (),
+) -> SpmdProgram:
+    """The program of whole arguments and results, of its module."""
     size = params["axis_size"]
     outs = list(zip(params["jaxpr"].out_avals, params["out_axes"], strict=True))
     return compile_replicas(

@@ -17,6 +17,7 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect
+from tracebridge.core.lowering.shardy import on_first_device
 from tracebridge.core.lowering.tokens import put, take, token_type
 from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, string
 from tracebridge.core.mlir.types import tensor_type
@@ -54,7 +55,10 @@ def emit_callback(
     asked = [a for a in ctx.avals_out if _has_elements(a)]
     index = len(ctx.callbacks)
     wanted = [_has_elements(a) for a in ctx.avals_out]
-    ctx.callbacks.append(HostFunction(function, name, n_tokens, wanted))
+    # Where other devices wait for this one a failure must not stop it.
+    several = ctx.n_replicas > 1 or (ctx.mesh is not None and ctx.mesh.size > 1)
+    in_place = asked if several else None
+    ctx.callbacks.append(HostFunction(function, name, n_tokens, wanted, in_place))
     ir = mlir.ir
     ui64 = ir.IntegerType.get_unsigned(64)
     tokens = [token_type()] * n_tokens if n_tokens else []
@@ -69,6 +73,8 @@ def emit_callback(
             "backend_config": dictionary({"index": ir.IntegerAttr.get(ui64, index)}),
             "operand_layouts": _layouts(n_tokens, ctx.avals_in),
             "result_layouts": _layouts(n_tokens, asked),
+            # Python is called once, with whole arrays, where a program runs over a mesh.
+            **on_first_device(ctx, n_tokens + len(asked)),
         },
     ).results
     put(ctx, ordered, results[:n_tokens])
@@ -98,21 +104,37 @@ def _rank(aval: ShapedArray) -> int:
     return aval.ndim + (len(dtype.element_shape) if is_extended(dtype) else 0)
 
 
+def _zeros(aval: ShapedArray) -> Any:
+    dtype: Any = aval.dtype
+    if is_extended(dtype):
+        return np.zeros((*aval.shape, *dtype.element_shape), dtype.element_dtype)
+    return np.zeros(aval.shape, dtype)
+
+
 @final
 class HostFunction:
     """What jaxlib calls: hides tokens, leaves out results without elements, keeps exceptions.
 
-    jaxlib makes a text of an exception; ``pop_failure`` gives the exception itself.
+    jaxlib makes a text of an exception; ``pop_failure`` gives the exception itself. With
+    ``in_place`` a call that fails gives zeros of these avals, and the runtime raises in the end.
     """
 
-    __slots__ = ("_asked", "_failures", "_n_tokens", "function", "name")
+    __slots__ = ("_asked", "_failures", "_in_place", "_n_tokens", "function", "name")
 
-    def __init__(self, function: Any, name: str, n_tokens: int, asked: Sequence[bool]) -> None:
+    def __init__(
+        self,
+        function: Any,
+        name: str,
+        n_tokens: int,
+        asked: Sequence[bool],
+        in_place: Sequence[ShapedArray] | None = None,
+    ) -> None:
         self.function = function
         self.name = name
         self._n_tokens = n_tokens
         self._asked = None if all(asked) else list(asked)
         self._failures: list[BaseException] = []
+        self._in_place = in_place
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         n = self._n_tokens
@@ -120,7 +142,9 @@ class HostFunction:
             results = self.function(*operands[n:])
         except BaseException as error:
             self._failures.append(error)
-            raise
+            if self._in_place is None:
+                raise
+            return (*[None] * n, *[_zeros(a) for a in self._in_place])
         if self._asked is not None:
             results = [r for r, a in zip(results, self._asked, strict=True) if a]
         return (*[None] * n, *results)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def define_mesh(module: Any, mesh: Mesh) -> None:
     """Write the mesh into a module, if it does not have it."""
     ir = mlir.ir
-    operations = [op.operation.name for op in module.body.operations]
-    if "sdy.mesh" in operations:
-        return
+    for op in module.body.operations:
+        if op.operation.name == "sdy.mesh" and op.attributes["sym_name"].value == "mesh":
+            return
     sizes = ", ".join([f'"a{i}"={size}' for i, size in enumerate(mesh.axis_sizes)])
     attributes = {
         "sym_name": string("mesh"),
@@ -29,6 +29,26 @@ def define_mesh(module: Any, mesh: Mesh) -> None:
     }
     with ir.InsertionPoint.at_block_begin(module.body):
         ir.Operation.create("sdy.mesh", attributes=attributes)
+
+
+def on_first_device(ctx: Any, n_results: int) -> dict[str, Any]:
+    """Attributes of an operation that only the first device of the mesh carries out."""
+    if ctx.mesh is None or ctx.mesh.size == 1:
+        return {}
+    ir = mlir.ir
+    names = [
+        op.attributes["sym_name"].value
+        for op in ctx.module.body.operations
+        if op.operation.name == "sdy.mesh"
+    ]
+    if "first_device" not in names:
+        mesh = ir.Attribute.parse("#sdy.mesh<[], device_ids=[0]>")
+        with ir.InsertionPoint.at_block_begin(ctx.module.body):
+            ir.Operation.create(
+                "sdy.mesh", attributes={"sym_name": string("first_device"), "mesh": mesh}
+            )
+    each = ", ".join(["<@first_device, []>"] * max(n_results, 1))
+    return {"sdy.sharding": ir.Attribute.parse(f"#sdy.sharding_per_value<[{each}]>")}
 
 
 def sharding_attribute(sharding: NamedSharding, ndim: int) -> Any:

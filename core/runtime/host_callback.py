@@ -20,8 +20,9 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import get_backend
-from tracebridge.core.runtime.placement import choose_placement
-from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.runtime.placement import choose_placement, is_spread
+from tracebridge.core.runtime.transfer import move, put_host, put_numpy
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
 
@@ -77,11 +78,13 @@ class HostCallback:
         """Call at once; the results are where a computation on the arguments would be."""
         placement, committed = choose_placement([a.sig for a in arrays], self.name)
         cpu = get_backend("cpu").placement
-        given = [a if a.device.platform == "cpu" else move(a, cpu, committed=False) for a in arrays]
+        given = [a if _on_cpu(a) else move(a, cpu, committed=False) for a in arrays]
         try:
             results = self.run(avals, given)
         except Exception as error:  # noqa: BLE001 - a callback may fail in any way
             raise_callback_error(self.name, error)
+        if is_spread(placement):
+            return [put_host(r, placement.replicated) for r in results]
         return [put_numpy(r, placement, committed=committed) for r in results]
 
     def run(self, avals: Sequence[ShapedArray], arrays: Sequence[Array]) -> list[Any]:
@@ -146,6 +149,12 @@ class HostCallback:
                 wanted.kind in "fcV" and given.kind in "iuf"
             )
         return not self._keeps_64 and _NARROW.get(given.name) == wanted.name
+
+
+def _on_cpu(array: Array) -> bool:
+    """Whether the function can have the array as it is: whole, on a CPU."""
+    sharding = array.sig.sharding
+    return type(sharding) is SingleDeviceSharding and sharding.device.platform == "cpu"
 
 
 def raise_callback_error(name: str, failure: BaseException) -> NoReturn:

@@ -23,6 +23,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
+from tracebridge.core.ir.effects import ordered_effects
 from tracebridge.core.lowering.shardy import define_mesh, sharding_attribute
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of
@@ -32,6 +33,7 @@ from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
     from tracebridge.core.lowering.module import LoweredModule
@@ -116,9 +118,11 @@ def compile_spmd(
     options: Options = (),
 ) -> SpmdProgram:
     """A program for whole arrays, split over the devices of a mesh."""
-    if lowered.inspections or (lowered.effects and lowered.callbacks):
-        msg = f"{lowered.name}: a program that XLA splits over several devices has side effects"
-        raise EffectError(msg, hint="use pure_callback, pmap, or arrays on one device")
+    ordered = sorted({repr(e) for e in ordered_effects(lowered.effects)})
+    if lowered.inspections or (ordered and placement.mesh.size > 1):
+        what = ", ".join(ordered) or "inspect_array_sharding"
+        msg = f"{lowered.name}: {what} does not work in programs that XLA splits over devices"
+        raise EffectError(msg, hint="use unordered callbacks, or arrays on one device")
     avals = tuple(out_avals)
     whole: set[int] = set()
     while True:
@@ -159,7 +163,10 @@ def _partitioned(
         ids,
         spmd=True,
         env_overrides=options,
-        propagate_to_outputs=[s is None for s in _chosen(placement, out_avals, whole)],
+        propagate_to_outputs=[
+            *[s is None for s in _chosen(placement, out_avals, whole)],
+            *[False] * len(ordered_effects(lowered.effects)),
+        ],
     )
     return _load(lowered, module, mesh, settings)
 
@@ -195,6 +202,8 @@ def _annotate(
             ir.DictAttr.get({}) if s is None else _sdy(s, aval.ndim)
             for s, aval in zip(chosen, out_avals, strict=True)
         ]
+        # A program for a mesh of one device may have ordered effects, with tokens as last results.
+        + [ir.DictAttr.get({})] * len(ordered_effects(lowered.effects))
     )
 
 
@@ -260,4 +269,7 @@ def _load(lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any) -> Any
     except XlaRuntimeError as error:
         msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"
         raise CompileError(msg) from error
-    return EffectfulExecutable(executable, lowered, None) if lowered.callbacks else executable
+    if not lowered.callbacks:
+        return executable
+    only = SingleDeviceSharding(devices[0]) if len(devices) == 1 else None
+    return EffectfulExecutable(executable, lowered, only)

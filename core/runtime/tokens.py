@@ -125,7 +125,12 @@ class EffectfulExecutable:
             callback.pop_failure()
         try:
             results = self.executable.execute_sharded([*tokens, *buffers], with_tokens=True)
-            _remember(results.consume_token())
+            done = results.consume_token()
+            if self._placement is None:
+                # Callbacks for several devices keep failures to themselves: look for them.
+                done.block_until_ready()
+            else:
+                _remember(done)
         except XlaRuntimeError as error:
             self._failed(error)
             raise

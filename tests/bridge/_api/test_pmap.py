@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,15 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.runtime_errors import (
+    ArgumentMismatchError,
     DeletedArrayError,
     DevicePlacementError,
     NonFiniteError,
 )
-from tracebridge.core.errors.tracer_errors import NonHashableStaticArgumentError
+from tracebridge.core.errors.tracer_errors import (
+    NonHashableStaticArgumentError,
+    UnexpectedTracerError,
+)
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     AxisSizeError,
@@ -201,6 +206,35 @@ def test_refused(error: type[Exception], message: str, call: Callable[[], Any]) 
     """What does not fit, and the message."""
     with pytest.raises(error, match=message):
         call()
+
+
+def test_stages() -> None:
+    """A mapped function can be lowered for arguments or stand-ins, compiled and called."""
+    weight = tnp.arange(2.0)
+
+    @partial(tb.pmap, axis_name="i", in_axes=(0, None), donate_argnums=0)
+    def f(x: Any, scale: Any) -> Any:
+        return {"y": scale * x * weight, "n": tb.lax.psum(x.sum(), "i")}
+
+    lowered = f.lower(tb.ShapeDtypeStruct(X.shape, X.dtype), 2.0)
+    assert "all_reduce" in lowered.as_text()
+    assert "HloModule" in lowered.as_text("hlo")
+    assert "psum" in lowered.as_text("jaxpr")
+    assert lowered.cost_analysis()["flops"] > 0
+    assert {"y": X.shape, "n": (4,)} == {k: v.shape for k, v in lowered.out_info.items()}
+    assert (0,) == lowered.donate_argnums
+    compiled = lowered.compile()
+    for _ in range(2):
+        out = compiled(X, 2.0)
+        assert_allclose(out, {"y": 2 * X * np.arange(2, dtype="f4"), "n": np.full(4, X.sum())})
+    assert 4 == len(out["y"].devices())
+    assert (X.shape, ()) == tuple([a.shape for a in tb.tree.leaves(compiled.in_avals)])
+    assert compiled.input_shardings[0][1].is_fully_replicated
+    assert "all-reduce" in compiled.as_text()
+    with pytest.raises(ArgumentMismatchError, match=r"argument x is f32\[4,1\], but the program"):
+        compiled(X[:, :1], 2.0)
+    with pytest.raises(UnexpectedTracerError, match="uses values of an enclosing trace"):
+        tb.jit(lambda y: tb.pmap(lambda x: x + y).lower(X))(1.0)
 
 
 def test_global_arg_shapes_change_nothing() -> None:

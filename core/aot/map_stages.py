@@ -1,0 +1,122 @@
+"""The stages of a function mapped over devices: ``pmap(f).lower(...)`` and its compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast, final
+
+from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
+from tracebridge.core.aot.abstract import avals_of
+from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
+from tracebridge.core.aot.stages import Compiled, Stage, checked_dialect
+from tracebridge.core.control.call_entry import CallEntry
+from tracebridge.core.control.jit import TracedCall
+from tracebridge.core.control.pmap_call import Mapped, Pmapped, close_program
+from tracebridge.core.control.pmap_jaxprs import whole_aval
+from tracebridge.core.control.pmap_program import compile_lowered_pmap, lower_pmap, pmap_placement
+from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import ClosedJaxpr
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.compile import Program
+from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.signature import signature
+
+
+@final
+class _Whole:
+    """The results of a whole map, as a Jaxpr of it would give them."""
+
+    __slots__ = ("out_avals",)
+
+    def __init__(self, out_avals: Sequence[ShapedArray]) -> None:
+        self.out_avals = tuple(out_avals)
+
+
+@final
+class _TracedMap:
+    """What stages want to know of a traced call."""
+
+    __slots__ = ("out_tree", "whole")
+
+    def __init__(self, mapped: Mapped) -> None:
+        params = mapped.params
+        self.out_tree = mapped.out_tree
+        outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)
+        self.whole = _Whole([whole_aval(a, axis, params["axis_size"]) for a, axis in outs])
+
+
+@final
+class LoweredMap(Stage):
+    """A mapped function lowered to the StableHLO that each device runs.
+
+    >>> import tracebridge as tb
+    >>> lowered = tb.pmap(lambda x: x * 2).lower(tb.numpy.ones(1))
+    >>> 'stablehlo.multiply' in lowered.as_text()
+    True
+    """
+
+    __slots__ = ("_donated", "_mapped", "_module", "_placement")
+
+    def __init__(
+        self, name: str, args: Any, avals: tuple[ShapedArray, ...], mapped: Mapped
+    ) -> None:
+        super().__init__(name, args, avals, cast("TracedCall", _TracedMap(mapped)))
+        n = len(mapped.hoisted)
+        self._mapped = mapped
+        self._donated = tuple([i + n for i in args.donated])
+        self._placement = pmap_placement(mapped.params)
+        self._module = lower_pmap(mapped.params, self._placement, self._donated)
+
+    def as_text(self, dialect: str | None = None) -> str:
+        """The program as text: "stablehlo" (the default), "hlo", or "jaxpr" for an element's."""
+        if dialect == "jaxpr":
+            return str(ClosedJaxpr(self._mapped.params["jaxpr"]))
+        if checked_dialect(dialect) == "hlo":
+            return hlo_text(self._module)
+        with building():
+            return str(self._module.module)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The program as jaxlib's object: an MLIR module, or for "hlo" an XlaComputation."""
+        return hlo_of(self._module) if checked_dialect(dialect) == "hlo" else self._module.module
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of one device's program before optimization: flops, ..."""
+        client = self._placement.device.client
+        return hlo_module_cost_analysis(client, hlo_of(self._module).as_hlo_module())
+
+    def compile(self) -> Compiled:
+        """Compile for the devices of the map.
+
+        Raises:
+            CompileError: XLA rejects the program.
+        """
+        mapped = self._mapped
+        program = compile_lowered_pmap(mapped.params, self._module, self._placement, self._donated)
+        close_program(program, [to_array(h) for h in mapped.hoisted])
+        sigs = [
+            signature(a, place, True)
+            for a, place in zip(self._avals, program.placement.in_shardings, strict=True)
+        ]
+        donated, tree = self._args.donated, self._traced.out_tree
+        entry = CallEntry(self._name, cast("Program", program), tree, True, donated, sigs)
+        return Compiled(self, cast("Program", program), entry)
+
+
+def lower_map(pmapped: Pmapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoweredMap:
+    """``pmap(f).lower(*args, **kwargs)``; stand-ins such as ShapeDtypeStruct are arguments too.
+
+    Raises:
+        UnexpectedTracerError: the function closes over values of a trace that is running.
+    """
+    call = pmapped.options.resolve(args, kwargs)
+    avals = avals_of(f"pmap({pmapped.name})", call)
+    mapped = pmapped.trace(call, avals, len(args))
+    if any([isinstance(h, Tracer) for h in mapped.hoisted]):
+        raise UnexpectedTracerError(
+            f"pmap({pmapped.name}).lower: the function uses values of an enclosing trace, so that "
+            "it has no program of its own"
+        )
+    return LoweredMap(pmapped.name, call, avals, mapped)
