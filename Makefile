@@ -49,7 +49,7 @@ bench: env tree .venv-peer/stamp
 
 docs: env-dev tree
 	$(RUN) .ci/reference build/docs/reference
-	$(BIN)/towncrier build --draft > build/docs/unreleased.md
+	$(RUN) -m towncrier build --draft > build/docs/unreleased.md
 	$(RUN) -m pytest -q -n $(WORKERS) tests/doctests tests/architecture/test_docs.py $(ARGS)
 
 test-newest: tree
