@@ -44,9 +44,9 @@ def jet(
     Args:
         fun: function of arrays and trees of arrays.
         primals: tuple or list of the arguments.
-        series: for each argument the list of its derivatives ``[x', x'', ...]``, all of the
-            same length. For an argument that is a tree: the tree with such lists in the place of
-            its leaves. ``zero_series`` for what does not change.
+        series: for each argument the list of its derivatives ``[x', x'', ...]``, or an array of
+            them, all of the same length. For an argument that is a tree: the tree with such lists
+            in the place of its leaves. ``zero_series`` for what does not change.
         factorial_scaled: False for Taylor coefficients (``x'' / 2!``) in the place of derivatives,
             in ``series`` and in the result.
 
@@ -147,7 +147,7 @@ def _terms(
         except ValueError as error:
             msg = f"{call}: series[{i}] has another structure than primals[{i}]"
             raise TreeMismatchError(msg, got=str(flatten(given)[1]), expected=str(tree)) from error
-        lists += parts
+        lists += [_rows(part) for part in parts]
     names = [f"primals{p}" for p in leaf_paths(tuple(primals))]
     for name, part in zip(names, lists, strict=True):
         if not isinstance(part, tuple | list | ZeroSeries):
@@ -164,6 +164,11 @@ def _terms(
         _coefficients(f"{call}: the series of {name}", value, part, scales, order)
         for name, value, part in zip(names, values, lists, strict=True)
     ]
+
+
+def _rows(part: Any) -> Any:
+    """An array of derivatives as their list."""
+    return list(part) if getattr(part, "ndim", 0) else part
 
 
 def _coefficients(what: str, value: Any, part: Any, scales: Sequence[int], order: int) -> list[Any]:

@@ -361,8 +361,8 @@ def fwd_and_bwd(
 
     Returns:
         ``(fwd, bwd)``. ``fwd`` takes the arguments of ``fun`` and gives ``(result, residuals)``,
-        with ``has_aux`` also the auxiliary data. ``bwd(residuals, cotangent)`` gives a tuple with
-        one cotangent per differentiated argument.
+        with ``has_aux`` also the auxiliary data. ``bwd(residuals, cotangent)`` gives the cotangent
+        of the differentiated argument, or a tuple of them if ``argnums`` is a sequence.
 
     >>> import tracebridge as tb
     >>> fwd, bwd = tb.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
@@ -387,7 +387,10 @@ def fwd_and_bwd(
 
         return vjp(named_like(fun)(of_chosen), *[args[i] for i in nums], has_aux=has_aux)
 
-    def bwd(residuals: Pullback, cotangent: Any) -> tuple[Any, ...]:
-        return residuals(cotangent)
+    single = hasattr(argnums, "__index__")
+
+    def bwd(residuals: Pullback, cotangent: Any) -> Any:
+        found = residuals(cotangent)
+        return found[0] if single else found
 
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tracebridge.testing.compare import assert_allclose, to_host
 
 Flat = Callable[..., Sequence[Any]]
 Host = np.ndarray[Any, Any]
+Tolerance = float | Mapping[Any, float] | None
 
 # dtype -> error of first derivatives by central differences. Narrow floats are hardly testable.
 _TOLERANCE = {
@@ -39,8 +40,8 @@ def check_grads(
     args: Sequence[Any],
     order: int,
     modes: Sequence[str] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
     """Fail unless the derivatives of ``f`` agree with finite differences.
@@ -50,7 +51,9 @@ def check_grads(
         args: where to check; arguments that are neither floating nor complex stay fixed.
         order: highest order of derivatives.
         modes: "fwd" (jvp), "rev" (vjp) or both; higher orders combine them.
-        atol: absolute tolerance; by default by dtype, so use float64 where it matters.
+        atol: absolute tolerance, or a dict ``{dtype: tolerance}``; by default by dtype, so use
+            float64 where it matters. Reverse mode compares a sum over all elements, where it is
+            multiplied by the root of their number.
         rtol: relative tolerance, likewise.
         eps: length of the step of the differences.
 
@@ -74,8 +77,8 @@ def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -85,7 +88,7 @@ def check_jvp(
         f: function of arrays and trees of arrays.
         f_jvp: function of a tuple of arguments and a tuple of tangents: ``(value, tangent)``.
         args: where to check: floating or complex leaves.
-        atol: absolute tolerance; by default by dtype.
+        atol: absolute tolerance, or a dict ``{dtype: tolerance}``; by default by dtype.
         rtol: relative tolerance, likewise.
         eps: length of the step of the differences.
         err_msg: added to the message.
@@ -112,8 +115,8 @@ def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],
     args: Sequence[Any],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
@@ -124,7 +127,7 @@ def check_vjp(
         f_vjp: function of the arguments: ``(value, pullback)``; the pullback maps a cotangent of
             the value to a tuple of cotangents of the arguments.
         args: where to check: floating or complex leaves.
-        atol: absolute tolerance; by default by dtype.
+        atol: absolute tolerance, or a dict ``{dtype: tolerance}``; by default by dtype.
         rtol: relative tolerance, likewise.
         eps: length of the step of the differences.
         err_msg: added to the message.
@@ -147,7 +150,7 @@ def check_vjp(
     assert_allclose([to_host(o) for o in leaves], want, err_msg=f"value. {err_msg}")
     _compare(
         [np.asarray(pair(tangents, found))], [np.asarray(pair(cts, numeric))], atol, rtol,
-        f"vjp. {err_msg}",
+        f"vjp. {err_msg}", like=[t for t in (*tangents, *cts) if t is not None],
     )  # fmt: skip
 
 
@@ -283,8 +286,8 @@ def check_flat(
     values: Sequence[Any],
     order: int,
     modes: tuple[str, ...],
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float | None = None,
     compiled: Callable[[Flat], Flat] = lambda f: f,
     path: str = "",
@@ -325,8 +328,8 @@ def _partial(flat: Flat, n: int, fixed: Sequence[Any]) -> Flat:
 def _compare(
     found: Sequence[Any],
     numeric: Sequence[Any],
-    atol: float | None,
-    rtol: float | None,
+    atol: Tolerance,
+    rtol: Tolerance,
     text: str,
     like: Sequence[Any] | None = None,
 ) -> None:
@@ -334,17 +337,20 @@ def _compare(
     wanted = [x for x in numeric if x is not None]
     for f, n in zip(map(to_host, found), wanted, strict=True):
         dtype = f.dtype if like is None else max([t.dtype for t in like], key=_tolerance)
-        tol = _tolerance(dtype)
         # A pairing sums many products, so its error is relative to their sizes.
         scale = 1.0 if like is None else max(1.0, float(np.sqrt(sum([t.size for t in like]))))
         assert_allclose(
             f,
             n,
-            rtol=tol if rtol is None else rtol,
-            atol=tol * scale if atol is None else atol,
+            rtol=_tolerance(dtype, rtol) * (1.0 if rtol is None else scale),
+            atol=_tolerance(dtype, atol) * scale,
             err_msg=f"{text} against finite differences",
         )
 
 
-def _tolerance(dtype: Any) -> float:
-    return _TOLERANCE.get(np.dtype(dtype), 1.0)
+def _tolerance(dtype: Any, given: Tolerance = None) -> float:
+    """The tolerance for a dtype; entries of a dict replace those of the table."""
+    if given is None or isinstance(given, Mapping):
+        default = _TOLERANCE.get(np.dtype(dtype), 1.0)
+        return {np.dtype(k): v for k, v in (given or {}).items()}.get(np.dtype(dtype), default)
+    return given

@@ -144,6 +144,14 @@ def test_forward_and_backward(jitted: bool) -> None:
     assert ([1] if jitted else [1, 1]) == traces
 
 
+def test_backward_of_one_argument() -> None:
+    """An int as argnums gives the cotangent itself, a sequence a tuple."""
+    for argnums, unpack in ((1, lambda ct: ct), ((1,), lambda ct: ct[0]), (-1, lambda ct: ct)):
+        fwd, bwd = tb.fwd_and_bwd(lambda x, y: x * {"k": y}["k"], argnums)
+        _, residuals = fwd(3.0, 2.0)
+        assert 15.0 == float(unpack(bwd(residuals, 5.0)))
+
+
 def test_forward_and_backward_checks_the_count() -> None:
     """Like grad."""
     fwd, _ = tb.fwd_and_bwd(lambda x, y: x, argnums=1)

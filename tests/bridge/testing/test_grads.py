@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 import pytest
 
+import tracebridge as tb
 import tracebridge.core.lax as lax
 from tracebridge.core.lax.families import InexactUnary
 from tracebridge.testing import check_grads, check_jvp, check_rules, check_vjp
@@ -92,6 +94,27 @@ def test_a_wrong_second_derivative_fails() -> None:
     check_grads(f, (np.array([0.7]),), order=1)
     with pytest.raises(AssertionError, match="jvp, then jvp"):
         check_grads(lambda x: lax.mul(x, wrong_second(x)), (np.array([0.7]),), order=2)
+
+
+def test_tolerances_by_dtype() -> None:
+    """A dict has tolerances for some dtypes; the others keep their own."""
+    x = np.array([0.7])
+    with pytest.raises(AssertionError, match="against finite differences"):
+        check_grads(wrong_derivative_p.bind, (x,), order=1, atol={np.float32: 10.0})
+    check_grads(wrong_derivative_p.bind, (x,), order=1, atol={"float64": 10.0}, rtol={})
+    check_grads(wrong_derivative_p.bind, (x,), order=1, atol=10.0)
+
+
+def test_results_of_single_precision() -> None:
+    """Rounding errors of float32 are allowed for, in sums over many elements too."""
+    x = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
+
+    def f(v: Any) -> Any:
+        return lax.sin(v), lax.reduce_sum(lax.mul(v, v), (0, 1))
+
+    check_grads(f, (x,), order=2, atol=1e-2, rtol=1e-2)
+    check_jvp(f, functools.partial(tb.jvp, f), (x,))
+    check_vjp(f, functools.partial(tb.vjp, f), (x,))
 
 
 @final

@@ -171,6 +171,31 @@ def test_trees_and_several_arguments():
     np.testing.assert_allclose(shorter, [0.0, 6.0])
 
 
+@pytest.mark.parametrize("array", [np.asarray, tnp.asarray])
+def test_series_in_one_array(array):
+    """Its rows are the derivatives."""
+    _, found = jet(tnp.sin, (X,), (array(TERMS),))
+    for a, b in zip(found, jet(tnp.sin, (X,), (TERMS,))[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert 2.0 == second_derivative(array([1.0, 0.0]))
+
+
+def second_derivative(terms):
+    """Of the square."""
+    return float(jet(lambda x: x * x, (3.0,), (terms,))[1][1])
+
+
+def test_operations_without_derivative_are_named():
+    """The message says which operation, and what to do, also from inside a loop."""
+
+    def callback(x):
+        return tb.pure_callback(np.sin, tb.ShapeDtypeStruct((), x.dtype), x)
+
+    for f in (callback, lambda x: lax.fori_loop(0, 2, lambda _, c: callback(c), x)):
+        with pytest.raises(tb.errors.EffectError, match="whose derivative is not known"):
+            jet(f, (1.0,), ([1.0],))
+
+
 def test_composition():
     """vmap and grad around, jet of jet, jet of grad, closures over traced values."""
     third = lambda x: jet(tnp.sin, (x,), ([1.0, 0.0, 0.0],))[1][2]
