@@ -51,7 +51,8 @@ def apply_in_turn(x: Any, positions: Any, function: Callable[..., Any], values: 
 def known_distinct(x: Any, index: Any) -> bool:
     """Whether an index is known to choose each element of ``x`` at most once."""
     entries = index if isinstance(index, tuple) else (index,)
-    if not any([hasattr(e, "dtype") and np.ndim(e) for e in entries]):
+    several = [isinstance(e, list | tuple) or (hasattr(e, "dtype") and np.ndim(e)) for e in entries]
+    if not any(several):
         return True  # integers, slices and new axes
     if any([isinstance(e, Tracer) for e in entries]) or type(x.aval.size) is not int:
         return False

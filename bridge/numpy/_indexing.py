@@ -15,136 +15,23 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
-from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import IndexingError
-from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
-from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.core.util.caching import BoundedCache
+from tracebridge.numpy._index_parts import (
+    ELLIPSIS,
+    INT32,
+    ArrayPart,
+    operands_of,
+    outside_as_arrays,
+    split_index,
+)
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to
-
-_ELLIPSIS = "..."
-_NEW = None
-_INT32 = np.dtype(np.int32)
-
-
-@final
-class ArrayPart:
-    """Stands for an array in the static form of an index: ``position`` among the operands."""
-
-    __slots__ = ("position",)
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-
-    def __hash__(self) -> int:
-        return hash(("array part", self.position))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ArrayPart) and other.position == self.position
-
-
-def split_index(index: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """The hashable form of an index, and its arrays.
-
-    Slices become ``("slice", start, stop, step)``; boolean arrays become the integer arrays of
-    their true positions.
-
-    Raises:
-        UnsupportedDtypeError, IndexingError: an entry is no index.
-        NonConcreteBooleanIndexError: a mask is traced, so that the size of the result is unknown.
-    """
-    entries = index if isinstance(index, tuple) else (index,)
-    static: list[Any] = []
-    arrays: list[Any] = []
-    for entry in entries:
-        kind = type(entry)
-        if kind is int or entry is None:
-            static.append(entry)
-        elif kind is slice:
-            static.append(_split_slice(entry))
-        elif entry is Ellipsis:
-            static.append(_ELLIPSIS)
-        else:
-            _split_array(entry, static, arrays)
-    return tuple(static), arrays
-
-
-def _split_slice(entry: slice) -> tuple[Any, ...]:
-    return ("slice", *[_bound(b) for b in (entry.start, entry.stop, entry.step)])
-
-
-def _bound(bound: Any) -> Any:
-    if bound is None or type(bound) is int or getattr(bound, "is_symbolic_dim", False):
-        return bound
-    if isinstance(bound, Tracer):
-        msg = (
-            f"a slice bound is traced ({bound.aval.str_short()}); slices need bounds that are "
-            "known while tracing, since they decide the shape"
-        )
-        raise IndexingError(msg, hint="use tracebridge.lax.dynamic_slice, or a mask with where")
-    return index_of(bound, "", "a slice bound")
-
-
-def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
-    if isinstance(entry, str):
-        msg = f"arrays are not indexed by strings, got {entry!r}"
-        raise UnsupportedDtypeError(msg)
-    if isinstance(entry, list | tuple):
-        msg = f"a sequence inside an index must be an array, got {entry!r}"
-        raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
-    value = entry if hasattr(entry, "aval") else as_value(entry)
-    dtype = value.aval.dtype
-    if is_bool(dtype):
-        for positions in _mask_positions(entry, value):
-            static.append(ArrayPart(len(arrays)))
-            arrays.append(positions)
-        return
-    if not is_integer(dtype):
-        msg = f"index arrays have integer or boolean dtype, got {value.aval.str_short()}"
-        raise UnsupportedDtypeError(msg)
-    if isinstance(entry, np.integer):
-        static.append(int(entry))
-        return
-    static.append(ArrayPart(len(arrays)))
-    arrays.append(value)
-
-
-def _mask_positions(entry: Any, value: Any) -> Sequence[Any]:
-    if isinstance(value, Tracer):
-        raise NonConcreteBooleanIndexError(value)
-    host = np.asarray(entry) if not hasattr(value, "to_numpy") else value.to_numpy()
-    if host.ndim == 0:
-        return [MaskScalar(bool(host))]
-    return [MaskPositions(p.astype(np.int32), host.shape, i) for i, p in enumerate(host.nonzero())]
-
-
-@final
-class MaskScalar:
-    """A 0-d boolean in an index: a new axis of size 1 or 0."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: bool) -> None:
-        self.value = value
-
-
-@final
-class MaskPositions:
-    """Positions of the true elements of a mask along its axis ``axis``; checks sizes later."""
-
-    __slots__ = ("axis", "positions", "shape")
-
-    def __init__(self, positions: Any, shape: tuple[int, ...], axis: int) -> None:
-        self.positions = positions
-        self.shape = shape
-        self.axis = axis
 
 
 @final
@@ -183,15 +70,15 @@ def resolve(static: tuple[Any, ...], shape: tuple[Any, ...], text: str = "x") ->
     Raises:
         IndexingError: too many indices, or more than one Ellipsis.
     """
-    used = len([e for e in static if e is not None and e != _ELLIPSIS])
+    used = len([e for e in static if e is not None and e != ELLIPSIS])
     if used > len(shape):
         msg = f"too many indices: {text} has {len(shape)} axes, the index has {used}"
         raise IndexingError(msg)
-    if len([e for e in static if e == _ELLIPSIS]) > 1:
+    if len([e for e in static if e == ELLIPSIS]) > 1:
         msg = "an index has at most one Ellipsis (...)"
         raise IndexingError(msg)
-    if _ELLIPSIS not in static:
-        static = (*static, _ELLIPSIS)
+    if ELLIPSIS not in static:
+        static = (*static, ELLIPSIS)
     entries: list[Axis | None] = []
     axis = 0
     for e in static:
@@ -200,7 +87,7 @@ def resolve(static: tuple[Any, ...], shape: tuple[Any, ...], text: str = "x") ->
         elif isinstance(e, ArrayPart):
             entries.append(Axis(axis, "array", e.position))
             axis += 1
-        elif e == _ELLIPSIS:
+        elif e == ELLIPSIS:
             for _ in range(len(shape) - used):
                 entries.append(Axis(axis, "full", None))
                 axis += 1
@@ -468,7 +355,7 @@ def _column(
         return lax.broadcast_in_dim(scalar, batch_shape, ())
     if e.kind == "slice":
         first, count, stride = e.part
-        steps = lax.add(lax.mul(lax.iota(_INT32, count), stride), first)
+        steps = lax.add(lax.mul(lax.iota(INT32, count), stride), first)
         return lax.broadcast_in_dim(steps, batch_shape, (batch.index(("slice", e.axis)),))
     value = arrays[e.part]
     value = _wrap_negative(value, shape[e.axis])
@@ -482,9 +369,9 @@ def _column(
 def _wrap_negative(value: Any, size: Any) -> Any:
     dtype = value.aval.dtype
     if dtype.kind == "u":
-        return lax.convert_dtype(value, _INT32) if dtype.itemsize < 4 else value
+        return lax.convert_dtype(value, INT32) if dtype.itemsize < 4 else value
     if dtype.itemsize < 4:
-        value = lax.convert_dtype(value, _INT32)
+        value = lax.convert_dtype(value, INT32)
     zero = lax.zeros_of(value.aval.strong.update(shape=()))
     length = lax.full_of(zero.aval, size) if type(size) is int else lax.dimension_size(size, zero)
     return lax.select_n(lax.lt(value, zero), value, lax.add(value, length))
@@ -517,43 +404,6 @@ def _array_getitem(x: Any, *rest: Any) -> Any:
 _array_planned = Planned(_array_getitem, "getitem")
 
 
-def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple[Any, list[Any]]:
-    """Array operands ready for a plan: masks checked against ``shape`` and made arrays."""
-    if not any([isinstance(a, MaskScalar | MaskPositions) for a in arrays]):
-        return static, arrays
-    entries: list[Any] = []
-    values: list[Any] = []
-    axis = 0
-    consumed = len([e for e in static if e is not None and e != _ELLIPSIS])
-    for e in static:
-        a = arrays[e.position] if isinstance(e, ArrayPart) else None
-        if isinstance(a, MaskScalar):
-            entries.append(None)
-            consumed -= 1
-            if not a.value:
-                msg = "a False scalar in an index selects nothing; use an empty slice instead"
-                raise IndexingError(msg)
-            continue
-        if isinstance(a, MaskPositions):
-            if axis < len(shape) and a.shape[a.axis] != shape[axis]:
-                msg = (
-                    f"a mask of shape {a.shape} does not fit: axis {axis} of the array has size "
-                    f"{shape[axis]}, axis {a.axis} of the mask {a.shape[a.axis]}"
-                )
-                raise IndexingError(msg)
-            a = as_value(a.positions)
-        if a is None:
-            entries.append(e)
-        else:
-            entries.append(ArrayPart(len(values)))
-            values.append(a)
-        if e == _ELLIPSIS:
-            axis += len(shape) - consumed
-        elif e is not None:
-            axis += 1
-    return tuple(entries), values
-
-
 def getitem(x: Any, index: Any) -> Any:
     """``x[index]`` for arrays and tracers."""
     static, arrays = split_index(index)
@@ -581,6 +431,8 @@ def take_index(
 ) -> Any:
     """``x[index]`` with arrays in the index, with all options of a gather."""
     static, values = operands_of(static, arrays, x.aval.shape)
+    if mode is not None:
+        static, values = outside_as_arrays(static, values, x.aval.shape)
     if not values:
         return _static_planned((x,), (static,))
     scalars = _dynamic_scalars(static, values)
@@ -610,7 +462,7 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
             continue
         if e.kind == "array":
             wrapped = _wrap_negative(arrays[e.part], x.aval.shape[e.axis])
-            starts.append(lax.convert_dtype(wrapped, _INT32))
+            starts.append(lax.convert_dtype(wrapped, INT32))
             sizes.append(1)
             continue
         first, count, _ = _extent(e, x.aval.shape)
@@ -618,7 +470,9 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
         sizes.append(count)
         if e.kind != "int":
             out.append(count)
-    return lax.reshape(lax.dynamic_slice(x, starts, tuple(sizes)), tuple(out))
+    # Negative positions are taken care of: what is below still is out of bounds, and clamped.
+    window = lax.dynamic_slice(x, starts, tuple(sizes), allow_negative_indices=False)
+    return lax.reshape(window, tuple(out))
 
 
 _dynamic_planned = Planned(_dynamic_getitem, "getitem")

@@ -16,17 +16,20 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
+from tracebridge.numpy._index_parts import (
+    count_from_start,
+    operands_of,
+    outside_as_arrays,
+    split_index,
+)
 from tracebridge.numpy._indexing import (
     GatherPlan,
     Geometry,
     Layout,
     _extents,
-    _static_planned,
     _static_shape,
     layout_of,
-    operands_of,
     resolve,
-    split_index,
     take_index,
 )
 from tracebridge.numpy._promote import broadcast_to
@@ -117,6 +120,8 @@ def _scatter_update(
     layout = layout_of_any(geometry, x.aval.shape, shapes)
     plan = GatherPlan(x, arrays, geometry, layout)
     values = lax.reshape(_fit_values(x, values, layout.shape), plan.kept_shape())
+    if type(x.aval.size) is int and not x.aval.size:
+        return x
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=plan.offset,
         inserted_window_dims=plan.collapsed,
@@ -188,6 +193,7 @@ class IndexUpdateRef:
     ``mode``: what to do with indices out of bounds ("drop", "clip", "fill",
     "promise_in_bounds"); updates drop them and ``get`` clamps them by default.
     ``indices_are_sorted`` and ``unique_indices`` promise what they say and allow faster code.
+    ``wrap_negative_indices=False``: negative integers are out of bounds.
     """
 
     __slots__ = ("_index", "_x")
@@ -203,6 +209,7 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
         fill_value: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """``x[index]`` with the options of an indexed read.
 
@@ -212,13 +219,15 @@ class IndexUpdateRef:
         """
         try:
             static, arrays = split_index(self._index)
-            if not arrays:
-                return _static_planned((self._x,), (static,))
+            how = scatter_mode(mode)
+            if not wrap_negative_indices:
+                clamp = how is not lax.GatherScatterMode.FILL_OR_DROP
+                static, arrays = count_from_start(static, arrays, clamp=clamp)
             return take_index(
                 self._x,
                 static,
                 arrays,
-                mode=scatter_mode(mode),
+                mode=how,
                 fill_value=fill_value,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -228,7 +237,13 @@ class IndexUpdateRef:
             raise
 
     def _update(
-        self, name: str, values: Any, indices_are_sorted: bool, unique_indices: bool, mode: Any
+        self,
+        name: str,
+        values: Any,
+        indices_are_sorted: bool,
+        unique_indices: bool,
+        mode: Any,
+        wrap: bool,
     ) -> Any:
         x = self._x
         values = values if hasattr(values, "aval") else as_value(values)
@@ -236,10 +251,16 @@ class IndexUpdateRef:
         if mask is not None:
             return _mask_update_planned((x, mask, values), (name,))
         static, arrays = split_index(self._index)
+        how = scatter_mode(mode)
+        clamp = how is lax.GatherScatterMode.CLIP
+        if not wrap:
+            static, arrays = count_from_start(static, arrays, clamp=clamp)
         static, operands = operands_of(static, arrays, x.aval.shape)
+        if not clamp:
+            static, operands = outside_as_arrays(static, operands, x.aval.shape)
         if not operands:
             return _static_update_planned((x, values), (static, name))
-        statics = (static, name, scatter_mode(mode), indices_are_sorted, unique_indices)
+        statics = (static, name, how, indices_are_sorted, unique_indices)
         return _array_update_planned((x, values, *operands), statics)
 
     def _whole_mask(self, values: Any) -> Any:
@@ -261,6 +282,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with the chosen elements replaced.
 
@@ -269,7 +291,9 @@ class IndexUpdateRef:
         [0, 7, 2]
         """
         try:
-            return self._update("set", values, indices_are_sorted, unique_indices, mode)
+            return self._update(
+                "set", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -281,6 +305,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with ``values`` added to the chosen elements; repeats add up.
 
@@ -289,7 +314,9 @@ class IndexUpdateRef:
         [2.0, 0.0]
         """
         try:
-            return self._update("add", values, indices_are_sorted, unique_indices, mode)
+            return self._update(
+                "add", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -301,6 +328,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with ``values`` subtracted from the chosen elements.
 
@@ -309,7 +337,9 @@ class IndexUpdateRef:
         [-1.0, 0.0]
         """
         try:
-            return self._update("subtract", values, indices_are_sorted, unique_indices, mode)
+            return self._update(
+                "subtract", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -321,6 +351,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with the chosen elements multiplied by ``values``.
 
@@ -329,7 +360,9 @@ class IndexUpdateRef:
         [3.0, 1.0]
         """
         try:
-            return self._update("multiply", values, indices_are_sorted, unique_indices, mode)
+            return self._update(
+                "multiply", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -343,6 +376,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with the chosen elements divided by ``values``.
 
@@ -357,6 +391,7 @@ class IndexUpdateRef:
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
                 mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
             )
             return self._x / divisors
         except Exception as error:
@@ -370,6 +405,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with the chosen elements raised to ``values``; repeats count.
 
@@ -384,6 +420,7 @@ class IndexUpdateRef:
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
                 mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
             )
             return self._x**exponents
         except Exception as error:
@@ -397,6 +434,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with the chosen elements lowered to ``values`` where those are less.
 
@@ -405,7 +443,9 @@ class IndexUpdateRef:
         [2, 2]
         """
         try:
-            return self._update("min", values, indices_are_sorted, unique_indices, mode)
+            return self._update(
+                "min", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -417,6 +457,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with the chosen elements raised to ``values`` where those are greater.
 
@@ -425,7 +466,9 @@ class IndexUpdateRef:
         [3, 3]
         """
         try:
-            return self._update("max", values, indices_are_sorted, unique_indices, mode)
+            return self._update(
+                "max", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
+            )
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -437,6 +480,7 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with ``func`` applied to the chosen elements, once per repetition.
 
@@ -453,11 +497,15 @@ class IndexUpdateRef:
             mask = self._whole_mask(as_value(0))
             if mask is not None:
                 return _choose_planned((mask, x, func(x)))
-            options: dict[str, Any] = {"indices_are_sorted": indices_are_sorted, "mode": mode}
+            options: dict[str, Any] = {
+                "indices_are_sorted": indices_are_sorted,
+                "mode": mode,
+                "wrap_negative_indices": wrap_negative_indices,
+            }
             if unique_indices or known_distinct(x, index):
                 options["unique_indices"] = unique_indices
                 return self.set(func(self.get(**options)), **options)
-            places: dict[str, Any] = {"mode": mode or "fill", "fill_value": NOWHERE}
+            places: dict[str, Any] = {**options, "mode": mode or "fill", "fill_value": NOWHERE}
             positions = IndexUpdateRef(positions_in(x), index).get(**places)
             return apply_in_turn(x, as_value(positions), func)
         except Exception as error:

@@ -88,7 +88,7 @@ def take_rows_of(
         raise IndexingError(msg)
     if shape[axis] == 0:
         return _nothing_taken(x, indices, axis, fill_value)
-    indices = in_range("take", indices, shape[axis], mode)
+    indices = in_range("take", indices, shape[axis], mode, mode != "clip")
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(*range(axis), *range(axis + n, x.aval.ndim - 1 + n)),
         collapsed_slice_dims=(axis,),
@@ -310,6 +310,8 @@ def _cycle(values: Any, positions: Any) -> Any:
 def _put(x: Any, indices: Any, values: Any, mode: str) -> Any:
     flat = lax.reshape(x, (x.aval.size,))
     indices = lax.reshape(indices, (indices.aval.size,))
+    if mode == "clip":  # as in NumPy: negative ones are before the start
+        indices = lax.max(indices, lax.full_like(indices, 0))
     values = lax.reshape(lax.convert_dtype(values, x.aval.dtype), (values.aval.size,))
     count = indices.aval.shape[0]
     if values.aval.shape[0] != count:

@@ -184,6 +184,71 @@ def test_modes_of_updates(mode, expected):
     assert doubled == once.tolist()
 
 
+WITH_OPTIONS = {
+    "set": lambda ref, **options: ref.set(9.0, **options),
+    "add": lambda ref, **options: ref.add(9.0, **options),
+    "divide": lambda ref, **options: ref.divide(9.0, **options),
+    "min": lambda ref, **options: ref.min(-9.0, **options),
+    "apply": lambda ref, **options: ref.apply(lambda v: v + 9.0, **options),
+}
+
+
+@pytest.mark.parametrize("wrap", [True, False])
+@pytest.mark.parametrize("mode", [None, "drop", "fill", "clip"])
+@pytest.mark.parametrize("place", [-9, -4, -1, 0, 2, 3, 8, 2**40])
+def test_integers_mean_what_arrays_mean(place, mode, wrap):
+    """Known integers outside an axis are treated as those in an array of integers are."""
+    x = tnp.arange(6.0).reshape(2, 3)
+    options = {"mode": mode, "wrap_negative_indices": wrap}
+    other = tnp.array([min(place, 2**31 - 1)])
+
+    assert_allclose(x.at[1, other].get(**options)[0], x.at[1, place].get(**options))
+    for update in WITH_OPTIONS.values():
+        expected = update(x.at[1, other], **options).tolist()
+        assert expected == update(x.at[1, place], **options).tolist()
+        assert expected == tb.jit(lambda x, f=update: f(x.at[1, place], **options))(x).tolist()
+
+
+def test_positions_outside_by_value():
+    """Reads are clamped or filled, updates dropped or clamped; without wrapping -1 is outside."""
+    x = tnp.arange(3.0)
+    fill = {"mode": "fill", "fill_value": -5.0}
+
+    assert [2.0, -5.0] == [float(x.at[7].get()), float(x.at[7].get(**fill))]
+    assert np.isnan(x.at[7].get(mode="fill"))
+    assert [2.0, -5.0] == [float(x.at[-1].get(wrap_negative_indices=w, **fill)) for w in (1, 0)]
+    assert 0.0 == float(x.at[-1].get(mode="clip", wrap_negative_indices=False))
+    assert [0.0, 1.0, 2.0] == x.at[7].set(9.0).tolist() == x.at[-7].set(9.0).tolist()
+    assert [0.0, 1.0, 9.0] == x.at[7].set(9.0, mode="clip").tolist()
+    assert [0.0, 0.0, 0.0] == tb.grad(lambda x: x.at[7].get(**fill))(x).tolist()
+    assert [9.0, 1.0, 9.0] == tnp.put(x, tnp.array([-1, 5]), 9.0, "clip", inplace=False).tolist()
+    assert [2.0, 0.0] == tnp.take(x, tnp.array([5, -1]), mode="clip").tolist()
+    assert (0, 2) == tnp.zeros((0, 2)).at[tnp.array([0])].set(1.0).shape
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (slice(None), [0, 2]),
+        ([0, 1], [2, -1]),
+        ((1, 0),),
+        ([[0], [1]], [[1, 1]]),
+        (slice(None), [True, False, True]),
+        (0, []),
+        (Ellipsis, [1, 1], None),
+    ],
+)
+def test_sequences_inside_tuples_are_arrays(index):
+    """As in NumPy; alone a list is an error, since it could be meant as a tuple."""
+    x = np.arange(6.0).reshape(2, 3)
+
+    assert_allclose(tnp.array(x)[index], x[index])
+    expected = x.copy()
+    np.add.at(expected, index, 2.0)
+    assert_allclose(tnp.array(x).at[index].add(2.0), expected)
+    assert_allclose(tnp.array(x).at[index].apply(lambda v: v + 2.0), expected)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -260,7 +325,7 @@ def test_updates_of_symbolic_axes():
         ((..., ...), IndexingError, "at most one Ellipsis"),
         ("a", TypeError, "strings, got 'a'"),
         (1.5, TypeError, "integer or boolean"),
-        (([0, 1],), TypeError, r"must be an array, got \[0, 1\]"),
+        ([0, 1], TypeError, r"must be an array or a tuple, got \[0, 1\]"),
         (np.ones(5, bool), IndexError, "mask|boolean"),
         (np.ones(2, np.float32), TypeError, r"integer or boolean dtype, got f32\[2\]"),
         ((np.zeros(2, int), np.zeros(3, int)), ValueError, r"\(2,\), \(3,\)"),
