@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core._jaxlib.xla import XlaRuntimeError, collect_garbage
 from tracebridge.core.config.scopes import on_global_change, state
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
@@ -71,7 +71,7 @@ def make_cached_call(
     """``call(*args, **kwargs)`` that tries the fast path and else calls ``miss(args, kwargs)``."""
     one, many, trees = cache.one, cache.many, cache.trees
     keyed = make_keyed_call(miss, cache, name, PLAIN_KEYS)
-    new = object.__new__
+    new, collect = object.__new__, collect_garbage
     array_class = Array
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -107,6 +107,7 @@ def make_cached_call(
                     return run(*args)
                 # One array in, one array out: the commonest call is worth its lines.
                 (buf,) = execute([args[0].buf]).consume_with_handlers(handlers)
+                collect()
             except XlaRuntimeError as error:
                 raise_for(args, name, error)
                 raise

@@ -32,5 +32,5 @@ def test_first_operation_may_take_a_numpy_array(subprocess_environment: dict[str
 @pytest.mark.parametrize("sharding", ["x", 3, tb.devices("cpu")[0]], ids=["text", "int", "device"])
 def test_stand_ins_take_shardings_only(sharding: object) -> None:
     """A place that is no sharding is refused where the stand-in is made."""
-    with pytest.raises(ValueError, match="expected: a Sharding or None"):
+    with pytest.raises(ValueError, match="sharding"):
         tb.ShapeDtypeStruct((3,), "float32", sharding=sharding)
