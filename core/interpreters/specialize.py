@@ -61,7 +61,8 @@ class _Run:
 
     def _apply(self, app: Application, args: list[Any]) -> Any:
         if app.primitive is dimension_size_p:
-            return literal(dims_evaluate(app.params["dim"], self.sizes), app.params["dtype"])
+            size = dims_evaluate(app.params["dim"], self.sizes)
+            return literal(size, app.params["dtype"], app.out.weak_type)
         params = {name: specialize_param(p, self.sizes) for name, p in app.params.items()}
         return app.primitive.bind(*args, **params)
 

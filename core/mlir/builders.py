@@ -17,6 +17,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.constants import dense_attr, splat_attr
 from tracebridge.core.mlir.types import element_type, is_static, tensor_type
+from tracebridge.core.symbolic.dims import no_value
 from tracebridge.core.symbolic.evaluate import dims_evaluate
 
 if TYPE_CHECKING:
@@ -102,7 +103,10 @@ class Builder:
             return self.splat(size, _SIZE)
         found = self._dims.get(size)
         if found is None:
-            value = dims_evaluate(size, self.dims_by_name(), DimArithmetic(self))
+            try:
+                value = dims_evaluate(size, self.dims_by_name(), DimArithmetic(self))
+            except KeyError as error:
+                raise no_value(str(size)) from error
             found = self._dims[size] = value
         return found
 

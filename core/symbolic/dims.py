@@ -10,7 +10,7 @@ raises where the answer depends on the values of the variables.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Protocol, TypeGuard, final
 
 import numpy as np
@@ -108,18 +108,22 @@ class DimExpr:
         """The factors of all terms; not those inside of other factors."""
         return frozenset(factor for monomial, _ in self.terms for factor, _ in monomial)
 
-    # Arithmetic. Operands that are neither ints nor dimensions are left to their own class.
+    # Arithmetic. With other numbers and arrays of NumPy the result is an array; operands of other
+    # classes are left to their class.
+
+    __array_ufunc__ = None
 
     def __add__(self, other: Any) -> Any:
-        return _add(self, other, 1) if _is_dim(other) else _foreign(self, "+", other)
+        return _add(self, other, 1) if _is_dim(other) else _foreign("+", self, other)
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> Any:
+        return _add(other, self, 1) if _is_dim(other) else _foreign("+", other, self)
 
     def __sub__(self, other: Any) -> Any:
-        return _add(self, other, -1) if _is_dim(other) else _foreign(self, "-", other)
+        return _add(self, other, -1) if _is_dim(other) else _foreign("-", self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _add(-self, other, 1) if _is_dim(other) else _foreign(self, "-", other)
+        return _add(-self, other, 1) if _is_dim(other) else _foreign("-", other, self)
 
     def __neg__(self) -> Dim:
         return _multiply(self, -1)
@@ -128,29 +132,35 @@ class DimExpr:
         return self
 
     def __mul__(self, other: Any) -> Any:
-        return _multiply(self, other) if _is_dim(other) else _foreign(self, "*", other)
+        return _multiply(self, other) if _is_dim(other) else _foreign("*", self, other)
 
-    __rmul__ = __mul__
+    def __rmul__(self, other: Any) -> Any:
+        return _multiply(other, self) if _is_dim(other) else _foreign("*", other, self)
 
-    def __pow__(self, power: Any) -> Dim:
-        if not isinstance(power, int | np.integer) or power < 0:
+    def __pow__(self, power: Any) -> Any:
+        if not isinstance(power, int | np.integer):
+            return _foreign("**", self, power)
+        if power < 0:
             return NotImplemented
         result: Dim = 1
         for _ in range(int(power)):
             result = result * self
         return result
 
+    def __rpow__(self, base: Any) -> Any:
+        return _foreign("**", base, self)
+
     def __floordiv__(self, other: Any) -> Any:
-        return floordiv(self, other) if _is_dim(other) else _foreign(self, "//", other)
+        return floordiv(self, other) if _is_dim(other) else _foreign("//", self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return floordiv(other, self) if _is_dim(other) else _foreign(self, "//", other)
+        return floordiv(other, self) if _is_dim(other) else _foreign("//", other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return mod(self, other) if _is_dim(other) else _foreign(self, "%", other)
+        return mod(self, other) if _is_dim(other) else _foreign("%", self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return mod(other, self) if _is_dim(other) else _foreign(self, "%", other)
+        return mod(other, self) if _is_dim(other) else _foreign("%", other, self)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -159,10 +169,10 @@ class DimExpr:
         return other // self, other % self
 
     def __truediv__(self, other: Any) -> Any:
-        return _foreign(self, "/", other) if not _is_dim(other) else _no_fraction(self, other)
+        return _foreign("/", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _foreign(self, "/", other) if not _is_dim(other) else _no_fraction(other, self)
+        return _foreign("/", other, self)
 
     # Decisions.
 
@@ -227,26 +237,35 @@ def is_static(shape: Iterable[Any]) -> bool:
 
 
 def _is_dim(x: Any) -> bool:
+    if isinstance(x, np.ndarray):
+        return not x.ndim and x.dtype.kind in "iu"
     return isinstance(x, int | DimExpr | np.integer)
 
 
-def _foreign(dim: DimExpr, symbol: str, other: Any) -> Any:
-    """Leave the operation to the other operand's class, but explain floats."""
-    if isinstance(other, float | complex | np.inexact):
-        msg = (
-            f"{symbol}: got the symbolic dimension {dim} and the number {other!r}; dimensions "
-            f"take ints only. Make an array of the dimension first, as in asarray(x.shape[0])"
-        )
-        raise TypeError(msg)
-    return NotImplemented
+# What makes arrays of dimensions, filled by the layer that has operations on arrays.
+ARRAY_OPERATION: list[Callable[[str, Any, Any], Any]] = []
 
 
-def _no_fraction(a: Any, b: Any) -> NoReturn:
-    msg = (
-        f"/: the quotient of the dimensions {a} and {b} is no dimension; use // for sizes, or "
-        f"make an array of one of them first, as in asarray(x.shape[0])"
+def _foreign(symbol: str, left: Any, right: Any) -> Any:
+    """An operation that gives no dimension: on arrays, or left to the other operand's class."""
+    other = right if isinstance(left, DimExpr) else left
+    numbers = int | float | complex | np.generic | np.ndarray | DimExpr
+    if not isinstance(other, numbers):
+        return NotImplemented
+    if not ARRAY_OPERATION:
+        # Nothing is traced where no operation on arrays exists yet.
+        raise no_value(f"{left!r} {symbol} {right!r}")
+    return ARRAY_OPERATION[0](symbol, left, right)
+
+
+def no_value(what: str) -> InconclusiveDimensionError:
+    """The error of a symbolic dimension that is used as a number outside of a program."""
+    return InconclusiveDimensionError(
+        f"{what}: a symbolic dimension has a value only inside a function that is traced for "
+        "arguments of such sizes",
+        hint="use it inside of a function given to jit(...).lower, eval_shape or make_jaxpr, "
+        "with an argument of that size",
     )
-    raise TypeError(msg)
 
 
 # --- normal form ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 dim        = term {("+" | "-") term}
 term       = unary {("*" | "//" | "%") unary}
-unary      = "-" unary | power
+unary      = ("-" | "+") unary | power
 power      = atom [("^" | "**") number]
 atom       = number | name | function "(" dim {"," dim} ")" | "(" dim ")"
 function   = "floordiv" | "mod" | "max" | "min"
@@ -104,7 +104,9 @@ class _Parser:
         return result
 
     def unary(self) -> Dim:
-        return -self.unary() if self.accept("-") else self.power()
+        if self.accept("-"):
+            return -self.unary()
+        return self.unary() if self.accept("+") else self.power()
 
     def power(self) -> Dim:
         result = self.atom()

@@ -17,7 +17,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
-from tracebridge.core.symbolic.dims import DimExpr
+from tracebridge.core.symbolic.dims import ARRAY_OPERATION, DimExpr, no_value
 
 _I32 = np.dtype(np.int32)
 
@@ -67,7 +67,11 @@ class DimensionSize(_OfSizes):
     name = "dimension_size"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        return ShapedArray((), params["dtype"])
+        return ShapedArray((), params["dtype"], "weak_type" in params)
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """Outside traces a size has no value."""
+        raise no_value(str(params["dim"]))
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         size = ctx.dim(params["dim"])
@@ -140,5 +144,28 @@ def shape_as_value(shape: Any) -> Any:
     return lax.concatenate([lax.reshape(dimension_size(d), (1,)) for d in dims], 0)
 
 
+def size_value(dim: Any) -> Any:
+    """A dimension as an operand: weakly typed, as Python integers are."""
+    return dimension_size_p.bind(dim=dim, dtype=default_int(), weak_type=True)
+
+
+_OPERATORS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+}
+
+
+def _array_operation(symbol: str, left: Any, right: Any) -> Any:
+    """An operation of a dimension and a number or an array, on arrays."""
+    a, b = [size_value(x) if isinstance(x, DimExpr) else x for x in (left, right)]
+    return _OPERATORS[symbol](a, b)
+
+
 # A symbolic size may stand wherever a number may: ``x / x.shape[0]``.
-register_value_type(DimExpr, dimension_size)
+register_value_type(DimExpr, size_value)
+ARRAY_OPERATION[:] = [_array_operation]
