@@ -19,6 +19,7 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import has_float0, is_float0
+from tracebridge.core.ir.tracer import known_value
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.prefix import broadcast_prefix
 
@@ -43,9 +44,9 @@ def checkpoint(
     much memory is traded for how much computation. Usable as a decorator, also with options alone.
 
     Args:
-        fun: function of arrays, numbers and trees of them. It is traced: Python control flow
-            cannot depend on the values of arguments that are not static. Callbacks inside
-            happen again whenever they are computed again.
+        fun: function of arrays, numbers and trees of them. It is traced: without ``concrete``
+            Python control flow cannot depend on the values of arguments that are not static.
+            Callbacks inside happen again whenever they are computed again.
         prevent_cse: keep the compiler from merging the second computation with the first one,
             which would keep the values after all. False where nothing can be merged, as in the
             body of a ``scan``. A tree of booleans, a prefix of the tuple of positional arguments,
@@ -56,7 +57,9 @@ def checkpoint(
         static_argnums: positions of arguments that are constants of the program, hashable
             objects of any kind; derived from ``static_argnames`` if only that is given.
         static_argnames: names of such arguments, derived likewise.
-        concrete: must be False; see the error.
+        concrete: Python control flow may depend on the values of arguments, by ``bool``, ``int``
+            and ``item``, where they are known: outside of ``jit`` and loops, also under ``grad``.
+            ``fun`` is then traced at each call.
 
     Returns:
         A function with the arguments and the result of ``fun``.
@@ -75,7 +78,7 @@ def checkpoint(
     >>> tb.ad_checkpoint.print_saved_residuals(g, 2.0)
     f32[] from the argument x
     """
-    _check_options(prevent_cse, policy, concrete)
+    _check_options(prevent_cse, policy)
     if fun is _NO_FUNCTION:
         return functools.partial(
             checkpoint,
@@ -83,6 +86,7 @@ def checkpoint(
             policy=policy,
             static_argnums=static_argnums,
             static_argnames=static_argnames,
+            concrete=concrete,
         )
     check_callable("checkpoint", fun)
     call = f"checkpoint({name_of(fun)})"
@@ -102,7 +106,11 @@ def checkpoint(
             flags = [f for f, x in zip(flags, given.leaves, strict=True) if not has_refs([x])]
             given.leaves, given.tree = hide_refs(given.leaves, given.tree)
         values = leaf_values(call, given)
-        traced = trace_call(fun, given, tuple([v.aval for v in values]), fun, refs=True)
+        known = [known_value(v) for v in values] if concrete else None
+        if known is not None and any([k is None for k in known]):
+            known = None
+        avals = tuple([v.aval for v in values])
+        traced = trace_call(fun, given, avals, fun, refs=True, known=known)
         # Contents of references are arguments and results of the equation.
         refs = RefCall(call, traced.refs, ())
         contents = refs.contents()
@@ -119,15 +127,7 @@ def checkpoint(
 remat = checkpoint
 
 
-def _check_options(prevent_cse: Any, policy: Any, concrete: Any) -> None:
-    if concrete:
-        msg = f"checkpoint: concrete={concrete!r}, expected False"
-        raise ArgumentSpecError(
-            msg,
-            hint="checkpoint traces the function, so that Python control flow cannot depend on "
-            "values; name the arguments it depends on in static_argnums, use lax.cond, or compute "
-            "constants under ensure_compile_time_eval",
-        )
+def _check_options(prevent_cse: Any, policy: Any) -> None:
     if policy is not None:
         if not callable(policy):
             msg = f"checkpoint: policy is {policy!r} of type {type(policy).__name__}"

@@ -194,16 +194,24 @@ class Arguments:
 
 
 def trace_call(
-    fun: Any, args: Arguments, avals: tuple[Any, ...], cache_on: Any, *, refs: bool = False
+    fun: Any,
+    args: Arguments,
+    avals: tuple[Any, ...],
+    cache_on: Any,
+    *,
+    refs: bool = False,
+    known: Sequence[Any] | None = None,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
     ``refs``: the caller handles ``TracedCall.refs``; without it references are an error.
+    ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
+    for these numbers only and is not remembered.
     """
     current = state()
     axes = () if current is None else current.axis_env
     key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
-    found = _TRACED.get(cache_on, key)
+    found = _TRACED.get(cache_on, key) if known is None else None
     if found is not None:
         if found.refs is not None and not refs:
             raise refuse_captures(name_of(fun))
@@ -224,13 +232,13 @@ def trace_call(
         trees.append(out_tree)
         return outs if uses is None else uses.leave(outs)
 
-    whole = stage(flat, avals, debug, captures=captures)
+    whole = stage(flat, avals, debug, captures=captures, known=known)
     if uses is None and (captures.refs or captures.custom):
         uses = RefUses(captures, ())
     if uses is not None and not refs:
         raise refuse_captures(name)
     traced = TracedCall(whole, trees[0], uses)
-    if not traced.has_tracers() and outer_refs(captures.refs):
+    if known is None and not traced.has_tracers() and outer_refs(captures.refs):
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)
     return traced

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core._jaxlib.xla import Traceback
 from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.known import number_of
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
@@ -57,6 +58,11 @@ class StagedTracer(Tracer):
         depends = f"depends on argument {shown} of {trace.debug.name}"
         return f"{line}, {depends}" if line else depends
 
+    def known(self) -> Any:
+        trace: StagingTrace = self._trace  # type: ignore[assignment]  # no other trace makes these
+        known = trace.known
+        return None if known is None else number_of(self, trace.equations, known)
+
     def details(self) -> str:
         source = getattr(self, "source", None)
         if not isinstance(source, int):
@@ -89,13 +95,15 @@ _new = StagedTracer.__new__
 class StagingTrace(Trace):
     """Records applications as equations."""
 
-    __slots__ = ("captures", "debug", "equations", "locate")
+    __slots__ = ("captures", "debug", "equations", "known", "locate")
 
     def __init__(self, debug: DebugInfo = NO_DEBUG_INFO, *, locate: bool | None = None) -> None:
         super().__init__()
         # The mutable references that the program uses, where it may use any.
         self.captures: Any = None
         self.debug = debug
+        # The arrays of the inputs, where Python code may ask for numbers (checkpoint, concrete).
+        self.known: Sequence[Any] | None = None
         self.equations: list[tuple[Any, ...]] = []
         self.locate = option("source_locations") if locate is None else locate
 
@@ -218,15 +226,18 @@ def stage(
     *,
     locate: bool | None = None,
     captures: Any = None,
+    known: Sequence[Any] | None = None,
 ) -> Jaxpr:
     """The Jaxpr of ``fun``, which maps flat values to a flat sequence of values.
 
     Values of enclosing traces that ``fun`` closes over become constants of the Jaxpr; see
     ``close_jaxpr`` to make them inputs. ``captures``: a ``control.ref.Captures``, if ``fun`` may
-    use mutable references of the outside; they become further inputs and results.
+    use mutable references of the outside; they become further inputs and results. ``known``: the
+    arrays of the inputs, if Python code in ``fun`` may depend on them.
     """
     trace = StagingTrace(debug, locate=locate)
     trace.captures = captures
+    trace.known = known
     inputs: Sequence[Any] = [trace.input(aval, i) for i, aval in enumerate(in_avals)]
     token = set_state(with_trace(state(), trace))
     try:
@@ -241,6 +252,7 @@ def stage(
         reset_state(token)
         trace.done = True
         trace.equations = []
+        trace.known = None
     if option("enable_checks"):
         check_jaxpr(jaxpr)
     if option("check_tracer_leaks"):

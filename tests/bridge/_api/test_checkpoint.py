@@ -21,6 +21,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.tracer_errors import (
     ConcretizationTypeError,
     NonHashableStaticArgumentError,
+    TracerBoolConversionError,
+    UnexpectedTracerError,
 )
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
@@ -46,7 +48,6 @@ def test_forms() -> None:
     assert (f.__name__, f.__doc__) == ("f", "Doc.")
     assert float(tb.grad(f)(3.0)) == 6.0
     assert float(tb.grad(lambda x: g(x, scale=2.0))(3.0)) == 12.0
-    assert tb.remat is tb.checkpoint
 
 
 def test_trees_closures_and_methods() -> None:
@@ -117,10 +118,69 @@ def test_prevent_cse_per_argument() -> None:
         tb.checkpoint(lambda x, y: x * y, prevent_cse=(True,))(1.0, 2.0)
 
 
+def _branch(x: Any) -> Any:
+    return tnp.sin(tnp.sin(x)) if tnp.sin(x) > 0 else x * x
+
+
+@pytest.mark.parametrize("x", [1.0, -1.0])
+def test_concrete_functions_choose_by_numbers(x: float) -> None:
+    """Python control flow sees the numbers; the derivatives are those without a checkpoint."""
+    ours = tb.checkpoint(_branch, concrete=True)
+
+    assert float(_branch(x)) == float(ours(x))
+    for d in (tb.grad, lambda f: tb.grad(tb.grad(f)), tb.jacfwd):
+        np.testing.assert_allclose(d(ours)(x), d(_branch)(x), rtol=1e-6)
+    jitted = tb.grad(lambda y: tb.checkpoint(_branch, concrete=True)(tb.jit(tnp.sin)(y)))
+    assert np.isfinite(jitted(x))
+
+
+def test_concrete_functions_keep_their_arguments_only() -> None:
+    """That they look at numbers keeps nothing more for the way back."""
+    y = 3.0
+
+    def f(x: Any, y: Any) -> Any:
+        z = tnp.sin(x)
+        while z > y:
+            z = tnp.sin(z)
+        return z * int(y + 0.5)
+
+    def names(g: Any) -> list[str]:
+        return [where for _, where in saved_residuals(g, 1.0, y)]
+
+    ours = tb.checkpoint(lambda x, y: tnp.sin(tnp.sin(x)), concrete=True)
+    assert all("argument" in where for where in names(ours))
+    _, pullback = tb.vjp(tb.checkpoint(f, concrete=True), 1.0, y)
+    np.testing.assert_allclose(pullback(1.0)[0], 3 * np.cos(1.0), rtol=1e-6)
+
+
+def test_concrete_functions_have_no_numbers_under_jit_and_vmap() -> None:
+    """There the error is the usual one; effects are never run to find a number."""
+    ours = tb.checkpoint(_branch, concrete=True)
+    for call in (lambda: tb.jit(ours)(1.0), lambda: tb.vmap(ours)(np.ones(2, np.float32))):
+        with pytest.raises(TracerBoolConversionError):
+            call()
+
+    def with_effect(x: Any) -> Any:
+        y = tb.experimental.io_callback(np.sin, x, x)
+        return x if y > 0 else -x
+
+    with pytest.raises(TracerBoolConversionError):
+        tb.checkpoint(with_effect, concrete=True)(np.float32(1.0))
+
+
+def test_concrete_traces_are_not_mixed_up() -> None:
+    """Each call looks at its own numbers, also of a function that was traced without them."""
+    f = tb.checkpoint(lambda x: x * 2 if x > 0 else x * 3, concrete=True)
+
+    assert [2.0, 3.0, 2.0] == [float(tb.grad(f)(x)) for x in (1.0, -1.0, 4.0)]
+    leaked: list[Any] = []
+    tb.checkpoint(lambda x: leaked.append(x * 2) or x, concrete=True)(1.0)
+    with pytest.raises((UnexpectedTracerError, TracerBoolConversionError)):
+        bool(leaked[0])
+
+
 def test_options_are_checked() -> None:
     """Wrong options say what was expected."""
-    with pytest.raises(ArgumentSpecError, match="static_argnums"):
-        tb.checkpoint(tnp.sin, concrete=True)
     with pytest.raises(ArgumentSpecError, match="policy is 3"):
         tb.checkpoint(tnp.sin, policy=3)
     with pytest.raises(ArgumentSpecError, match="prevent_cse is 1"):
