@@ -9,7 +9,7 @@ from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import public
 from tracebridge._api.wraps import named_like
 from tracebridge.core.config.scopes import option, tracing_key
-from tracebridge.core.control.bodies import flatten_values, trace_body
+from tracebridge.core.control.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.checkify.error import Category, Error
 from tracebridge.core.control.checkify.transform import EVERY_CATEGORY, Checked, Checker
 from tracebridge.core.control.closed_call import closed_call_p
@@ -20,13 +20,29 @@ from tracebridge.core.errors.check_errors import (
     NanError,
     OutOfBoundsError,
 )
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.tracer_errors import (
+    ConcretizationTypeError,
+    NonHashableStaticArgumentError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
+from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 ErrorCategory = type[CheckError]
+_NUMBERS = (bool, int, float, complex)
+_NEEDS_NUMBERS = (
+    ConcretizationTypeError,
+    NonHashableStaticArgumentError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+)
 
 user_checks: frozenset[Category] = frozenset({FailedCheckError})
 nan_checks: frozenset[Category] = frozenset({NanError})
@@ -72,9 +88,7 @@ def checkify(
 
     @named_like(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        values, in_tree = flatten_values("checkify", "the arguments", (args, kwargs))
-        avals = tuple([v.aval for v in values])
-        body = trace_body("checkify", f, in_tree, avals, _take_apart, "checkify", _apply)
+        body, values = _traced(f, args, kwargs)
         program, checker = _transformed(body.jaxpr, enabled)
         start = literal(0, "int32")
         given = [start, *body.hoisted, *values]
@@ -92,6 +106,50 @@ def checkify(
 
 def _apply(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return f(*args, **kwargs)
+
+
+def _traced(f: Any, args: Any, kwargs: Any) -> tuple[Body, list[Any]]:
+    """The traced function and the arguments of its program.
+
+    What is no array, such as a string, is a constant of the program. Numbers are arguments, unless
+    the function needs to know them.
+    """
+    leaves, tree = flatten((args, kwargs))
+    constant = [not _is_value(leaf) for leaf in leaves]
+    try:
+        return _traced_with(f, leaves, tree, constant)
+    except _NEEDS_NUMBERS:
+        numbers = [c or type(x) in _NUMBERS for c, x in zip(constant, leaves, strict=True)]
+        if numbers == constant:
+            raise
+    return _traced_with(f, leaves, tree, numbers)
+
+
+def _traced_with(
+    f: Any, leaves: list[Any], tree: PyTreeDef, constant: list[bool]
+) -> tuple[Body, list[Any]]:
+    pairs = list(zip(leaves, constant, strict=True))
+    free = [leaf for leaf, fixed in pairs if not fixed]
+    values, free_tree = flatten_values("checkify", "the arguments", free)
+    avals = tuple([v.aval for v in values])
+    if not any(constant):
+        return trace_body("checkify", f, tree, avals, _take_apart, "checkify", _apply), values
+
+    def call(*given: Any) -> Any:
+        rest = iter(given)
+        args, kwargs = tree.unflatten([leaf if fixed else next(rest) for leaf, fixed in pairs])
+        return f(*args, **kwargs)
+
+    call.__wrapped__ = f  # type: ignore[attr-defined]  # names and places come from there
+    return trace_body("checkify", call, free_tree, avals, _take_apart, "checkify"), values
+
+
+def _is_value(leaf: Any) -> bool:
+    try:
+        as_value(leaf)
+    except UnsupportedDtypeError:
+        return False
+    return True
 
 
 def _take_apart(result: Any) -> tuple[list[Any], Any]:

@@ -87,7 +87,7 @@ class JaxprTypeError(TracebridgeError, TypeError):
     """A Jaxpr is not well formed; found by the checks that `enable_checks` turns on."""
 
 
-class EffectError(TracebridgeError, ValueError):
+class EffectError(TracebridgeError, ValueError, NotImplementedError):
     """A transformation met a callback, or another effect, that it cannot carry out there."""
 
 

@@ -86,8 +86,13 @@ class State:
         for k, number in enumerate(numbers[1:], 2):
             here = lax.eq(code, literal(k, np.int32))
             mine = lax.select_n(here, mine, literal(number, np.int32))
-        first = lax.bitwise_and(lax.ne(mine, zero), lax.eq(self.code, zero))
-        self.code = lax.select_n(first, self.code, mine)
+        self.merge(mine, payload, layout)
+
+    def merge(self, code: Any, payload: Sequence[Any], layout: Layout) -> None:
+        """Note the failure that ``code`` and ``payload`` tell of, if nothing failed before."""
+        zero = literal(0, np.int32)
+        first = lax.bitwise_and(lax.ne(code, zero), lax.eq(self.code, zero))
+        self.code = lax.select_n(first, self.code, code)
         for lane, given in zip(layout, payload, strict=True):
             value = lax.stop_gradient(given) if is_inexact(lane.dtype) else given
             old = self.lanes.get(lane)

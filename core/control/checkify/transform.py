@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.checkify.check import CHECK_EFFECT, check_p
+from tracebridge.core.control.checkify.check import CHECK_EFFECT, check_p, first_failure
 from tracebridge.core.control.checkify.error import Category, Layout
 from tracebridge.core.control.checkify.rules import CHECKS, can_give_nan, check_nan
 from tracebridge.core.control.checkify.state import CODE, SiteTable, State, lane_aval, merged
@@ -17,7 +17,9 @@ from tracebridge.core.control.cond import Choice
 from tracebridge.core.control.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom_linear_solve import linear_solve_p
 from tracebridge.core.control.custom_vjp import custom_vjp_call_p
-from tracebridge.core.control.linear_call import linear_call_p
+from tracebridge.core.control.linear_call import custom_transpose_call_p, linear_call_p
+from tracebridge.core.control.pmap import pmap_p
+from tracebridge.core.control.pmap_jaxprs import axis_scope
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.control.while_loop import groups, while_p
@@ -137,6 +139,8 @@ class Checker:
             return self._scan(state, app, args, line)
         if primitive is while_p:
             return self._while(state, app, args, line)
+        if primitive is pmap_p:
+            return self._map(state, app, args, line)
         part = BESIDE.get(primitive)
         if part is None:
             return current_trace().process(app, args)
@@ -168,7 +172,7 @@ class Checker:
     def _call(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         jaxpr: Jaxpr = app.params["jaxpr"]
         new = self.checked(jaxpr, state.layout, line)
-        if new.is_plain:
+        if _as_before(new, jaxpr):
             return current_trace().process(app, args)
         primitive: Any = app.primitive
         n = len(new.given) + 1
@@ -183,7 +187,7 @@ class Checker:
         branches = app.params["branches"]
         given = state.layout
         found = [self.checked(b, given, line) for b in branches]
-        if all([f.is_plain for f in found]):
+        if all([_as_before(f, b) for f, b in zip(found, branches, strict=True)]):
             return current_trace().process(app, args)
         layout = merged([f.layout for f in found])
         new = tuple([self.checked(b, given, line, layout).jaxpr for b in branches])
@@ -214,7 +218,7 @@ class Checker:
     def _scan(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         params = app.params
         body = self._loop_body(params["jaxpr"], state.layout, line)
-        if body.is_plain:
+        if _as_before(body, params["jaxpr"]):
             return current_trace().process(app, args)
         n_state, n_consts = 1 + len(body.given), params["num_consts"]
         order = [*range(n_state, n_state + n_consts), *range(n_state)]
@@ -227,6 +231,22 @@ class Checker:
         )
         return state.take(outs, body.layout)
 
+    def _map(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
+        """Each element starts without an error; the first one that has one says it."""
+        params = app.params
+        with axis_scope(params):
+            new = self.checked(params["jaxpr"], (), line)
+        if _as_before(new, params["jaxpr"]):
+            return current_trace().process(app, args)
+        n = 1 + len(new.layout)
+        in_axes, out_axes = (None, *params["in_axes"]), (*[0] * n, *params["out_axes"])
+        derived = pmap_p.derived(params, new.jaxpr, in_axes, out_axes)
+        outs = pmap_p.bind(literal(0, np.int32), *args, **derived)
+        first = first_failure(outs[0])
+        found = [lax.dynamic_index_in_dim(x, first, keepdims=False) for x in outs[:n]]
+        state.merge(found[0], found[1:], new.layout)
+        return outs[n:]
+
     def _while(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         params = app.params
         test, body = params["cond_jaxpr"], params["body_jaxpr"]
@@ -237,7 +257,7 @@ class Checker:
             if new_body.given == new_test.given:
                 break
             given = new_body.given
-        if new_test.is_plain and new_body.is_plain:
+        if _as_before(new_test, test) and _as_before(new_body, body):
             return current_trace().process(app, args)
         layout = new_body.given
         cond_consts, body_consts, init = groups(params, args)
@@ -304,6 +324,11 @@ class _LoopParts:
         )
 
 
+def _as_before(checked: Checked, jaxpr: Jaxpr) -> bool:
+    """Whether a program fails in no enabled way and holds no checks of other kinds."""
+    return checked.is_plain and CHECK_EFFECT not in jaxpr.effects
+
+
 def _reordered(jaxpr: Jaxpr, layout: Layout, wanted: Layout) -> Jaxpr:
     """``jaxpr`` with the lanes among its results in another order."""
     if layout == wanted:
@@ -334,6 +359,7 @@ BESIDE: dict[Primitive, Callable[[Application, list[Any]], tuple[Jaxpr, list[Any
     custom_jvp_call_p: _own_jaxpr,
     custom_vjp_call_p: _own_jaxpr,
     linear_call_p: _own_jaxpr,
+    custom_transpose_call_p: _own_jaxpr,
     linear_solve_p: _solver,
 }
 

@@ -97,7 +97,7 @@ class FakeTracer:
         (ClosedOverValueError, (CustomRuleError, UnexpectedTracerError)),
         (MissingRuleError, (TypeError, NotImplementedError)),
         (LinearityError, (TypeError,)),
-        (EffectError, (ValueError,)),
+        (EffectError, (ValueError, NotImplementedError)),
         (DeletedArrayError, (RuntimeError,)),
         (ArgumentMismatchError, (TypeError,)),
         (NonFiniteError, (FloatingPointError,)),

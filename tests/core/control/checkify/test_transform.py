@@ -283,3 +283,58 @@ def test_without_failures_no_value_changes(f, xs, errors):
 
     assert error.get() is None
     np.testing.assert_allclose(out, tb.jit(f)(x), rtol=1e-6)
+
+
+def test_pmap():
+    """Each element has its own program; a failure before it stays the first."""
+    f = tb.pmap(positive)
+
+    assert found(f, X[1:2]) is None
+    assert found(f, -X[1:2]) == "-1.0 is not positive"
+    assert found(lambda x: (positive(x[0]), f(x))[1], -X[1:2]) == "-1.0 is not positive"
+    assert found(f, -X[1:2], errors=ck.nan_checks) == "nan came out of log"
+    assert found(f, -X[1:2], errors=ck.index_checks) is None
+    gradient = tb.grad(lambda x: tnp.sum(f(x)))
+    assert found(gradient, X[1:2]) is None
+    assert found(gradient, -X[1:2]) == "-1.0 is not positive"
+
+
+@pytest.mark.parametrize("errors", [frozenset(), ck.div_checks], ids=["none", "other"])
+def test_checks_of_other_kinds_inside(errors):
+    """Where they are not looked for, in whatever program, nothing is raised."""
+    step = lambda c, _: (positive(c), None)
+    for f in (
+        tb.jit(positive),
+        lambda x: lax.scan(step, x, None, length=2)[0],
+        lambda x: lax.cond(x < 0, positive, lambda x: x, x),
+        lambda x: lax.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, positive(s[1])), (0, x)),
+        lambda x: tb.pmap(positive)(x[None])[0],
+    ):
+        error, _ = ck.checkify(f, errors=errors)(-1.0 + X[0])
+        assert error.get() is None
+        assert found(ck.checkify(f, errors=errors), -1.0 + X[0]) == "-1.0 is not positive"
+
+
+def test_arguments_that_the_function_must_know():
+    """Strings are constants, numbers if the function needs them: counts, static arguments."""
+
+    def f(x, n, mode="plain"):
+        for _ in range(n):
+            x = tnp.log(x)
+        return x if mode == "plain" else -x
+
+    error, y = ck.checkify(f, errors=ck.nan_checks)(2.0, 2, mode="minus")
+    assert (error.get(), round(float(y), 4)) == (None, 0.3665)
+    assert ck.checkify(f, errors=ck.nan_checks)(2.0, 3)[0].get().startswith("nan came out of log")
+    power = tb.jit(lambda x, n: x**n, static_argnums=1)
+    assert float(ck.checkify(power)(2.0, 3)[1]) == 8.0
+    with pytest.raises(tb.errors.TracerIntegerConversionError):
+        ck.checkify(f)(2.0, tnp.int32(3))
+
+
+def test_dynamic_indices_below_the_first_element():
+    """They count from the end once; what is below that is out of bounds, and clamped."""
+    get = tb.jit(lambda x, i: x[i])
+
+    assert [int(get(tnp.arange(3), i)) for i in (-1, -3, -4, -5, 3)] == [2, 0, 0, 0, 2]
+    assert "index -1 in dynamic_slice" in found(lambda x, i: x[i], X, -5)
