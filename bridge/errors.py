@@ -19,6 +19,7 @@ from tracebridge.core.errors.check_errors import (
     OutOfBoundsError,
 )
 from tracebridge.core.errors.config_errors import (
+    OptionFrozenError,
     OptionValueError,
     UnknownOptionError,
 )
@@ -132,6 +133,7 @@ __all__ = [
     "NonConcreteBooleanIndexError",
     "NonFiniteError",
     "NonHashableStaticArgumentError",
+    "OptionFrozenError",
     "OptionValueError",
     "OutOfBoundsError",
     "OwnershipError",

@@ -165,6 +165,7 @@ def axis_env() -> tuple[Any, ...]:
 _lock = threading.RLock()
 _global: dict[str, Any] = {name: row.initial() for name, row in OPTIONS.items()}
 _listeners: list[Callable[[str, Any], None]] = []
+_checks: list[Callable[[str, Any], None]] = []
 _epoch = 0
 _effective: dict[Overrides, tuple[Any, ...]] = {}
 
@@ -212,9 +213,12 @@ def update(name: str, value: Any) -> None:
 
     Raises:
         UnknownOptionError, OptionValueError: if the name or the value is wrong.
+        OptionFrozenError: if it is too late for this option.
     """
     global _epoch, _global_key, _global_fast  # noqa: PLW0603 - the global values live in this module
     checked = lookup(name).check(value)
+    for refuse in _checks:
+        refuse(name, checked)
     with _lock:
         _global[name] = checked
         _epoch += 1
@@ -237,6 +241,12 @@ def set_global_mesh(mesh: Any) -> Any:
     for listener in listeners:
         listener("mesh", mesh)
     return before
+
+
+def before_global_change(fn: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+    """Call `fn(name, value)` before each global change, which it may refuse; returns `fn`."""
+    _checks.append(fn)
+    return fn
 
 
 def on_global_change(fn: Callable[[str, Any], None]) -> Callable[[str, Any], None]:

@@ -11,3 +11,7 @@ class UnknownOptionError(TracebridgeError, AttributeError):
 
 class OptionValueError(TracebridgeError, ValueError, TypeError):
     """An option was given a value of the wrong type or outside its choices."""
+
+
+class OptionFrozenError(TracebridgeError, RuntimeError):
+    """An option was changed too late: what it is about has started with another value."""

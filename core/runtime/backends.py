@@ -8,7 +8,8 @@ from typing import Any, final
 
 from tracebridge.core._jaxlib import plugins
 from tracebridge.core._jaxlib.xla import make_cpu_client
-from tracebridge.core.config.scopes import on_global_change, option
+from tracebridge.core.config.scopes import before_global_change, on_global_change, option
+from tracebridge.core.errors.config_errors import OptionFrozenError
 from tracebridge.core.errors.runtime_errors import BackendNotFoundError, ForkedProcessError
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
@@ -141,6 +142,17 @@ def clear_backends() -> None:
     with _LOCK:
         _BACKENDS.clear()
         _DEFAULT.clear()
+
+
+@before_global_change
+def _refuse_late_changes(name: str, value: Any) -> None:
+    """The number of devices is that with which the client was made."""
+    if name == "num_cpu_devices" and "cpu" in _BACKENDS and value != option(name):
+        msg = f"num_cpu_devices={value}: the CPU backend runs already, with {option(name)}"
+        raise OptionFrozenError(
+            msg,
+            hint="change it before the first use of a device, or set TRACEBRIDGE_NUM_CPU_DEVICES",
+        )
 
 
 @on_global_change

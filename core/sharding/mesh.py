@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from contextvars import Token
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -119,6 +119,35 @@ class Mesh:
         return [d for d in self.device_tuple if d.process_index == d.client.process_index()]
 
     @property
+    def local_mesh(self) -> Mesh:
+        """The part of the grid whose devices are of this process: the mesh itself, if it is one.
+
+        Raises:
+            DevicePlacementError: the devices of this process are no grid.
+        """
+        if not self.is_multi_process:
+            return self
+        local = set(self.local_devices)
+        mine = np.array([d in local for d in self.device_tuple]).reshape(self.devices.shape)
+        inside = np.ix_(
+            *[
+                mine.any(axis=tuple([a for a in range(mine.ndim) if a != axis]))
+                for axis in range(mine.ndim)
+            ]
+        )
+        if not mine[inside].all():
+            raise DevicePlacementError(f"the devices of this process are no grid in {self}")
+        return Mesh(self.devices[inside], self.axis_names, self.axis_types)
+
+    def update(self, **changes: Any) -> Mesh:
+        """The same with other ``devices``, ``axis_names`` or ``axis_types``."""
+        return Mesh(
+            changes.get("devices", self.devices),
+            changes.get("axis_names", self.axis_names),
+            changes.get("axis_types", self.axis_types),
+        )
+
+    @property
     def is_multi_process(self) -> bool:
         """Whether some devices belong to other processes."""
         return len(self.local_devices) != self.size
@@ -147,6 +176,13 @@ class Mesh:
         tb: TracebackType | None,
     ) -> None:
         reset_state(_ENTERED.tokens.pop())
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self
 
     def __reduce__(self) -> Any:
         msg = "a mesh names devices of this process and cannot be pickled"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 
@@ -114,6 +114,13 @@ class Sharding(abc.ABC):
             and self.parts_of(ndim) == other.parts_of(ndim)
             and list(self.positions(ndim)) == list(other.positions(ndim))
         )
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self
 
     def __reduce__(self) -> Any:
         msg = "a sharding names devices of this process and cannot be pickled"

@@ -23,6 +23,7 @@ PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
 # page -> why its examples do not run here
 NOT_RUN = {
     "ForkedProcessError": "forks the process, as tests/core/runtime/test_fork.py does",
+    "OptionFrozenError": "the CPU runs here already; see tests/core/runtime/test_backends.py",
     "PluginError": "its examples are commands of the shell",
 }
 # page -> why its wrong example does not raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -56,6 +57,9 @@ def test_meshes() -> None:
             Mesh(*args)
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(mesh)
+    assert mesh is copy.copy(mesh) is copy.deepcopy(mesh) is mesh.local_mesh
+    assert ("a", "b") == mesh.update(axis_names=("a", "b")).axis_names
+    assert mesh is mesh.update()
 
 
 @several
@@ -102,3 +106,33 @@ def test_one_device() -> None:
     assert sharding.is_equivalent_to(sharding, 1)
     assert sharding.is_fully_addressable
     assert (1, True) == (sharding.num_devices, sharding.is_fully_replicated)
+
+
+class Device:
+    """A device of one of several processes; this one is process 0."""
+
+    client = type("Client", (), {"process_index": staticmethod(lambda: 0)})
+
+    def __init__(self, number: int, process_index: int) -> None:
+        self.id = number
+        self.process_index = process_index
+
+
+def test_the_part_of_a_mesh_in_this_process() -> None:
+    """It is a grid, or there is none."""
+    rows = [[Device(10 * i + j, i) for j in range(3)] for i in range(2)]
+    mesh = Mesh(rows, ("x", "y"))
+
+    assert mesh.is_multi_process
+    assert (("x", 1), ("y", 3)) == mesh.local_mesh.shape_tuple
+    assert rows[0] == list(mesh.local_mesh.device_tuple)
+    stairs = Mesh([[Device(0, 0), Device(1, 1)], [Device(2, 1), Device(3, 0)]], ("x", "y"))
+    with pytest.raises(DevicePlacementError, match="are no grid in Mesh"):
+        _ = stairs.local_mesh
+
+
+def test_copies_of_shardings_are_the_sharding() -> None:
+    """They are plain data."""
+    sharding = tb.numpy.ones(3).sharding
+
+    assert sharding is copy.copy(sharding) is copy.deepcopy([sharding])[0]

@@ -1,0 +1,48 @@
+"""How many CPU devices there are: an option, its variable, XLA_FLAGS; refused when it is late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tracebridge as tb
+from tracebridge.core.errors.config_errors import OptionFrozenError
+
+
+def count(environment: dict[str, str], first: str = "pass", **variables: str) -> str:
+    """What a program prints that counts devices after the statement ``first``."""
+    code = (
+        f"import tracebridge as tb; {first}; print(tb.device_count('cpu'), len(tb.devices('cpu')))"
+    )
+    names = ("TRACEBRIDGE_NUM_CPU_DEVICES", "XLA_FLAGS")
+    plain = {k: v for k, v in environment.items() if k not in names}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**plain, **variables}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_ways_to_have_several_devices(subprocess_environment: dict[str, str]) -> None:
+    """The option wins over its variable, and that over XLA_FLAGS."""
+    env, flag = subprocess_environment, "--xla_force_host_platform_device_count=3"
+
+    assert "1 1" == count(env)
+    assert "3 3" == count(env, XLA_FLAGS=flag)
+    assert "2 2" == count(env, XLA_FLAGS=flag, TRACEBRIDGE_NUM_CPU_DEVICES="2")
+    update = "tb.config.update('num_cpu_devices', 4)"
+    assert "4 4" == count(env, update, XLA_FLAGS=flag, TRACEBRIDGE_NUM_CPU_DEVICES="2")
+
+
+def test_too_late() -> None:
+    """Once the backend runs the number stays; naming the same one is fine."""
+    n = len(tb.devices("cpu"))
+
+    tb.config.update("num_cpu_devices", n)
+    with pytest.raises(OptionFrozenError, match=rf"num_cpu_devices={n + 1}: the CPU backend runs"):
+        tb.config.update("num_cpu_devices", n + 1)
+    assert n == tb.config.num_cpu_devices == len(tb.devices("cpu"))
+    assert issubclass(OptionFrozenError, RuntimeError)
