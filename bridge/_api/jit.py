@@ -85,11 +85,13 @@ def jit(
 
     Args:
         fun: pure function of arrays, numbers and trees of them.
-        in_shardings: device of the arguments: a device, a single-device sharding, or a tree of
-            them that is a prefix of the tuple of positional arguments; None leaves the choice to
-            the arguments. The call then takes no keyword arguments.
-        out_shardings: device of the results, likewise, a prefix of the result; the same as that
-            of the arguments.
+        in_shardings: where the arguments are: a device, a sharding, a ``PartitionSpec`` for the
+            mesh in force (``set_mesh``), or a tree of them that is a prefix of the tuple of
+            positional arguments; None leaves the choice to the arguments. Arguments that are not
+            committed go there. The call then takes no keyword arguments. With shardings over a
+            mesh XLA splits the program over its devices.
+        out_shardings: where the results are, likewise, a prefix of the result; None leaves the
+            choice to XLA. All options name one device, or one mesh.
         static_argnums: positions of arguments that are compile-time constants: any hashable
             objects. Each new value compiles again.
         static_argnames: names of such arguments. If only one of the two is given the other is
@@ -113,7 +115,9 @@ def jit(
 
     Raises:
         ArgumentSpecError: the function has no such argument, or one is static and donated.
-        DevicePlacementError: the shardings, ``device`` and ``backend`` name several devices.
+        DevicePlacementError: the shardings, ``device`` and ``backend`` name different places, or
+            an argument is committed elsewhere than ``in_shardings`` says.
+        ShapeMismatchError: at a call: a sharding does not split an array evenly.
         TreeMismatchError: at a call: shardings or ``abstracted_axes`` do not fit the arguments.
 
     >>> import tracebridge as tb
