@@ -2,78 +2,154 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 from tracebridge.core.config.options import TRACING_OPTIONS
-from tracebridge.core.ir.debug_info import where_is
+from tracebridge.core.ir.debug_info import Parameters, where_is
+from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.util.caching import BoundedCache
 
 # A key is (tree, static key, signatures, donated leaves, options, placement, default device, uses
-# of references).
+# of references). Keys of traces have avals in the place of signatures, no donated leaves and no
+# places, and at the end the named axes.
 Key = tuple[Any, ...]
 
+# What the values of ``tracing_key`` are.
+_CONTEXT = (*[f"option {name}" for name in TRACING_OPTIONS], "the mesh in force")
 
-# Code of the functions whose first call was explained.
-_CODES: BoundedCache[bool] = BoundedCache("code of explained functions", 1024)
+# Code of functions whose first call was explained -> the function, held weakly.
+_CODES: BoundedCache[Any] = BoundedCache("code of explained functions", 1024)
+
+
+@final
+class Names:
+    """What the arguments of one call are called.
+
+    ``leaves`` and ``dynamic``: those that are not static, by leaf and by position; ``parameters``:
+    all of the function; ``static_nums``: the positions of static ones.
+    """
+
+    __slots__ = ("dynamic", "leaves", "parameters", "static_nums")
+
+    def __init__(
+        self,
+        leaves: Sequence[str],
+        dynamic: tuple[str, ...],
+        parameters: Parameters,
+        static_nums: Sequence[int],
+    ) -> None:
+        self.leaves = leaves
+        self.dynamic = dynamic if isinstance(dynamic, Parameters) else Parameters(dynamic)
+        self.parameters = parameters
+        self.static_nums = static_nums
+
+    def place(self, path: Sequence[Any]) -> str:
+        """A place in ``(args, kwargs)``."""
+        if len(path) < 2:
+            return "the keyword arguments" if path and path[0].idx else "the arguments"
+        in_keywords, first, *rest = path
+        known = self.dynamic
+        name = known.keyword(str(first.key)) if in_keywords.idx else known.at(first.idx)
+        return name + keystr(rest)
+
+    def statics(self, key: Any) -> dict[str, Any]:
+        """The parts of a key of static arguments, by name."""
+        if not key:
+            return {}
+        n, *values = key
+        places = sorted({i if i >= 0 else i + n for i in self.static_nums if -n <= i < n})
+        found = {self.parameters.at(i): v for i, v in zip(places, values, strict=False)}
+        return found | dict(values[len(places) :])
 
 
 def explain_miss(
-    fun: Any, name: str, key: Key, seen: Sequence[Any], arguments: Sequence[str]
+    fun: Any, name: str, key: Key, seen: Sequence[Any], names: Names, what: str = "compiled"
 ) -> str:
     """One message: the first call, or how the call differs from the most similar earlier one."""
     if not seen:
-        code = getattr(fun, "__code__", None)
-        if code is None or code not in _CODES:
-            _CODES.set(code, True)
-            return f"jit({name}): compiled, because this is its first call"
-        return (
-            f"jit({name}): compiled again, because it is a new function object, made by the same "
-            f"lines as an earlier one ({where_is(fun)}); make it once, outside of loops"
-        )
+        return f"jit({name}): {_why_first(fun, what)}"
     # Of equally similar calls the latest one tells most.
-    closest = min(reversed(seen), key=lambda other: len(list(differences(key, other, arguments))))
-    found = list(differences(key, closest, arguments))
-    return f"jit({name}): compiled again, because of {'; '.join(found)}"
+    closest = min(reversed(seen), key=lambda other: len(list(differences(key, other, names))))
+    found = list(differences(key, closest, names))
+    return f"jit({name}): {what} again, because of {'; '.join(found)}"
 
 
-def differences(key: Key, other: Key, arguments: Sequence[str]) -> Iterator[str]:
+def _why_first(fun: Any, what: str) -> str:
+    """Why there is nothing to compare a call with."""
+    code = getattr(fun, "__code__", None)
+    known = None if code is None else _CODES.get(code)
+    if code is not None:
+        _CODES.set(code, weakref.ref(fun))
+    if known is None:
+        return f"{what}, because this is its first call"
+    if known() is fun:
+        return (
+            f"{what} again, because its programs were forgotten (clear_cache, clear_caches), or "
+            "jit was called on it once more"
+        )
+    return (
+        f"{what} again, because it is a new function object, made by the same lines as an earlier "
+        f"one ({where_is(fun)}); make it once, outside of loops"
+    )
+
+
+def differences(key: Key, other: Key, names: Names) -> Iterator[str]:
     """What differs between a call and an earlier one."""
-    tree, static, sigs, donated, options, placed, device, *refs = key
+    tree, static, sigs, donated, options, placed, device, *more = key
     old_tree, old_static, old_sigs, old_donated, old_options, old_placed, old_device, *old = other
-    if refs != old:
-        yield "the references among its arguments"
+    if more != old:
+        yield _more(more, old)
     if tree != old_tree:
         for d in equality_errors_of_structures(tree, old_tree):
-            yield f"the structure of (args, kwargs): {d.describe('now', 'before')}"
+            where = names.place(d.path)
+            yield f"the structure of {where}: {d.reason}: now {d.first}, before {d.second}"
     else:
         # Contents of references that the function closes over follow the arguments.
-        for argument, sig, before in zip(arguments, sigs, old_sigs, strict=False):
+        for argument, sig, before in zip(names.leaves, sigs, old_sigs, strict=False):
             if sig is not before:
                 yield f"{argument}: {_change(sig, before)}"
     if static != old_static:
-        yield f"static arguments: {_shown(static)} instead of {_shown(old_static)}"
+        yield from _static_changes(names.statics(static), names.statics(old_static))
     if donated != old_donated and tree == old_tree:
         yield "donated arguments whose memory belongs to others"
     if options != old_options:
-        changed = zip(TRACING_OPTIONS, options, old_options, strict=True)
-        yield ", ".join([f"option {n}={new!r}" for n, new, old in changed if new != old])
+        for label, new, before in zip(_CONTEXT, options, old_options, strict=True):
+            if new != before:
+                yield f"{label}={new!r} instead of {before!r}"
     if placed is not old_placed or device != old_device:
         yield f"the device: {placed or device}"
 
 
+def _more(more: Sequence[Any], old: Sequence[Any]) -> str:
+    axes, before = more[-1], old[-1]
+    if axes != before and isinstance(axes, dict) and isinstance(before, dict):
+        return f"the named axes: {axes} instead of {before}"
+    return "the references among its arguments"
+
+
 def _change(sig: Any, old: Any) -> str:
     """How one argument differs from its predecessor."""
-    aval, before = sig.aval, old.aval
+    aval, before = getattr(sig, "aval", sig), getattr(old, "aval", old)
+    weak, was_weak = aval.weak_type, before.weak_type
     if aval.shape != before.shape or aval.dtype != before.dtype:
-        return f"{aval.str_short()} instead of {before.str_short()}"
-    if aval.weak_type != before.weak_type:
-        return (
-            "a Python number instead of an array"
-            if aval.weak_type
-            else ("an array instead of a Python number")
-        )
+        facts = [
+            f"{label} {new} instead of {other}"
+            for label, new, other in (
+                ("shape", aval.shape, before.shape),
+                ("dtype", aval.dtype, before.dtype),
+            )
+            if new != other
+        ]
+        if weak != was_weak:
+            facts.append(_kind(weak))
+        return f"{aval.str_short()} instead of {before.str_short()} ({', '.join(facts)})"
+    if weak != was_weak:
+        return f"{_kind(weak)} (weak type {weak} instead of {was_weak})"
+    if sig is aval:
+        return "another type"
     if sig.sharding is not old.sharding:
         return f"at {sig.sharding} instead of {old.sharding}"
     if sig.committed != old.committed:
@@ -81,17 +157,29 @@ def _change(sig: Any, old: Any) -> str:
     return "memory of another owner"
 
 
-def _shown(static: Any) -> str:
-    """A key of static arguments as text: ``(number of arguments, value, ...)``."""
-    return ", ".join([_value(v) for v in static[1:]]) or "none"
+def _kind(weak: bool) -> str:
+    if weak:
+        return "a Python number instead of an array"
+    return "an array instead of a Python number"
+
+
+def _static_changes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[str]:
+    """How the static arguments differ."""
+    for name in dict.fromkeys([*new, *old]):
+        if name not in old:
+            yield f"static argument {name}: {_value(new[name])}, which was left out before"
+        elif name not in new:
+            yield f"static argument {name} left out, which was {_value(old[name])}"
+        elif new[name] != old[name]:
+            yield f"static argument {name}: {_value(new[name])} instead of {_value(old[name])}"
 
 
 def _value(key: Any) -> str:
-    """A static value in the form ``(class, value)``, or ``(name, (class, value))``."""
-    if isinstance(key, tuple) and len(key) == 2:
+    """A static value in the form ``(class, value)``, or a tuple of such."""
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
         first, second = key
-        if isinstance(first, str):
-            return f"{first}={_value(second)}"
-        if isinstance(first, type):
-            return second if first in (float, complex) else repr(second)
-    return f"({', '.join(map(_value, key))})" if isinstance(key, tuple) else repr(key)
+        return second if first in (float, complex) else repr(second)
+    if isinstance(key, tuple):
+        inner = ", ".join(map(_value, key))
+        return f"({inner},)" if len(key) == 1 else f"({inner})"
+    return repr(key)

@@ -16,7 +16,7 @@ import numpy as np
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
-from tracebridge.core.control.explain import explain_miss
+from tracebridge.core.control.explain import Names, explain_miss
 from tracebridge.core.control.ref import has_refs, outer_refs
 from tracebridge.core.control.ref_calls import RefCall, RefUses, ref_arguments
 from tracebridge.core.control.ref_cells import (
@@ -40,7 +40,7 @@ from tracebridge.core.ir.debug_info import (
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.float0 import has_float0, hide_float0, is_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
@@ -201,12 +201,14 @@ def trace_call(
     *,
     refs: bool = False,
     known: Sequence[Any] | None = None,
+    static_nums: Sequence[int] | None = None,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
     ``refs``: the caller handles ``TracedCall.refs``; without it references are an error.
     ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
     for these numbers only and is not remembered.
+    ``static_nums``: positions of static arguments of a jitted function, whose traces are explained.
     """
     current = state()
     axes = () if current is None else current.axis_env
@@ -219,6 +221,8 @@ def trace_call(
     start = time.perf_counter()
     name = name_of(fun)
     check_tracing(name, where_is(fun))
+    if static_nums is not None and option("explain_cache_misses") and not is_eager():
+        _explain_trace(fun, args, key, cache_on, static_nums)
     # Must not refer to the function: the remembered trace would keep it alive.
     names = functools.partial(argument_names, args.tree, args.parameters)
     debug = DebugInfo(name, where_is(fun), names)
@@ -242,6 +246,21 @@ def trace_call(
         _TRACED.set(cache_on, key, traced)
     finished(TRACE, name, start, logger)
     return traced
+
+
+def _explain_trace(
+    fun: Any, args: Arguments, key: tuple[Any, ...], cache_on: Any, static_nums: Sequence[int]
+) -> None:
+    """Say why a call within another trace is traced; others are explained when they compile."""
+
+    def comparable(key: Any) -> tuple[Any, ...]:
+        avals, tree, static, options, axes, refs = key
+        return tree, static, avals, (), options, None, None, refs, dict(axes)
+
+    leaves = argument_names(args.tree, args.parameters)
+    names = Names(leaves, args.parameters, parameter_names(fun), static_nums)
+    seen = [comparable(k) for k in _TRACED.keys(cache_on)]
+    logger.warning("%s", explain_miss(fun, name_of(fun), comparable(key), seen, names, "traced"))
 
 
 def argument_names(tree: Any, parameters: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -351,7 +370,8 @@ class Jitted:
         sizes = None
         if options.abstracted_axes is not None:
             avals, sizes = options.abstracted_axes(self.name, call, avals)
-        traced = trace_call(self.fun, call, avals, self.fun, refs=refs)
+        nums = options.static_argnums
+        traced = trace_call(self.fun, call, avals, self.fun, refs=refs, static_nums=nums)
         if options.shardings is not None:
             options.shardings.check_outputs(self.name, traced.out_tree)
         return traced.at_sizes(sizes) if sizes else traced
@@ -476,7 +496,9 @@ class Jitted:
         found = self.runs.get(key)
         if found is None:
             if option("explain_cache_misses"):
-                names = argument_names(call.tree, call.parameters)
+                leaves = argument_names(call.tree, call.parameters)
+                nums = self.options.static_argnums
+                names = Names(leaves, call.parameters, self.parameters, nums)
                 logger.warning(
                     "%s", explain_miss(self.fun, self.name, key, self.runs.keys(), names)
                 )

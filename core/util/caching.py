@@ -192,6 +192,14 @@ class WeakIdCache(Generic[V]):
 
         return forget
 
+    def keys(self, fn: Any) -> list[Hashable]:
+        """Return the keys of one function."""
+        entry = self._tables.get(id(fn))
+        if entry is not None and entry[0]() is fn:
+            return entry[1].keys()
+        strong = self._strong.get(id(fn))
+        return [] if strong is None else strong[1].keys()
+
     def discard(self, fn: Any) -> None:
         """Forget all keys of one function."""
         entry = self._tables.get(id(fn))
