@@ -78,6 +78,15 @@ def test_links_lead_to_sections(reference: Any, folder: Path) -> None:
     assert not broken, report("broken links", broken)
 
 
+def test_methods_of_arrays_are_listed(reference: Any, folder: Path) -> None:
+    """Those that the NumPy layer adds too, with links to the functions."""
+    text = (folder / "tracebridge.md").read_text(encoding="utf-8")
+
+    assert "### Array.block_until_ready" in text
+    assert "[`reshape`](tracebridge.numpy.md#reshape)" in text
+    assert "`at`" in text
+
+
 def test_page_of_errors_is_their_index(reference: Any, folder: Path) -> None:
     """It says one line about each error and leads to its page with examples."""
     text = (folder / "tracebridge.errors.md").read_text(encoding="utf-8")
