@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.interop.dlpack import export_capsule
+from tracebridge.interop.dtypes import is_exchanged
 from tracebridge.interop.ownership import copied, placed
 from tracebridge.interop.registry import import_tensor
 
-__all__ = ["from_dlpack", "to_dlpack"]
+__all__ = ["from_dlpack", "is_supported_dtype", "to_dlpack"]
+
+
+def is_supported_dtype(dtype: Any) -> bool:
+    """Whether arrays of a dtype can be exchanged.
+
+    Args:
+        dtype: a dtype, or its name.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.dlpack
+    >>> tb.dlpack.is_supported_dtype("float32"), tb.dlpack.is_supported_dtype(tb.numpy.int4)
+    (True, False)
+    """
+    return is_exchanged(np.dtype(dtype))
 
 
 def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Array:

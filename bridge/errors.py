@@ -81,6 +81,7 @@ from tracebridge.core.errors.transform_errors import (
     ClosedOverValueError,
     CustomRuleError,
     EffectError,
+    FormatFieldError,
     GradientTypeError,
     JaxprTypeError,
     KeyReuseError,
@@ -90,6 +91,24 @@ from tracebridge.core.errors.transform_errors import (
     UnboundAxisNameError,
     UndefinedRuleError,
 )
+
+# Names by which code written for others knows these classes. The most general ones stand for
+# several classes there.
+_ALIASES: dict[str, type[Exception]] = {
+    "InconclusiveDimensionOperation": InconclusiveDimensionError,
+    "JAXIndexError": NonConcreteBooleanIndexError,
+    "JAXTypeError": TracebridgeError,
+    "JaxRuntimeError": XlaRuntimeError,
+}
+
+
+def __getattr__(name: str) -> type[Exception]:
+    """The class that another name stands for."""
+    if name not in _ALIASES:
+        msg = f"module 'tracebridge.errors' has no attribute {name!r}"
+        raise AttributeError(msg)
+    return _ALIASES[name]
+
 
 __all__ = [
     "ArgumentMismatchError",
@@ -119,6 +138,7 @@ __all__ = [
     "ExportError",
     "FailedCheckError",
     "ForkedProcessError",
+    "FormatFieldError",
     "GradientTypeError",
     "GuardError",
     "InconclusiveDimensionError",

@@ -57,6 +57,11 @@ _OURS: dict[np.dtype[Any], Row] = {row.ours: row for row in TABLE}
 CARRIERS: dict[int, np.dtype[Any]] = {1: dtypes.uint8, 2: dtypes.uint16}
 
 
+def is_exchanged(dtype: np.dtype[Any]) -> bool:
+    """Whether DLPack has a dtype of ours."""
+    return dtype in _OURS
+
+
 def row_of(dtype: Any, framework: str) -> Row:
     """The row of a dtype of ours that ``framework`` ("torch", "tensorflow", "dlpack") has.
 

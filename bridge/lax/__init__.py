@@ -22,6 +22,8 @@ from tracebridge.core.collectives.psum import pmin_p as pmin_p
 from tracebridge.core.collectives.psum import psum as psum
 from tracebridge.core.collectives.psum import psum_p as psum_p
 from tracebridge.core.control.associative_scan import associative_scan as associative_scan
+from tracebridge.core.control.composite import composite as composite
+from tracebridge.core.control.composite import composite_p as composite_p
 from tracebridge.core.control.cond import cond_p as cond_p
 from tracebridge.core.control.custom_linear_solve import custom_linear_solve as custom_linear_solve
 from tracebridge.core.control.custom_linear_solve import linear_solve_p as linear_solve_p
@@ -40,6 +42,8 @@ from tracebridge.core.control.sharding_constraint import (
 )
 from tracebridge.core.control.switch import cond as cond
 from tracebridge.core.control.switch import switch as switch
+from tracebridge.core.control.tokens import after_all as after_all
+from tracebridge.core.control.tokens import create_token as create_token
 from tracebridge.core.control.while_loop import while_loop as while_loop
 from tracebridge.core.control.while_loop import while_p as while_p
 from tracebridge.core.errors.filtering import publish as _publish
