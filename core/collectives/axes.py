@@ -36,11 +36,19 @@ def axis_names(axis_name: Any) -> tuple[Any, ...]:
 
 
 def bound_names(call: str, axis_name: Hashable) -> tuple[Any, ...]:
-    """The names in ``axis_name``, each of them bound."""
+    """The names in ``axis_name``, each of them bound, and none there twice."""
     names = axis_names(axis_name)
     for name in names:
         size_of_axis(call, name)
+    check_distinct(call, names)
     return names
+
+
+def check_distinct(call: str, names: Sequence[Any]) -> None:
+    """Raise AxisSpecError if a name is there twice."""
+    if len(names) > 1 and len(set(names)) != len(names):
+        msg = f"{call}: the axis names {tuple(names)} contain one twice"
+        raise AxisSpecError(msg, expected="different names")
 
 
 def axis_size(axis_name: Any) -> Any:

@@ -14,6 +14,7 @@ from tracebridge.core.collectives.axes import (
     axis_size,
     bound_names,
     by_group,
+    check_distinct,
     checked_groups,
     from_groups,
     map_leaves,
@@ -152,6 +153,7 @@ def _split_axes(call: str, axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, 
     names = tuple([a for a in all_names if not isinstance(a, int)])
     for name in names:
         size_of_axis(call, name)
+    check_distinct(call, names)
     return names, positions
 
 

@@ -203,6 +203,9 @@ def test_errors() -> None:
         tb.vmap(lambda x: lax.pmax(x, ("i", "j")), axis_name="i")(x)
     with pytest.raises(UnboundAxisNameError, match="axis_size: unbound axis name 'k'"):
         lax.axis_size("k")
+    for repeated in (lax.psum, lax.pmean, lax.pmax, lax.all_gather):
+        with pytest.raises(AxisSpecError, match=r"names \('i', 'i'\) contain one twice"):
+            tb.vmap(lambda x, f=repeated: f(x, ("i", "i")), axis_name="i")(x)
     with pytest.raises(AxisSpecError, match="do not split the axis 'i' of size 3"):
         tb.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]), axis_name="i")(x)
     with pytest.raises(AxisError, match="source 3 is not a position of axis 'i'"):
