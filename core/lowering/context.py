@@ -152,11 +152,7 @@ class LoweringContext(Builder):
 
     def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
         """Emit ``jaxpr`` once per module as a private function and call it."""
-        # Collectives in it depend on the axes.
-        key = (jaxpr, self.axis_env) if self.axis_env else jaxpr
-        symbol = self._functions.get(key)
-        if symbol is None:
-            symbol = self._functions[key] = self._emit_function(jaxpr, name)
+        symbol = self.function_of(jaxpr, name)
         dims = self._dim_operands()
         effects = ordered_effects(jaxpr.effects)
         n = len(effects)
@@ -169,6 +165,15 @@ class LoweringContext(Builder):
         results = list(operation.results)
         put(self, effects, results[:n])
         return results[n:]
+
+    def function_of(self, jaxpr: Jaxpr, name: str) -> str:
+        """The symbol of ``jaxpr`` as a private function, emitted once per module."""
+        # Collectives in it depend on the axes.
+        key = (jaxpr, self.axis_env) if self.axis_env else jaxpr
+        symbol = self._functions.get(key)
+        if symbol is None:
+            symbol = self._functions[key] = self._emit_function(jaxpr, name)
+        return symbol
 
     def _dim_operands(self) -> list[tuple[str, Any]]:
         """Names and values of the dimension variables that functions take as leading arguments."""
