@@ -17,6 +17,10 @@ class ArgumentSpecError(TracebridgeError, ValueError, TypeError):
     """An option names arguments that the function or the call does not have (argnums, ...)."""
 
 
+class FormatFieldError(ArgumentSpecError, KeyError, IndexError):
+    """A format string names values that are not given."""
+
+
 class AxisSpecError(TracebridgeError, ValueError, TypeError):
     """An axis specification (in_axes, out_axes, in_specs, ...) does not fit the arguments."""
 

@@ -75,6 +75,8 @@ def _split(
         saved.extend(may_save if type(may_save) is list else [bool(may_save)] * len(app.outs))
     unknown_out = tuple(unknown[s] or w for s, w in zip(jaxpr.outs, wanted, strict=True))
     needed, again = _needed_residuals(jaxpr, unknown, saved, unknown_steps, unknown_out, fixed)
+    if saveable is not None:
+        _repeat_effects(jaxpr, known_steps, needed, again, fixed)
     unknown_jaxpr = _sub_jaxpr(
         jaxpr,
         [*needed, *[i for i in range(n_in) if unknown_in[i]]],
@@ -127,6 +129,33 @@ def _needed_residuals(
                 again.add(step)
                 pending.extend(jaxpr.steps[step][1])
     return sorted(residuals), sorted(again)
+
+
+def _repeat_effects(
+    jaxpr: Jaxpr, known_steps: list[int], needed: list[int], again: list[int], fixed: int
+) -> None:
+    """Extend ``again``, and ``needed`` by inputs, by steps that have effects.
+
+    What prints a value that is computed again prints it again, if nothing more has to be computed
+    for that.
+    """
+    if not jaxpr.effects:
+        return
+    at_hand, repeated = set(needed), set(again)
+    computed: set[int] = set()
+    slot = fixed
+    for k, (app, idx) in enumerate(jaxpr.steps):
+        if app.effects and k not in repeated and k in known_steps:
+            values = [i for i in idx if i < jaxpr.n_in or i >= fixed]
+            lacking = [i for i in values if i not in at_hand and i not in computed]
+            if any([i in computed for i in values]) and all([i < jaxpr.n_in for i in lacking]):
+                repeated.add(k)
+                at_hand.update(lacking)
+        if k in repeated:
+            computed.update(range(slot, slot + len(app.outs)))
+        slot += len(app.outs)
+    needed[:] = sorted(at_hand)
+    again[:] = sorted(repeated)
 
 
 def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], steps: list[int], outs: list[int]) -> Jaxpr:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracebridge.core.control.callbacks.debug import bind_debug, check_options
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, FormatFieldError
 
 logger = logging.getLogger("tracebridge.debug")
 
@@ -185,7 +185,7 @@ def check_format(call: str, fmt: str, args: Sequence[Any], kwargs: Mapping[str, 
     if missing:
         shown = _shown(missing)
         msg = f"{call}: {fmt!r} names values that are not given: {shown}"
-        raise ArgumentSpecError(msg, got=_listed(args, kwargs))
+        raise FormatFieldError(msg, got=_listed(args, kwargs))
     unused = [n for n in given if n not in names.used]
     if unused:
         shown = _shown(unused)
