@@ -10,7 +10,6 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge._api.values import public, values_of
-from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.dtypes.promotion import result_type
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
@@ -42,14 +41,14 @@ class Unravel:
         """The tree whose leaves, one after the other, are the elements of ``flat``.
 
         Raises:
-            ShapeMismatchError: ``flat`` has another number of elements.
+            ShapeMismatchError: ``flat`` is no vector, or has another number of elements.
             DtypeMismatchError: leaves have several dtypes, and ``flat`` is not of the common one.
         """
         x = as_value(flat, "unravel")
         sizes = [math.prod(shape) for shape in self._shapes]
-        if x.aval.size != sum(sizes):
-            msg = f"unravel: got an array {x.aval.str_short()} of {x.aval.size} elements"
-            raise ShapeMismatchError(msg, expected=f"{sum(sizes)} elements")
+        if x.aval.shape != (sum(sizes),):
+            msg = f"unravel: got an array {x.aval.str_short()}"
+            raise ShapeMismatchError(msg, expected=f"a vector of {sum(sizes)} elements")
         mixed = any([d != self._dtype for d in self._dtypes])
         if mixed and x.aval.dtype != self._dtype:
             raise DtypeMismatchError(
@@ -58,8 +57,7 @@ class Unravel:
                 expected=f"{self._dtype.name}, the common dtype of the leaves",
                 hint="convert it with astype",
             )
-        vector = lax.reshape(x, (x.aval.size,))
-        parts = lax.split(vector, sizes) if sizes else []
+        parts = lax.split(x, sizes) if sizes else []
         leaves = [lax.reshape(p, shape) for p, shape in zip(parts, self._shapes, strict=True)]
         if mixed:
             with warnings.catch_warnings():
@@ -118,7 +116,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
         dtype = result_type(*dtypes)
         values = [lax.convert_element_type(v, dtype) for v in values]
     else:
-        dtype = dtypes[0] if dtypes else canonicalize(np.dtype(np.float64))
+        dtype = dtypes[0] if dtypes else np.dtype(np.float32)
     unravel = Unravel(tree, tuple([v.aval.shape for v in values]), dtypes, dtype)
     if not values:
         return public(lax.full((0,), 0, dtype)), unravel

@@ -63,16 +63,19 @@ def test_one_dtype_takes_any() -> None:
     """A tree of one dtype is rebuilt from vectors of any dtype, of several only from its own."""
     unravel = ravel_pytree([tnp.ones(2), tnp.zeros((1, 2))])[1]
     assert np.int32 == unravel(tnp.arange(4))[1].dtype
-    assert [[2, 3]] == unravel(tnp.arange(4).reshape(2, 2))[1].tolist()
+    assert [[2, 3]] == unravel(tnp.arange(4))[1].tolist()
     mixed = ravel_pytree([tnp.ones(2), tnp.arange(2)])[1]
     with pytest.raises(DtypeMismatchError, match="unravel: got an array of dtype int32"):
         mixed(tnp.arange(4))
 
 
 def test_wrong_arguments() -> None:
-    """Another number of elements, and leaves that are no arrays."""
+    """Another number of elements, another rank, and leaves that are no arrays."""
+    flat, unravel_one = ravel_pytree([1.0, 2.0])
+    with pytest.raises(ShapeMismatchError, match=r"f32\[1,2\]\n.*a vector of 2 elements"):
+        unravel_one(flat[None])
     unravel = ravel_pytree([tnp.ones(2), tnp.zeros(3)])[1]
-    with pytest.raises(ShapeMismatchError, match=r"f32\[4\] of 4 elements\n.*5 elements"):
+    with pytest.raises(ShapeMismatchError, match=r"f32\[4\]\n.*a vector of 5 elements"):
         unravel(tnp.ones(4))
     with pytest.raises(UnsupportedDtypeError, match="unravel: got"):
         unravel([1.0] * 5)
@@ -109,3 +112,13 @@ def test_composition() -> None:
     assert [[1.0, 1.0, float(i)] for i in range(3)] == batch.tolist()
     assert (3, 2) == tb.vmap(lambda v: unravel(v)["w"][0])(tnp.ones((3, 5))).shape
     assert (5,) == tb.eval_shape(lambda t: ravel_pytree(t)[0], tree).shape
+
+
+@pytest.mark.parametrize("tree", [(), {"a": None}, []])
+def test_trees_without_leaves(tree: Any) -> None:
+    """An empty vector of float32, with 64-bit types on too."""
+    with tb.enable_x64(True):
+        flat, unravel = ravel_pytree(tree)
+
+        assert ((0,), np.float32) == (flat.shape, flat.dtype)
+        assert tree == unravel(flat)
