@@ -166,7 +166,8 @@ def device_put_replicated(x: Any, devices: Any) -> Any:
     >>> x['w'].shape == (len(devices), 3)
     True
     """
-    if not isinstance(devices, Sequence) or not devices:
+    are_devices = isinstance(devices, Sequence) and all([hasattr(d, "client") for d in devices])
+    if not are_devices or not devices:
         msg = f"device_put_replicated: devices is {devices!r} of type {type(devices).__name__}"
         raise ArgumentSpecError(msg, expected="a sequence of at least one device")
     sharding = _stacked(devices)

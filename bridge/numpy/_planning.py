@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.contract.precision import canonical_precision
 from tracebridge.core.runtime.planned import Planned, binary, unary
 
 
@@ -41,6 +42,11 @@ def _named(function: Any, name: str, doc: str) -> Any:
 def static_dtype(name: str, dtype: Any) -> Any:
     """A dtype argument as a static: ``None``, or the dtype that the 64-bit rule leaves."""
     return None if dtype is None else canonicalize_explicit(dtype, name)
+
+
+def static_precision(name: str, precision: Any) -> Any:
+    """A precision argument as a static; ``None`` follows the option."""
+    return None if precision is None else canonical_precision(precision, name)
 
 
 def value_of(x: Any) -> Any:

@@ -17,7 +17,12 @@ from tracebridge.core.dtypes.canonicalize import (
 from tracebridge.core.dtypes.dtypes import is_inexact, real_of
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    index_of,
+    kind_of,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
@@ -44,6 +49,9 @@ def _placement(device: Any) -> Any:
         return device
     if isinstance(device, PartitionSpec):
         return named_sharding("device", device)
+    if not hasattr(device, "client"):
+        msg = f"device is {kind_of(device)}, expected a device or a sharding"
+        raise ArgumentTypeError(msg, hint="take one of tracebridge.devices()")
     return SingleDeviceSharding(device)
 
 
@@ -90,7 +98,7 @@ def array(
     result = _convert(object, wanted, copy=copy)
     if dtype is not None and result.aval.weak_type:
         result = lax.convert_dtype(result, result.aval.dtype, False)
-    if result.aval.ndim < ndmin:
+    if result.aval.ndim < index_of(ndmin, "array", "ndmin"):
         result = lax.reshape(result, (*(1,) * (ndmin - result.aval.ndim), *result.aval.shape))
     return on_device(result, device)
 

@@ -291,7 +291,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     return _resize_planned((a,), (canonical_shape(new_shape, "resize"),))
 
 
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
     """``filt`` without the zeros at its ends; the array must be concrete.
 
     Args:
@@ -306,7 +306,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     >>> tnp.trim_zeros(tnp.array([0, 0, 1, 0, 2, 0])).tolist()
     [1, 0, 2]
     """
-    if set(trim.lower()) - set("fb"):
+    if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
         msg = f"trim_zeros: trim={trim!r}, expected 'f', 'b' or 'fb'"
         raise ArgumentValueError(msg)
     x = value_of(filt)

@@ -20,7 +20,7 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.numpy._planning import shape_of, value_of
+from tracebridge.numpy._planning import shape_of, static_precision, value_of
 from tracebridge.numpy._promote import check_no_out, promote_dtypes
 
 _INT32 = np.dtype(np.int32)
@@ -330,7 +330,9 @@ def einsum(
         preferred = preferred_element_type
         if preferred is not None:
             preferred = canonicalize_explicit(preferred, "einsum")
-        return _einsum_planned(xs, (form, _optimize_static(optimize), precision, preferred))
+        return _einsum_planned(
+            xs, (form, _optimize_static(optimize), static_precision("einsum", precision), preferred)
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise

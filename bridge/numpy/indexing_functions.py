@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    index_of,
+    kind_of,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
@@ -140,6 +146,9 @@ def take(
         indices_are_sorted: a promise that indices increase.
         fill_value: default: NaN, or for integers the least (signed) or greatest (unsigned).
 
+    Raises:
+        ArgumentTypeError: ``fill_value`` is no number.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.take(tnp.array([10, 20, 30]), tnp.array([2, 0, -1])).tolist()
     [30, 10, 30]
@@ -154,6 +163,9 @@ def take(
             bool(indices_are_sorted),
             fill_value,
         )
+        if not (fill_value is None or isinstance(fill_value, Hashable)):
+            msg = f"take: fill_value is {kind_of(fill_value)}, expected a number"
+            raise ArgumentTypeError(msg)
         planned = _take_planned if fill_value is None else _take_filled
         return planned((a, indices), statics)
     except Exception as error:

@@ -9,7 +9,9 @@ from typing import IO, Any
 import numpy as np
 
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.errors.argument_errors import kind_of
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.runtime.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
 from tracebridge.numpy.creation import on_device
@@ -77,13 +79,21 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         device: where to put the array (default: where the tensor is).
         copy: ``True`` copies, ``False`` raises where a copy would be needed.
 
+    Raises:
+        ExchangeError: ``x`` does not speak DLPack.
+
     >>> import numpy, tracebridge.numpy as tnp
     >>> tnp.from_dlpack(numpy.array([1, 2], dtype="int32")).tolist()
     [1, 2]
     """
-    return (
-        on_device(x, device) if hasattr(x, "aval") else import_dlpack(x, device=device, copy=copy)
-    )
+    if hasattr(x, "aval"):
+        return on_device(x, device)
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        msg = f"from_dlpack: got {kind_of(x)}, expected a tensor with the methods of DLPack"
+        raise ExchangeError(msg, hint="use tracebridge.numpy.asarray for numbers and lists")
+    if isinstance(x, np.ndarray):
+        check_host_dtype(x.dtype)
+    return import_dlpack(x, device=device, copy=copy)
 
 
 def load(file: File, *args: Any, **kwargs: Any) -> Any:

@@ -95,7 +95,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
         xs = array_sequence("concatenate", arrays)
         return _concatenate_planned(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
     except Exception as error:
-        hide_internal_frames(error)
+        hide_internal_frames(error, "concatenate")
         raise
 
 
@@ -145,7 +145,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
         xs = array_sequence("stack", arrays)
         return _stack_planned(xs, (index_of(axis, "stack", "axis"), static_dtype("stack", dtype)))
     except Exception as error:
-        hide_internal_frames(error)
+        hide_internal_frames(error, "stack")
         raise
 
 

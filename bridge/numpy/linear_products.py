@@ -11,7 +11,7 @@ from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned, binary
-from tracebridge.numpy._planning import static_dtype
+from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
@@ -102,7 +102,10 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     try:
         if precision is None and preferred_element_type is None:
             return _matmul_fast(a, b)
-        return _matmul_planned((a, b), (precision, static_dtype("matmul", preferred_element_type)))
+        return _matmul_planned(
+            (a, b),
+            (static_precision("matmul", precision), static_dtype("matmul", preferred_element_type)),
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -141,7 +144,10 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     11.0
     """
     try:
-        return _dot_planned((a, b), (precision, static_dtype("dot", preferred_element_type)))
+        return _dot_planned(
+            (a, b),
+            (static_precision("dot", precision), static_dtype("dot", preferred_element_type)),
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -211,7 +217,9 @@ def tensordot(
     """
     try:
         preferred = static_dtype("tensordot", preferred_element_type)
-        return _tensordot_planned((a, b), (_axes_static(axes), precision, preferred))
+        return _tensordot_planned(
+            (a, b), (_axes_static(axes), static_precision("tensordot", precision), preferred)
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -234,7 +242,9 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     >>> complex(tnp.vdot(1j, 1j))
     (1+0j)
     """
-    return _vdot_planned((a, b), (precision, static_dtype("vdot", preferred_element_type)))
+    return _vdot_planned(
+        (a, b), (static_precision("vdot", precision), static_dtype("vdot", preferred_element_type))
+    )
 
 
 def _inner(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
@@ -261,7 +271,10 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     >>> tnp.inner(tnp.ones((2, 3)), tnp.ones((4, 3))).shape
     (2, 4)
     """
-    return _inner_planned((a, b), (precision, static_dtype("inner", preferred_element_type)))
+    return _inner_planned(
+        (a, b),
+        (static_precision("inner", precision), static_dtype("inner", preferred_element_type)),
+    )
 
 
 def _outer(a: Any, b: Any) -> Any:

@@ -95,14 +95,20 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 def ravel(a: Any, order: str = "C") -> Any:
     """All elements in one axis.
 
+    Raises:
+        ArgumentValueError: ``order`` is unknown.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.ravel(tnp.ones((2, 3))).shape
     (6,)
     """
     try:
+        if order not in ("C", "F", "K", "A"):
+            msg = f"ravel: order must be 'C', 'F', 'A' or 'K', got {order!r}"
+            raise ArgumentValueError(msg)
         return reshape(a, (-1,), "C" if order in ("K", "A") else order)
     except Exception as error:
-        hide_internal_frames(error)
+        hide_internal_frames(error, "ravel")
         raise
 
 
@@ -115,7 +121,7 @@ def _transpose(x: Any, axes: Any) -> Any:
 _transpose_planned = Planned(_transpose, "transpose")
 
 
-def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+def transpose(a: Any, axes: Any = None) -> Any:
     """``a`` with its axes in another order (default: reversed).
 
     >>> import tracebridge.numpy as tnp
@@ -123,9 +129,10 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     (4, 3, 2)
     """
     try:
-        return _transpose_planned(
-            (a,), (None if axes is None else hashable_axis(tuple(axes), "transpose"),)
-        )
+        if not (axes is None or isinstance(axes, Sequence | np.ndarray)):
+            axes = (index_of(axes, "transpose", "axes"),)
+        order = None if axes is None else hashable_axis(tuple(axes), "transpose")
+        return _transpose_planned((a,), (order,))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -213,16 +220,18 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     (3, 4, 2)
     """
     try:
-        return _moveaxis_planned((a,), (_axes_tuple(source), _axes_tuple(destination)))
+        return _moveaxis_planned(
+            (a,), (_axes_tuple(source, "moveaxis"), _axes_tuple(destination, "moveaxis"))
+        )
     except Exception as error:
         hide_internal_frames(error)
         raise
 
 
-def _axes_tuple(axes: Any) -> tuple[int, ...]:
+def _axes_tuple(axes: Any, name: str) -> tuple[int, ...]:
     if isinstance(axes, tuple | list):
-        return tuple(hashable_axis(axes, "moveaxis"))
-    return (index_of(axes, "moveaxis", "axis"),)
+        return tuple(hashable_axis(axes, name))
+    return (index_of(axes, name, "axis"),)
 
 
 def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
@@ -247,7 +256,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     (1, 3)
     """
     try:
-        return _expand_dims_planned((a,), (_axes_tuple(axis),))
+        return _expand_dims_planned((a,), (_axes_tuple(axis, "expand_dims"),))
     except Exception as error:
         hide_internal_frames(error)
         raise

@@ -227,7 +227,7 @@ _nanvar_planned = Planned(_nanvar, "nanvar", exact=True)
 def _variance(
     name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any
 ) -> Any:
-    xs = [v for v in (a, where, mean) if v is not None]
+    xs = [a, *[v for v in (where, mean) if v is not None]]
     statics = (
         hashable_axis(axis, name),
         static_dtype(name, dtype),

@@ -526,7 +526,7 @@ def std(
         check_no_out("std", out)
         return _variance("std", a, axis, dtype, keepdims, ddof, where, mean, correction)
     except Exception as error:
-        hide_internal_frames(error)
+        hide_internal_frames(error, "std")
         raise
 
 

@@ -67,7 +67,7 @@ def where(
             raise ArgumentValueError(msg)
         return _where_planned((condition, x, y))
     except Exception as error:
-        hide_internal_frames(error)
+        hide_internal_frames(error, "where")
         raise
 
 
@@ -100,13 +100,15 @@ def _arg_extremum(x: Any, name: str, axis: Any, keepdims: bool) -> Any:
     return lax.reshape(found, tuple(kept))
 
 
-_arg_planned = Planned(_arg_extremum, "argmax")
+_arg_planned = {
+    name: Planned(_arg_extremum, name) for name in ("argmax", "argmin", "nanargmax", "nanargmin")
+}
 
 
 def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     check_no_out(name, out)
     where_ = None if axis is None else index_of(axis, name, "axis")
-    return _arg_planned((a,), (name, where_, bool(keepdims)))
+    return _arg_planned[name]((a,), (name, where_, bool(keepdims)))
 
 
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:

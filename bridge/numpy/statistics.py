@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, real_of
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
@@ -188,7 +189,7 @@ def cov(
         msg = f"cov: ddof must be an integer, got {ddof}"
         raise ArgumentValueError(msg)
     less = (0 if bias else 1) if ddof is None else int(ddof)
-    xs = [x for x in (m, y, fweights, aweights) if x is not None]
+    xs = [as_value(m, "cov"), *[x for x in (y, fweights, aweights) if x is not None]]
     present = (y is not None, fweights is not None, aweights is not None)
     statics = (*present, bool(rowvar), less, static_dtype("cov", dtype))
     return _cov_planned(xs, statics)

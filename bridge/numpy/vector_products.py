@@ -9,7 +9,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.numpy._planning import static_dtype
+from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
@@ -97,7 +97,10 @@ def vecdot(
     [21.0, 43.0]
     """
     preferred = static_dtype("vecdot", preferred_element_type)
-    return _vecdot_planned((x1, x2), (index_of(axis, "vecdot", "axis"), precision, preferred))
+    return _vecdot_planned(
+        (x1, x2),
+        (index_of(axis, "vecdot", "axis"), static_precision("vecdot", precision), preferred),
+    )
 
 
 def _matvec(a: Any, b: Any) -> Any:

@@ -24,9 +24,9 @@ _SIGNATURE = re.compile(rf"^(?P<inputs>{_SIDE})?->(?P<outputs>{_SIDE})$")
 Core = tuple[str, ...]
 
 
-def _parse(signature: str) -> tuple[list[Core], list[Core]]:
+def _parse(signature: Any) -> tuple[list[Core], list[Core]]:
     """The names of core axes of inputs and outputs in ``"(n,m),(m)->(n)"``."""
-    match = _SIGNATURE.match(signature.replace(" ", ""))
+    match = _SIGNATURE.match(signature.replace(" ", "")) if isinstance(signature, str) else None
     if match is None:
         msg = f"vectorize: {signature!r} is no signature such as '(n,m),(m)->(n)'"
         raise ArgumentValueError(msg)

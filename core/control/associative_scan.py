@@ -7,7 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.bodies import flatten_values, leaf_paths
-from tracebridge.core.errors.shape_errors import AxisError
+from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     AxisSizeError,
@@ -102,7 +102,13 @@ class _Prefixes:
         if flatten(result)[1] != self.tree:
             msg = "associative_scan: fn returned another structure than its arguments have"
             raise TreeMismatchError(msg, got=str(flatten(result)[1]), expected=str(self.tree))
-        return flatten_values("associative_scan", "the result of fn", result)[0]
+        values = flatten_values("associative_scan", "the result of fn", result)[0]
+        for value, given in zip(values, a, strict=True):
+            if value.aval.shape != given.aval.shape:
+                msg = "associative_scan: fn returned another shape than its arguments have"
+                got, expected = value.aval.str_short(), given.aval.str_short()
+                raise ShapeMismatchError(msg, got=got, expected=expected)
+        return values
 
     def take(self, xs: list[Any], start: int, stop: int, step: int = 1) -> list[Any]:
         """Every ``step``-th element of a range."""

@@ -30,9 +30,12 @@ def index_of(value: Any, call: str, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        if isinstance(error, TracebridgeError):
+        if isinstance(error, TracebridgeError) and not isinstance(error, ArgumentTypeError):
+            if call:
+                error.say(call)
             raise
-        given = f"{value!r} of type {type(value).__name__}"
+        aval = getattr(value, "aval", None)
+        given = f"{value!r} of type {type(value).__name__}" if aval is None else kind_of(value)
     at = f"{call}: " if call else ""
     raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
 

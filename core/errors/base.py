@@ -88,6 +88,12 @@ class TracebridgeError(Exception):
         link = f"    see {self.page}"
         super().__init__(f"{text}\n{link}" if text else link)
 
+    def say(self, name: str) -> None:
+        """Let the message begin with the public function `name`, unless it names it already."""
+        text = str(self)
+        if name not in text:
+            self.args = (f"{name}: {text}", *self.args[1:])
+
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from tracebridge.core._jaxlib.xla import Traceback
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.base import InternalError, TracebridgeError
@@ -118,12 +120,15 @@ def filter_exception(exc: BaseException) -> None:
         todo += [item.__cause__, item.__context__]
 
 
-def hide_internal_frames(exc: Exception) -> None:
+def hide_internal_frames(exc: Exception, name: str = "") -> None:
     """Filter the traceback of an exception that is about to leave the package, unless turned off.
 
+    `name` is the public function, where functions that it is made of may have named themselves.
     For functions that cannot afford the extra call of `api_boundary`. Call it in an `except` clause
     that ends with a bare `raise`, which does not add the frame again.
     """
+    if name and isinstance(exc, TracebridgeError) and _without_user(exc.__traceback__):
+        exc.say(name)
     if mode != "off":
         filter_exception(exc)
 
@@ -183,32 +188,42 @@ def named_error(exc: Exception, name: str) -> Exception:
     ValueError of a step inside becomes our class.
     """
     ours = isinstance(exc, TracebridgeError) and not isinstance(exc, InternalError)
-    if not (ours or type(exc) in _OURS_FOR) or not _raised_inside(exc.__traceback__):
+    # NumPy's UFuncTypeError is a TypeError.
+    kind = TypeError if type(exc).__module__.startswith("numpy") else type(exc)
+    plain = isinstance(exc, kind) and kind in _OURS_FOR
+    # With one frame, that of the boundary, the call did not fit the signature: Python's message
+    # about that is the best.
+    below = exc.__traceback__ is not None and exc.__traceback__.tb_next is not None
+    if not (ours or plain) or not below or not _without_user(exc.__traceback__):
         return exc
-    text = str(exc)
-    if not ours:
-        return _OURS_FOR[type(exc)](text if name in text else f"{name}: {text}")
+    if not isinstance(exc, TracebridgeError):
+        failure = _OURS_FOR[kind](str(exc))
+        failure.say(name)
+        return failure
     if not exc.__dict__.get("named"):
         exc.__dict__["named"] = True
-        if name not in text:
-            exc.args = (f"{name}: {text}", *exc.args[1:])
+        exc.say(name)
     return exc
 
 
-def _raised_inside(tb: types.TracebackType | None) -> bool:
-    """Whether all frames are ours, and the exception comes from below the public function.
-
-    The first frame is that of `boundary`; where there is only that one, the call did not fit the
-    signature, and Python's own message is the best.
-    """
-    if tb is None or tb.tb_next is None:
-        return False
-    step: types.TracebackType | None = tb
+def _without_user(tb: types.TracebackType | None) -> bool:
+    """Whether no frame is of a function of the user."""
+    step = tb
     while step is not None:
-        if not is_internal_file(step.tb_frame.f_code.co_filename):
+        filename = step.tb_frame.f_code.co_filename
+        if not is_internal_file(filename) and not _is_library(filename):
             return False
         step = step.tb_next
     return True
+
+
+_LIBRARIES = tuple([str(Path(m.__file__ or "").parent) + os.sep for m in (os, np)])
+
+
+def _is_library(filename: str) -> bool:
+    """Whether a file belongs to Python's library or NumPy, which the engine calls."""
+    packages = filename.startswith(_LIBRARIES[0]) and "-packages" in filename
+    return filename.startswith(_LIBRARIES[1] if packages else _LIBRARIES)
 
 
 def public(value: Any, name: str, module: str) -> Any:
@@ -219,6 +234,9 @@ def public(value: Any, name: str, module: str) -> Any:
     # Functions that are NumPy's own stay so.
     if type(value) is not types.FunctionType or not value.__module__.startswith(_PACKAGE):
         return value
+    if value.__code__ is _boundary_code:
+        # A boundary of `api_boundary`, which knows no name.
+        value = value.__dict__["__wrapped__"]
     guarded: Any = hiding(value, name)
     if guarded is not value:
         guarded.__module__ = module

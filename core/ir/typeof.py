@@ -69,7 +69,12 @@ def as_value(x: Any, call: str = "") -> Value:
     """
     convert = converter_of(type(x))
     if convert is not None:
-        return convert(x)
+        try:
+            return convert(x)
+        except UnsupportedDtypeError as error:
+            if call:
+                error.say(call)
+            raise
     if hasattr(type(x), "__tracebridge_array__"):
         return as_value(x.__tracebridge_array__())
     if hasattr(x, "aval"):

@@ -283,7 +283,7 @@ def neg(x: Any) -> Any:
     >>> float(tb.lax.neg(2.0))
     -2.0
     """
-    return neg_p.bind(as_value(x))
+    return neg_p.bind(as_value(x, "neg"))
 
 
 def sign(x: Any) -> Any:
@@ -293,7 +293,7 @@ def sign(x: Any) -> Any:
     >>> float(tb.lax.sign(-2.5)), int(tb.lax.sign(0))
     (-1.0, 0)
     """
-    return sign_p.bind(as_value(x))
+    return sign_p.bind(as_value(x, "sign"))
 
 
 def abs(x: Any) -> Any:
@@ -303,7 +303,7 @@ def abs(x: Any) -> Any:
     >>> int(tb.lax.abs(-3)), float(tb.lax.abs(3 + 4j))
     (3, 5.0)
     """
-    return abs_p.bind(as_value(x))
+    return abs_p.bind(as_value(x, "abs"))
 
 
 def square(x: Any) -> Any:
@@ -313,7 +313,7 @@ def square(x: Any) -> Any:
     >>> float(tb.lax.square(3.0))
     9.0
     """
-    return square_p.bind(as_value(x))
+    return square_p.bind(as_value(x, "square"))
 
 
 def reciprocal(x: Any) -> Any:
@@ -323,7 +323,7 @@ def reciprocal(x: Any) -> Any:
     >>> float(tb.lax.reciprocal(4.0))
     0.25
     """
-    return lax.integer_pow(x, -1)
+    return lax.integer_pow(as_value(x, "reciprocal"), -1)
 
 
 def add(x: Any, y: Any) -> Any:

@@ -116,7 +116,7 @@ def bitwise_not(x: Any) -> Any:
     >>> int(tb.lax.bitwise_not(5)), bool(tb.lax.bitwise_not(True))
     (-6, False)
     """
-    return not_p.bind(as_value(x))
+    return not_p.bind(as_value(x, "bitwise_not"))
 
 
 def bitwise_and(x: Any, y: Any) -> Any:
@@ -186,7 +186,7 @@ def population_count(x: Any) -> Any:
     >>> int(tb.lax.population_count(7))
     3
     """
-    return population_count_p.bind(as_value(x))
+    return population_count_p.bind(as_value(x, "population_count"))
 
 
 def clz(x: Any) -> Any:
@@ -196,4 +196,4 @@ def clz(x: Any) -> Any:
     >>> int(tb.lax.clz(1))
     31
     """
-    return clz_p.bind(as_value(x))
+    return clz_p.bind(as_value(x, "clz"))

@@ -120,7 +120,7 @@ def real(x: Any) -> Any:
     >>> float(tb.lax.real(1 + 2j))
     1.0
     """
-    return real_p.bind(as_value(x))
+    return real_p.bind(as_value(x, "real"))
 
 
 def imag(x: Any) -> Any:
@@ -130,7 +130,7 @@ def imag(x: Any) -> Any:
     >>> float(tb.lax.imag(1 + 2j))
     2.0
     """
-    return imag_p.bind(as_value(x))
+    return imag_p.bind(as_value(x, "imag"))
 
 
 def conj(x: Any) -> Any:
@@ -140,7 +140,7 @@ def conj(x: Any) -> Any:
     >>> complex(tb.lax.conj(1 + 2j))
     (1-2j)
     """
-    value = as_value(x)
+    value = as_value(x, "conj")
     if value.aval.dtype in _WITH_COMPLEX:
         value = lax.complex(value, scalar_like(value, 0))
     return conj_p.bind(value)

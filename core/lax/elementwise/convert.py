@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any, final
@@ -22,7 +21,7 @@ from tracebridge.core.dtypes.dtypes import (
     real_of,
 )
 from tracebridge.core.dtypes.finfo import iinfo
-from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -157,7 +156,7 @@ def convert_dtype(x: Any, dtype: np.dtype[Any], weak_type: bool = False) -> Any:
 
     For the rules of the engine and for promotion. May give a Literal.
     """
-    value = as_value(x)
+    value = as_value(x, "convert_dtype")
     aval = value.aval
     if aval.dtype == dtype and aval.weak_type is weak_type:
         return value
@@ -197,7 +196,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     >>> int(tb.lax.convert_element_type(2.75, "int32"))
     2
     """
-    x = as_value(operand)
+    x = as_value(operand, "convert_element_type")
     dtype = canonicalize_explicit(new_dtype, "convert_element_type")
     if is_complex(x.aval.dtype) and not is_complex(dtype):
         message = "convert_element_type: complex to real discards the imaginary part"
@@ -225,7 +224,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     '0x3f800000'
     """
     dtype = canonicalize_explicit(new_dtype, "bitcast_convert_type")
-    return bitcast_convert_type_p.bind(as_value(operand), new_dtype=dtype)
+    return bitcast_convert_type_p.bind(as_value(operand, "bitcast_convert_type"), new_dtype=dtype)
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
@@ -243,7 +242,10 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     >>> float(tb.lax.reduce_precision(1.3, exponent_bits=5, mantissa_bits=2))
     1.25
     """
-    exponent, mantissa = operator.index(exponent_bits), operator.index(mantissa_bits)
+    exponent, mantissa = (
+        index_of(exponent_bits, "reduce_precision", "exponent_bits"),
+        index_of(mantissa_bits, "reduce_precision", "mantissa_bits"),
+    )
     if exponent < 1 or mantissa < 0:
         msg = (
             f"reduce_precision: exponent_bits must be at least 1 and mantissa_bits at least 0, "
@@ -251,10 +253,10 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
         )
         raise ArgumentValueError(msg)
     return reduce_precision_p.bind(
-        as_value(operand), exponent_bits=exponent, mantissa_bits=mantissa
+        as_value(operand, "reduce_precision"), exponent_bits=exponent, mantissa_bits=mantissa
     )
 
 
 def copy(x: Any) -> Any:
     """``x`` in memory of its own."""
-    return copy_p.bind(as_value(x))
+    return copy_p.bind(as_value(x, "copy"))

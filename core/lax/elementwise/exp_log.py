@@ -87,7 +87,7 @@ def exp(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.exp(1.0))
     2.718282
     """
-    return exp_p.bind(as_value(x), **lax.accuracy_params("exp", accuracy))
+    return exp_p.bind(as_value(x, "exp"), **lax.accuracy_params("exp", accuracy))
 
 
 def exp2(x: Any, *, accuracy: Any = None) -> Any:
@@ -97,7 +97,7 @@ def exp2(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.exp2(3.0))
     8.0
     """
-    return exp2_p.bind(as_value(x), **lax.accuracy_params("exp2", accuracy))
+    return exp2_p.bind(as_value(x, "exp2"), **lax.accuracy_params("exp2", accuracy))
 
 
 def expm1(x: Any, *, accuracy: Any = None) -> Any:
@@ -107,7 +107,7 @@ def expm1(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.expm1(1e-5))
     1.000005e-05
     """
-    return expm1_p.bind(as_value(x), **lax.accuracy_params("expm1", accuracy))
+    return expm1_p.bind(as_value(x, "expm1"), **lax.accuracy_params("expm1", accuracy))
 
 
 def log(x: Any, *, accuracy: Any = None) -> Any:
@@ -117,7 +117,7 @@ def log(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.log(2.0))
     0.6931472
     """
-    return log_p.bind(as_value(x), **lax.accuracy_params("log", accuracy))
+    return log_p.bind(as_value(x, "log"), **lax.accuracy_params("log", accuracy))
 
 
 def log1p(x: Any, *, accuracy: Any = None) -> Any:
@@ -127,7 +127,7 @@ def log1p(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.log1p(1e-5))
     9.99995e-06
     """
-    return log1p_p.bind(as_value(x), **lax.accuracy_params("log1p", accuracy))
+    return log1p_p.bind(as_value(x, "log1p"), **lax.accuracy_params("log1p", accuracy))
 
 
 def logistic(x: Any, *, accuracy: Any = None) -> Any:
@@ -137,4 +137,4 @@ def logistic(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.logistic(0.0))
     0.5
     """
-    return logistic_p.bind(as_value(x), **lax.accuracy_params("logistic", accuracy))
+    return logistic_p.bind(as_value(x, "logistic"), **lax.accuracy_params("logistic", accuracy))

@@ -84,7 +84,7 @@ def sinh(x: Any) -> Any:
     >>> float(tb.lax.sinh(1.0))
     1.175201
     """
-    return sinh_p.bind(as_value(x))
+    return sinh_p.bind(as_value(x, "sinh"))
 
 
 def cosh(x: Any) -> Any:
@@ -94,7 +94,7 @@ def cosh(x: Any) -> Any:
     >>> float(tb.lax.cosh(1.0))
     1.543081
     """
-    return cosh_p.bind(as_value(x))
+    return cosh_p.bind(as_value(x, "cosh"))
 
 
 def tanh(x: Any, *, accuracy: Any = None) -> Any:
@@ -104,7 +104,7 @@ def tanh(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.tanh(1.0))
     0.7615942
     """
-    return tanh_p.bind(as_value(x), **lax.accuracy_params("tanh", accuracy))
+    return tanh_p.bind(as_value(x, "tanh"), **lax.accuracy_params("tanh", accuracy))
 
 
 def asinh(x: Any) -> Any:
@@ -114,7 +114,7 @@ def asinh(x: Any) -> Any:
     >>> float(tb.lax.asinh(1.0))
     0.8813736
     """
-    return asinh_p.bind(as_value(x))
+    return asinh_p.bind(as_value(x, "asinh"))
 
 
 def acosh(x: Any) -> Any:
@@ -124,7 +124,7 @@ def acosh(x: Any) -> Any:
     >>> float(tb.lax.acosh(2.0))
     1.316958
     """
-    return acosh_p.bind(as_value(x))
+    return acosh_p.bind(as_value(x, "acosh"))
 
 
 def atanh(x: Any) -> Any:
@@ -134,4 +134,4 @@ def atanh(x: Any) -> Any:
     >>> float(tb.lax.atanh(0.5))
     0.5493061
     """
-    return atanh_p.bind(as_value(x))
+    return atanh_p.bind(as_value(x, "atanh"))

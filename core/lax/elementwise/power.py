@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_float, is_inexact, is_integer
+from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
@@ -146,9 +146,9 @@ def pow(x: Any, y: Any) -> Any:
     >>> float(tb.lax.pow(2.0, 0.5)), float(tb.lax.pow(-2.0, 3))
     (1.414214, -8.0)
     """
-    exponent = as_value(y)
+    exponent = as_value(y, "pow")
     if type(exponent) is Literal and is_integer(exponent.aval.dtype):
-        return pow_p.bind(as_value(x), exponent)
+        return pow_p.bind(as_value(x, "pow"), exponent)
     return pow_p.bind(*operands("pow", x, y))
 
 
@@ -163,7 +163,7 @@ def integer_pow(x: Any, y: int) -> Any:
     >>> int(tb.lax.integer_pow(3, 4)), float(tb.lax.integer_pow(2.0, -2))
     (81, 0.25)
     """
-    base, exponent = as_value(x), int(operator.index(y))
+    base, exponent = as_value(x, "integer_pow"), index_of(y, "integer_pow", "y")
     if exponent == 1 and is_numeric(base.aval.dtype):
         return base
     return integer_pow_p.bind(base, y=exponent)
@@ -176,7 +176,7 @@ def sqrt(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.sqrt(2.25))
     1.5
     """
-    return sqrt_p.bind(as_value(x), **lax.accuracy_params("sqrt", accuracy))
+    return sqrt_p.bind(as_value(x, "sqrt"), **lax.accuracy_params("sqrt", accuracy))
 
 
 def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
@@ -186,7 +186,7 @@ def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.rsqrt(4.0))
     0.5
     """
-    return rsqrt_p.bind(as_value(x), **lax.accuracy_params("rsqrt", accuracy))
+    return rsqrt_p.bind(as_value(x, "rsqrt"), **lax.accuracy_params("rsqrt", accuracy))
 
 
 def cbrt(x: Any, *, accuracy: Any = None) -> Any:
@@ -196,4 +196,4 @@ def cbrt(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.cbrt(-8.0))
     -2.0
     """
-    return cbrt_p.bind(as_value(x), **lax.accuracy_params("cbrt", accuracy))
+    return cbrt_p.bind(as_value(x, "cbrt"), **lax.accuracy_params("cbrt", accuracy))

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
@@ -96,7 +97,7 @@ def floor(x: Any) -> Any:
     >>> float(tb.lax.floor(-1.5))
     -2.0
     """
-    return floor_p.bind(as_value(x))
+    return floor_p.bind(as_value(x, "floor"))
 
 
 def ceil(x: Any) -> Any:
@@ -106,7 +107,7 @@ def ceil(x: Any) -> Any:
     >>> float(tb.lax.ceil(1.5))
     2.0
     """
-    return ceil_p.bind(as_value(x))
+    return ceil_p.bind(as_value(x, "ceil"))
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
@@ -116,11 +117,19 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
         x: float array.
         rounding_method: where halves go.
 
+    Raises:
+        ArgumentValueError: ``rounding_method`` is no ``RoundingMethod``.
+
     >>> import tracebridge as tb
     >>> float(tb.lax.round(2.5)), float(tb.lax.round(2.5, tb.lax.RoundingMethod.TO_NEAREST_EVEN))
     (3.0, 2.0)
     """
-    return round_p.bind(as_value(x), rounding_method=RoundingMethod(rounding_method))
+    if type(rounding_method) is not RoundingMethod:
+        if rounding_method not in (0, 1):
+            msg = f"round: rounding_method={rounding_method!r}, expected a RoundingMethod"
+            raise ArgumentValueError(msg)
+        rounding_method = RoundingMethod(rounding_method)
+    return round_p.bind(as_value(x, "round"), rounding_method=rounding_method)
 
 
 def is_finite(x: Any) -> Any:
@@ -130,7 +139,7 @@ def is_finite(x: Any) -> Any:
     >>> bool(tb.lax.is_finite(float("inf")))
     False
     """
-    return is_finite_p.bind(as_value(x))
+    return is_finite_p.bind(as_value(x, "is_finite"))
 
 
 def nextafter(x1: Any, x2: Any) -> Any:

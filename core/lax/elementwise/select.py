@@ -144,7 +144,7 @@ def select_n(which: Any, *cases: Any) -> Any:
     >>> tb.lax.select_n(tb.numpy.array([False, True]), tb.numpy.array([1, 2]), 0).tolist()
     [1, 0]
     """
-    index = as_value(which)
+    index = as_value(which, "select_n")
     if type(index) is Literal and index.aval.weak_type and index.aval.dtype.kind == "i":
         index = lax.convert_dtype(index, _INT32)
     values = operands("select_n", *cases)

@@ -96,7 +96,7 @@ def sin(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.sin(0.0))
     0.0
     """
-    return sin_p.bind(as_value(x), **lax.accuracy_params("sin", accuracy))
+    return sin_p.bind(as_value(x, "sin"), **lax.accuracy_params("sin", accuracy))
 
 
 def cos(x: Any, *, accuracy: Any = None) -> Any:
@@ -106,7 +106,7 @@ def cos(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.cos(0.0))
     1.0
     """
-    return cos_p.bind(as_value(x), **lax.accuracy_params("cos", accuracy))
+    return cos_p.bind(as_value(x, "cos"), **lax.accuracy_params("cos", accuracy))
 
 
 def tan(x: Any, *, accuracy: Any = None) -> Any:
@@ -116,7 +116,7 @@ def tan(x: Any, *, accuracy: Any = None) -> Any:
     >>> float(tb.lax.tan(1.0))
     1.557408
     """
-    return tan_p.bind(as_value(x), **lax.accuracy_params("tan", accuracy))
+    return tan_p.bind(as_value(x, "tan"), **lax.accuracy_params("tan", accuracy))
 
 
 def asin(x: Any) -> Any:
@@ -126,7 +126,7 @@ def asin(x: Any) -> Any:
     >>> float(tb.lax.asin(1.0))
     1.570796
     """
-    return asin_p.bind(as_value(x))
+    return asin_p.bind(as_value(x, "asin"))
 
 
 def acos(x: Any) -> Any:
@@ -136,7 +136,7 @@ def acos(x: Any) -> Any:
     >>> float(tb.lax.acos(0.0))
     1.570796
     """
-    return acos_p.bind(as_value(x))
+    return acos_p.bind(as_value(x, "acos"))
 
 
 def atan(x: Any) -> Any:
@@ -146,7 +146,7 @@ def atan(x: Any) -> Any:
     >>> float(tb.lax.atan(1.0))
     0.7853982
     """
-    return atan_p.bind(as_value(x))
+    return atan_p.bind(as_value(x, "atan"))
 
 
 def atan2(x: Any, y: Any) -> Any:

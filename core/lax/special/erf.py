@@ -56,7 +56,7 @@ def erf(x: Any) -> Any:
     >>> float(tb.lax.erf(1.0))
     0.8427008
     """
-    return erf_p.bind(as_value(x))
+    return erf_p.bind(as_value(x, "erf"))
 
 
 def erfc(x: Any) -> Any:
@@ -66,7 +66,7 @@ def erfc(x: Any) -> Any:
     >>> float(tb.lax.erfc(1.0))
     0.1572992
     """
-    return erfc_p.bind(as_value(x))
+    return erfc_p.bind(as_value(x, "erfc"))
 
 
 def erf_inv(x: Any) -> Any:
@@ -76,4 +76,4 @@ def erf_inv(x: Any) -> Any:
     >>> float(tb.lax.erf_inv(0.5))
     0.4769363
     """
-    return erf_inv_p.bind(as_value(x))
+    return erf_inv_p.bind(as_value(x, "erf_inv"))

@@ -81,7 +81,7 @@ def lgamma(x: Any) -> Any:
     >>> float(tb.lax.lgamma(5.0))
     3.178054
     """
-    return lgamma_p.bind(as_value(x))
+    return lgamma_p.bind(as_value(x, "lgamma"))
 
 
 def digamma(x: Any) -> Any:
@@ -91,7 +91,7 @@ def digamma(x: Any) -> Any:
     >>> float(tb.lax.digamma(1.0))
     -0.5772157
     """
-    return digamma_p.bind(as_value(x))
+    return digamma_p.bind(as_value(x, "digamma"))
 
 
 def polygamma(m: Any, x: Any) -> Any:
