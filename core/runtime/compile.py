@@ -16,7 +16,9 @@ from tracebridge.core._jaxlib.xla import (
     make_compile_options,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.ir.effects import ordered_effects
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
@@ -29,7 +31,6 @@ from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.runtime.placement import Placement
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
@@ -112,7 +113,45 @@ def compile_jaxpr(
         mesh=mesh_of(placement),
     )
     finished(LOWER, name, start, logger)
+    if lowered.inspections and type(placement) is MeshPlacement:
+        _inspect(jaxpr, name, placement, len(lowered.inspections), compiler_options)
+        lowered.inspections = ()
     return compile_lowered(lowered, placement, jaxpr.out_avals, donated, compiler_options)
+
+
+def _inspect(
+    jaxpr: Jaxpr,
+    name: str,
+    placement: MeshPlacement,
+    n_inspections: int,
+    options: tuple[tuple[str, Any], ...],
+) -> None:
+    """Tell the inspections how XLA splits values: those of a program that also gives them out.
+
+    Raises:
+        EffectError: there are some in inner programs, whose values cannot be given out.
+    """
+    found = [
+        (app.params["callback"], idx[0])
+        for app, idx in jaxpr.steps
+        if app.primitive.name == "inspect_sharding"
+    ]
+    if len(found) != n_inspections:
+        msg = f"{name}: inspect_array_sharding of a value in a loop, branch or inner function"
+        raise EffectError(msg, hint="inspect values of the outer function, or arrays")
+    slots = [i for _, i in found]
+    every = jaxpr.slot_avals()
+    avals = [every[i] for i in slots]
+    outs, out_avals = (*jaxpr.outs, *slots), (*jaxpr.out_avals, *avals)
+    wider = Jaxpr(jaxpr.in_avals, jaxpr.consts, jaxpr.steps, outs, out_avals, debug=jaxpr.debug)
+    n, platform = len(jaxpr.outs), placement.device.platform
+    wished = (*placement.out_shardings, *[None] * len(outs))[: len(outs)]
+    place = MeshPlacement(placement.mesh, placement.in_shardings, tuple(wished))
+    lowered = lower_module(wider, name, platform, keep_unused=True, mesh=placement.mesh)
+    lowered.inspections = ()
+    program = compile_spmd(lowered, place, out_avals, (), options)
+    for (callback, _), sharding in zip(found, program.out_shardings[n:], strict=True):
+        callback(sharding)
 
 
 def compile_lowered(

@@ -74,8 +74,9 @@ inspect_sharding_p = InspectSharding()
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
     """Call a function with the sharding of an array, also of a traced one.
 
-    For arrays the call happens at once, in traced code when the program is compiled. Programs run
-    on one device, so that traced arrays are whole on that one.
+    For arrays the call happens at once, in traced code when the program is compiled. In a program
+    that XLA splits over several devices the value must not stand in a loop, a branch or an inner
+    compiled function, and the program is compiled once more to find out.
 
     Args:
         value: array, or tree of arrays: the function is called for each.
@@ -83,6 +84,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 
     Raises:
         ArgumentSpecError: ``callback`` is no function.
+        EffectError: at a call: a value stands in an inner program of one for several devices.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp

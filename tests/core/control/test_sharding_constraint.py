@@ -13,7 +13,7 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.errors.transform_errors import EffectError, TreeMismatchError
 from tracebridge.sharding import NamedSharding
 from tracebridge.testing import assert_allclose
 
@@ -150,6 +150,31 @@ def test_donation_and_created_arrays() -> None:
     assert x.is_deleted()
     assert ns("x") is tnp.zeros((8, 4), device=ns("x")).sharding
     assert ns("x") is tnp.asarray(X, device=ns("x")).sharding
+
+
+def test_inspected_values(capsys: pytest.CaptureFixture[str]) -> None:
+    """How XLA splits values of a program, when it is compiled."""
+    seen: list[Any] = []
+
+    def inspected(x: Any) -> Any:
+        tb.debug.inspect_array_sharding(x, callback=seen.append)
+        return x
+
+    def f(x: Any) -> Any:
+        inspected(x)
+        return inspected(constrained(x)) + 1, inspected(x.sum())
+
+    g = tb.jit(f, in_shardings=ns("x"), out_shardings=(ns(None, "y"), None))
+    for _ in range(2):
+        out, _ = g(X)
+        assert [ns("x"), ns("y", "x"), ns()] == seen
+        assert ns(None, "y") is out.sharding
+        assert_allclose(out, 2 * X + 1)
+    tb.jit(lambda x: tb.debug.visualize_array_sharding(x))(tb.device_put(X, ns("y")))
+    assert "CPU 0,2,4,6" in capsys.readouterr().out
+    loop = tb.jit(lambda x: lax.scan(lambda c, _: (inspected(c), None), x, None, length=2)[0])
+    with pytest.raises(EffectError, match="of a value in a loop, branch or inner function"):
+        loop(tb.device_put(X, ns("x")))
 
 
 REFUSED: list[tuple[type[Exception], str, Callable[[], Any]]] = [
