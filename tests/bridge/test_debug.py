@@ -191,6 +191,31 @@ def test_checkpoint_prints_again(lines: Lines) -> None:
         tb.grad(tb.checkpoint(g))(1.0)
 
 
+@pytest.mark.parametrize(
+    ("policy", "times"),
+    [
+        (tb.checkpoint_policies.everything_saveable, 1),
+        (tb.checkpoint_policies.nothing_saveable, 2),
+        (tb.checkpoint_policies.save_any_names_but_these("z"), 2),
+        (tb.checkpoint_policies.save_anything_except_these_names("y"), 1),
+        (tb.checkpoint_policies.dots_saveable, 2),
+    ],
+    ids=["everything", "nothing", "without z", "without y", "dots"],
+)
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["plain", "jit"])
+def test_policies_say_what_prints_again(lines: Lines, policy: Any, times: int, wrap: Any) -> None:
+    """What is shown is shown again where it is computed again, and nothing more is computed."""
+
+    def f(x: Any) -> Any:
+        y = tb.ad_checkpoint.checkpoint_name(x + 1.0, "y")
+        z = tb.ad_checkpoint.checkpoint_name(y * 2.0, "z")
+        tb.debug.print("yz {} {}", y, z)
+        return tb.ad_checkpoint.checkpoint_name(tnp.exp(z), "w")
+
+    assert np.isclose(float(wrap(tb.grad(tb.checkpoint(f, policy=policy)))(0.5)), 2 * np.exp(3.0))
+    assert lines.taken() == ["yz 1.5 3.0"] * times
+
+
 def test_linear_transpose_drops_it(lines: Lines) -> None:
     """A transposed function does not compute the values to look at."""
 
