@@ -12,7 +12,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.runtime.backends import get_backend
 from tracebridge.core.runtime.placement import Wishes, over_mesh
-from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.context import get_mesh, named_sharding
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -199,8 +199,20 @@ class ShardingTrees:
 
 
 def _resolved(option: str, wanted: Sequence[Any]) -> list[NamedSharding | None]:
-    """Shardings, with those of the mesh in force in place of specifications."""
-    return [None if w is None or w is UNSPECIFIED else named_sharding(option, w) for w in wanted]
+    """Shardings, with those of the mesh in force in place of specifications and abstract meshes."""
+    found: list[NamedSharding | None] = []
+    for w in wanted:
+        if w is None or w is UNSPECIFIED:
+            found.append(None)
+            continue
+        sharding = named_sharding(option, w).on_mesh(get_mesh())
+        if type(sharding.mesh) is not Mesh:
+            raise DevicePlacementError(
+                f"{option}: {sharding} has no devices",
+                hint="put a mesh with these axes in force: with set_mesh(mesh)",
+            )
+        found.append(sharding)
+    return found
 
 
 def _over(

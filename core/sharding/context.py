@@ -85,7 +85,7 @@ class set_mesh(_MeshScope):
         mesh: a ``Mesh``; None for no mesh.
 
     Raises:
-        AxisSpecError: ``mesh`` is something else.
+        AxisSpecError: ``mesh`` is something else, or a function is being traced.
 
     >>> import tracebridge as tb
     >>> P = tb.sharding.PartitionSpec
@@ -101,6 +101,12 @@ class set_mesh(_MeshScope):
             msg = f"set_mesh: mesh is {mesh!r} of type {type(mesh).__name__}"
             raise AxisSpecError(
                 msg, expected="a Mesh, or None", hint="use use_abstract_mesh for an AbstractMesh"
+            )
+        current = state()
+        if current is not None and current.trace is not None:
+            raise AxisSpecError(
+                "set_mesh: called inside a function that is traced",
+                hint="call it outside; inside use sharding.use_abstract_mesh",
             )
         super().__init__(None if mesh is None or mesh.empty else mesh)
         # As a statement it holds for all that follows; a block takes it back in ``__enter__``.

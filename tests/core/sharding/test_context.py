@@ -122,6 +122,11 @@ def test_shardings_over_abstract_meshes() -> None:
     assert (2, 2) == rows.shard_shape((4, 2))
     with pytest.raises(DevicePlacementError, match="has no devices"):
         tb.device_put(X, rows)
+    nowhere = tb.jit(lambda x: x + 1, in_shardings=NamedSharding(mesh().abstract_mesh, P("x")))
+    with pytest.raises(DevicePlacementError, match=r"(?s)in_shardings: .*has no devices.*set_mesh"):
+        nowhere(X)
+    with tb.set_mesh(mesh()):
+        assert (X + 1).tolist() == nowhere(X).tolist()
     here = NamedSharding(mesh(), P())
     abstract = NamedSharding(mesh().abstract_mesh, P("x"))
     f = tb.jit(lambda x: tb.lax.with_sharding_constraint(x, abstract), in_shardings=here)
@@ -145,6 +150,8 @@ def test_refused() -> None:
         AxisSpecError, match=r"(?s)set_mesh: mesh is AbstractMesh.*use_abstract_mesh"
     ):
         tb.set_mesh(AbstractMesh((1,), ("x",)))
+    with pytest.raises(AxisSpecError, match="set_mesh: called inside a function that is traced"):
+        tb.jit(lambda x: (tb.set_mesh(mesh()), x)[1])(1.0)
     with pytest.raises(AxisSpecError, match="use_abstract_mesh: mesh is"):
         use_abstract_mesh(mesh())
     with pytest.raises(AxisSpecError, match="a name for each size"):
