@@ -12,6 +12,7 @@ from tracebridge.core.control.ref_cells import Captures
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import parameter_names
 from tracebridge.core.ir.shape_struct import struct_of
+from tracebridge.core.runtime.fastpath import has_statics
 from tracebridge.core.tree.tree import flatten
 
 
@@ -24,6 +25,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         *args: arguments, or objects with ``shape`` and ``dtype`` in their place.
         **kwargs: keyword arguments, likewise.
 
+    Static arguments of a jitted function are given as in its calls.
+
     Returns:
         A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves.
 
@@ -33,6 +36,9 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(2, 4), dtype=float32)
     """
     check_callable("eval_shape", fun)
+    if has_statics(fun):
+        # It knows which arguments these are.
+        return fun.eval_shape(*args, **kwargs)  # type: ignore[attr-defined]  # jit makes it
     leaves, structure = flatten((args, kwargs))
     call = Arguments(fun, leaves, structure, parameters=parameter_names(fun))
     jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())

@@ -62,6 +62,8 @@ class CallCache:
 
 
 _ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
+# Code of the functions that ``make_keyed_call`` makes: all share it.
+_KEYED_CODES: set[Any] = set()
 MAX_ENTRIES = 4096  # of one function; a function that sees more signatures starts over
 
 
@@ -187,7 +189,13 @@ def make_keyed_call(
             hide_internal_frames(error)
             raise
 
+    _KEYED_CODES.add(call.__code__)
     return call
+
+
+def has_statics(fun: Any) -> bool:
+    """Whether ``fun`` is a jitted function with static arguments (and no wrapper around one)."""
+    return getattr(fun, "__code__", None) in _KEYED_CODES
 
 
 def comparison_error(name: str, error: Exception, key: Any) -> Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,21 @@ def test_program_of_a_function() -> None:
     assert ["f32[3]", "i32[]"] == [a.str_short() for a in closed.in_avals]
     assert ["sin", "mul"] == [e.primitive.name for e in closed.eqns]
     assert [table] == [c for c in closed.consts if c is table]
+
+
+def test_shapes_of_jitted_functions() -> None:
+    """Static arguments are given as in calls; wrappers around such functions are plain ones."""
+    jitted: Any = tb.jit(lambda x, n, *, flip=False: x * n if flip else x, static_argnums=1,
+                         static_argnames=("n", "flip"))  # fmt: skip
+
+    assert (3,) == tb.eval_shape(jitted, X, 2, flip=True).shape
+    assert (3,) == tb.eval_shape(tb.jit(lambda x: x), X).shape
+
+    @functools.wraps(jitted)
+    def wrapper(x: Any) -> Any:
+        return jitted(x, 2)[:2]
+
+    assert (2,) == tb.eval_shape(wrapper, X).shape
 
 
 def test_name() -> None:
