@@ -54,8 +54,9 @@ def checkpoint(
         policy: one of ``tracebridge.checkpoint_policies``, or a function
             ``(primitive, *avals, **params) -> bool`` of an equation that says whether its results
             may be kept. By default nothing is.
-        static_argnums: positions of arguments that are constants of the program, hashable
-            objects of any kind; derived from ``static_argnames`` if only that is given.
+        static_argnums: positions of arguments that are constants of the program, objects of any
+            kind; derived from ``static_argnames`` if only that is given. If one of them is not
+            hashable ``fun`` is traced at each call.
         static_argnames: names of such arguments, derived likewise.
         concrete: Python control flow may depend on the values of arguments, by ``bool``, ``int``
             and ``item``, where they are known: outside of ``jit`` and loops, also under ``grad``.
@@ -91,7 +92,10 @@ def checkpoint(
     check_callable("checkpoint", fun)
     call = f"checkpoint({name_of(fun)})"
     splitter = Splitter(
-        "checkpoint", fun, *resolve("checkpoint", fun, "static", static_argnums, static_argnames)
+        "checkpoint",
+        fun,
+        *resolve("checkpoint", fun, "static", static_argnums, static_argnames),
+        any_object=True,
     )
 
     @named_like(fun)

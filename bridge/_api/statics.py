@@ -39,11 +39,11 @@ class Splitter:
     """Splits the static arguments of ``fun`` off a call and finds the donated leaves.
 
     What depends only on the number of positional arguments, or on the structure of the dynamic
-    ones, is computed once.
+    ones, is computed once. ``any_object``: static arguments need not be hashable.
     """
 
-    __slots__ = ("_donated", "_donated_names", "_donated_nums", "_fun", "_layouts", "call", "names",
-                 "nums", "parameters")  # fmt: skip
+    __slots__ = ("_any_object", "_donated", "_donated_names", "_donated_nums", "_fun", "_layouts",
+                 "call", "names", "nums", "parameters")  # fmt: skip
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class Splitter:
         nums: tuple[int, ...],
         names: tuple[str, ...],
         donated: tuple[tuple[int, ...], tuple[str, ...]] = ((), ()),
+        *,
+        any_object: bool = False,
     ) -> None:
         self.call = f"{call}({name_of(fun)})"
         self.nums = nums
         self.names = frozenset(names)
         self.parameters = parameter_names(fun)
         self._fun = fun
+        self._any_object = any_object
         self._donated_nums = donated[0]
         self._donated_names = frozenset(donated[1])
         self._layouts: dict[int, tuple[tuple[int, ...], tuple[int, ...], slice | None]] = {}
@@ -131,8 +134,11 @@ class Splitter:
         try:
             hash(key)
         except TypeError:
-            self._explain(static, constants, named)
-            raise
+            if not self._any_object:
+                self._explain(static, constants, named)
+                raise
+            # It may change from call to call: no call is like another one.
+            key = (object(),)
         fun = bind_statics(self._fun, len(args), static, constants, named)
         parameters = self.parameters.only(dynamic)
         donated = self.donated_leaves(tree, len(args))

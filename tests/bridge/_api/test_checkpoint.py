@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from tracebridge.ad_checkpoint import (
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.tracer_errors import (
     ConcretizationTypeError,
-    NonHashableStaticArgumentError,
     TracerBoolConversionError,
     UnexpectedTracerError,
 )
@@ -86,8 +86,20 @@ def test_static_arguments() -> None:
     assert (traced.count(True), traced.count(False)) == (2, 1)
     with pytest.raises(ArgumentSpecError, match="static_argnums contains 5"):
         tb.checkpoint(f, static_argnums=5)
-    with pytest.raises(NonHashableStaticArgumentError):
-        tb.checkpoint(f, static_argnums=1)(1.0, [])
+
+
+def test_static_arguments_need_not_be_hashable() -> None:
+    """They may have changed since the last call, so that each call is traced for itself."""
+    factors = [2.0]
+
+    @functools.partial(tb.checkpoint, static_argnums=(1,))
+    def f(x: Any, factors: list[float], *, power: int = 1) -> Any:
+        return sum([k * x**power for k in factors])
+
+    assert float(tb.grad(f)(3.0, factors)) == 2.0
+    factors.append(5.0)
+    assert float(tb.grad(f)(3.0, factors)) == 7.0
+    assert float(tb.jit(lambda x: tb.grad(f)(x, factors))(3.0)) == 7.0
 
 
 def test_the_same_call_is_traced_once() -> None:
