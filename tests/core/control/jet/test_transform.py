@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tests.strategies as some
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
@@ -270,3 +271,29 @@ def test_jet_is_nested_jvp(steps, xs, order):
     _, found = jet(f, (np.array(xs),), (terms,))
     for a, b in zip(found, nested(f, np.array(xs), terms), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(program=some.programs(max_steps=4, modes="f"), seed=some.seeds, order=st.integers(1, 3))
+def test_jet_of_random_programs_is_nested_jvp(program, seed, order):
+    """With loops, branches, indexing, reductions, custom rules and rematerialization inside."""
+    args = program.arguments(seed)
+    rows = [program.arguments(seed + k) for k in range(1, order + 1)]
+    series = [list(terms) for terms in zip(*rows, strict=True)]
+
+    def along(t):
+        moved = [
+            a + sum([c * t**k / math.factorial(k) for k, c in enumerate(terms, 1)])
+            for a, terms in zip(args, series, strict=True)
+        ]
+        return program(*moved)
+
+    value, found = jet(program, args, series)
+    jitted = tb.jit(lambda xs, ts: jet(program, xs, ts))(args, series)
+    np.testing.assert_allclose(value, program.numpy(*args), rtol=1e-9, atol=1e-12)
+    for k in range(order):
+        along = slope_of(along)
+        expected = along(np.float64(0.0))
+        scale = 1e-9 * (1.0 + float(np.max(np.abs(expected), initial=0.0)))
+        np.testing.assert_allclose(found[k], expected, rtol=1e-9, atol=scale)
+        np.testing.assert_allclose(jitted[1][k], expected, rtol=1e-9, atol=scale)
