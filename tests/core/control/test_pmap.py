@@ -327,3 +327,62 @@ def test_too_few_devices() -> None:
         tb.pmap(tb.pmap(lambda x: x, devices=devices[:2]))(np.zeros((2, 2)))
     with pytest.raises(DevicePlacementError, match="there is another pmap inside"):
         tb.pmap(tb.pmap(lambda x: x), devices=devices[:2])(np.zeros((2, 2)))
+
+
+MIXED = [(tb.pmap, tb.pmap), (tb.pmap, tb.vmap), (tb.vmap, tb.pmap)]
+
+
+@pytest.mark.parametrize(("outer", "inner"), MIXED, ids=["pmap-pmap", "pmap-vmap", "vmap-pmap"])
+def test_collectives_over_axes_of_both_kinds(outer: Any, inner: Any) -> None:
+    """One name may be of pmap and the other of vmap."""
+
+    def element(x: Any, y: Any) -> Any:
+        z = x @ y
+        return (
+            z + lax.psum(z, ("i", "j")),
+            lax.all_gather(z[0], ("j", "i")),
+            lax.ppermute(z, "i", [(0, 1), (1, 0)]),
+            lax.all_to_all(z, "j", 0, 1, tiled=True),
+            lax.psum_scatter(z, "i", tiled=True) * (1 + lax.axis_index(("i", "j"))),
+        )
+
+    def mapped(first: Any, second: Any) -> Any:
+        return first(second(element, axis_name="j"), axis_name="i")
+
+    def total(f: Any) -> Any:
+        return tb.grad(lambda x, y: sum(tnp.sum(o * o) for o in f(x, y)), argnums=(0, 1))
+
+    x = sample(2, 2, 4, 4)
+    f, reference = mapped(outer, inner), mapped(tb.vmap, tb.vmap)
+    assert_allclose(f(x, x), reference(x, x), rtol=1e-4, atol=1e-4)
+    assert_allclose(tb.jit(f)(x, x), reference(x, x), rtol=1e-4, atol=1e-4)
+    assert_allclose(total(f)(x, x), total(reference)(x, x), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_axes(seed: int) -> None:
+    """Any mapped axes of arguments and results, also under vmap with any axes of its own."""
+    rng = np.random.default_rng(seed)
+    shapes = [(3, 4), (3, 1), (1, 4)]
+
+    def random_axes() -> tuple[int | None, ...]:
+        axes = [None if rng.random() < 0.3 else int(rng.integers(0, 3)) for _ in shapes]
+        return (0, *axes[1:]) if all(a is None for a in axes) else tuple(axes)
+
+    def widened(arrays: list[Host], axes: tuple[int | None, ...], n: int) -> list[Host]:
+        return [
+            a if axis is None else np.stack([a * (k + 1) for k in range(n)], axis=axis)
+            for a, axis in zip(arrays, axes, strict=True)
+        ]
+
+    mine, theirs = random_axes(), random_axes()
+    out, outer_out = int(rng.integers(0, 3)), int(rng.integers(-4, 4))
+    args = widened([sample(*s) for s in shapes], mine, 4)
+    mapped, reference = both(lambda x, y, z: tnp.sin(x + y) * z, in_axes=mine, out_axes=out)
+    assert_allclose(mapped(*args), reference(*args), rtol=1e-5, atol=1e-5)
+    gradients = [tb.grad(lambda *a, f=f: (f(*a) ** 2).sum(), argnums=(0, 1, 2))(*args)
+                 for f in (mapped, reference)]  # fmt: skip
+    assert_allclose(*gradients, rtol=1e-4, atol=1e-4)
+    wide = widened(args, theirs, 2)
+    batched = [tb.vmap(f, in_axes=theirs, out_axes=outer_out)(*wide) for f in (mapped, reference)]
+    assert_allclose(*batched, rtol=1e-5, atol=1e-5)
