@@ -28,6 +28,7 @@ from tracebridge.core.control.cond import cond_p as cond_p
 from tracebridge.core.control.custom_linear_solve import custom_linear_solve as custom_linear_solve
 from tracebridge.core.control.custom_linear_solve import linear_solve_p as linear_solve_p
 from tracebridge.core.control.custom_root import custom_root as custom_root
+from tracebridge.core.control.device_put import device_put_p as device_put_p
 from tracebridge.core.control.fori import fori_loop as fori_loop
 from tracebridge.core.control.map import map as map
 from tracebridge.core.control.platform_dependent import platform_dependent as platform_dependent
@@ -60,6 +61,7 @@ from tracebridge.core.lax.contract.precision import DotAlgorithm as DotAlgorithm
 from tracebridge.core.lax.contract.precision import DotAlgorithmPreset as DotAlgorithmPreset
 from tracebridge.core.lax.contract.precision import Precision as Precision
 from tracebridge.core.lax.contract.precision import PrecisionLike as PrecisionLike
+from tracebridge.core.lax.dtype_of import dtype as dtype
 from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
 from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
 from tracebridge.core.lax.elementwise.arithmetic import abs as abs

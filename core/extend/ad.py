@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 import tracebridge.core.ir.primitive as base
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import float0
@@ -78,6 +80,8 @@ def zeros_like_aval(aval: ShapedArray) -> Any:
     >>> print(ad.zeros_like_aval(tb.core.ShapedArray((2,), "float32")))
     [0. 0.]
     """
+    if aval.dtype == float0:
+        return np.zeros(aval.shape, float0)
     return lax.full(aval.shape, 0, aval.dtype)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import tracebridge.core.ir.primitive as base
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
@@ -199,9 +199,20 @@ class Primitive(base.Primitive):
         if self._impl is None:
             return NotImplemented if self.lowerings else self.impl()
         out = self._impl(*arrays, **params)
-        if self.multiple_results:
-            return [to_array(as_value(o)) for o in out]
-        return to_array(as_value(out))
+        several = self.multiple_results
+        if several and not isinstance(out, list | tuple):
+            msg = f"{self.name}: the evaluation rule gave {out!r}, expected a list of arrays"
+            raise CustomRuleError(msg, hint="multiple_results is set on the primitive")
+        results = [to_array(as_value(o)) for o in (out if several else [out])]
+        wanted = self.application(tuple([a.aval for a in arrays]), params).outs
+        if [_type(r.aval) for r in results] != [_type(a) for a in wanted]:
+            msg = f"{self.name}: the evaluation and the abstract evaluation rule do not agree"
+            raise CustomRuleError(
+                msg,
+                got=", ".join([r.aval.str_short() for r in results]),
+                expected=", ".join([a.str_short() for a in wanted]),
+            )
+        return results if several else results[0]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         platform = ctx.platform
@@ -224,6 +235,10 @@ def forget_programs(primitive: base.Primitive) -> None:
         clear_fast_paths()
         forget_executables()
         primitive.applications.clear()
+
+
+def _type(aval: ShapedArray) -> tuple[Any, ...]:
+    return aval.shape, aval.dtype
 
 
 def _is_traced(x: Any) -> bool:

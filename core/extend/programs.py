@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.ir.jaxpr as base
-from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir.atoms import Atom, JaxprEqn, ProgramView, Var
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.check import check_jaxpr as check_slots
@@ -99,7 +99,7 @@ def eval_jaxpr(
 
     Raises:
         ShapeMismatchError: not one constant for each of ``constvars``.
-        ArgumentTypeError: not one argument for each input.
+        ArgumentValueError: not one argument for each input.
 
     >>> import tracebridge as tb
     >>> closed = tb.make_jaxpr(lambda x: 3 * x)(1.0)
@@ -110,7 +110,7 @@ def eval_jaxpr(
     program = base.with_consts(open_jaxpr(jaxpr, "eval_jaxpr"), consts)
     if len(args) != program.n_in:
         msg = f"eval_jaxpr: got {len(args)} arguments, the program has {program.n_in} inputs"
-        raise ArgumentTypeError(msg)
+        raise ArgumentValueError(msg)
     env: list[Any] = [*map(as_value, args), *program.consts]
     process = current_trace().process
     for app, slots in program.steps:

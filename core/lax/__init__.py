@@ -23,6 +23,7 @@ from tracebridge.core.lax.contract.precision import canonical_precision as canon
 from tracebridge.core.lax.contract.precision import precision_attributes as precision_attributes
 from tracebridge.core.lax.contract.small import emit_small_dot as emit_small_dot
 from tracebridge.core.lax.contract.small import is_small_dot as is_small_dot
+from tracebridge.core.lax.dtype_of import dtype as dtype
 from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
 from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
 from tracebridge.core.lax.elementwise.accuracy import accuracy_attributes as accuracy_attributes

@@ -402,3 +402,39 @@ def test_reducer():
     x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
     got = tb.vmap(lambda row: p.bind(row, axes=(0,)), in_axes=1)(x)
     np.testing.assert_array_equal(x.sum(0), got)
+
+
+def test_evaluation_must_agree_with_types():
+    """Under a transformation the results of the evaluation are checked."""
+    p = Primitive("disagreeing")
+    p.def_abstract_eval(lambda x: x)
+    ad.deflinear2(p, lambda ct, x: [ct])
+    p.def_impl(lambda x: np.zeros(7, np.float32))
+    with pytest.raises(CustomRuleError, match=r"do not agree\s.*f32\[7\]\s.*f32\[\]"):
+        tb.jvp(p.bind, (1.0,), (1.0,))
+    p.multiple_results = True
+    p.def_abstract_eval(lambda x: [x, x])
+    for impl in (lambda x: x, lambda x: [x]):
+        p.def_impl(impl)
+        with pytest.raises(CustomRuleError, match="expected"):
+            tb.jvp(p.bind, (1.0,), (1.0,))
+
+
+def test_integers_have_no_tangents():
+    """The tangent of an integer argument is a Zero, whose array has the dtype float0."""
+    p = Primitive("entry")
+    p.def_impl(lambda x, i: x[i])
+    p.def_abstract_eval(lambda x, i: tb.core.ShapedArray(x.shape[1:], x.dtype))
+    seen = []
+
+    def jvp(primals, tangents):
+        seen.append(ad.instantiate_zeros(tangents[1]).dtype)
+        return p.bind(*primals), p.bind(tangents[0], primals[1])
+
+    ad.primitive_jvps[p] = jvp
+    ad.primitive_transposes[p] = lambda ct, x, i: [
+        tnp.zeros(x.aval.shape, x.aval.dtype).at[i].add(ct),
+        None,
+    ]
+    np.testing.assert_array_equal([0, 1, 0], tb.grad(lambda x: p.bind(x, 1))(X))
+    assert [tb.float0] == seen

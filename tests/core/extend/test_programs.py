@@ -11,7 +11,12 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
-from tracebridge.errors import ArgumentTypeError, JaxprTypeError, ShapeMismatchError
+from tracebridge.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    JaxprTypeError,
+    ShapeMismatchError,
+)
 from tracebridge.extend import core
 from tracebridge.interpreters import partial_eval as pe
 
@@ -227,7 +232,7 @@ def test_programs_that_are_not_well_formed():
     scalar = core.gensym()(tb.core.ShapedArray((), "float32"))
     with pytest.raises(JaxprTypeError, match=r"gives \['f32\[3\]'\].*declared \['f32\[\]'\]"):
         jaxpr.replace(eqns=[jaxpr.eqns[0].replace(outvars=[scalar])], outvars=[scalar])
-    with pytest.raises(ArgumentTypeError, match="got 0 arguments, the program has 1 inputs"):
+    with pytest.raises(ArgumentValueError, match="got 0 arguments, the program has 1 inputs"):
         tb.core.eval_jaxpr(jaxpr, [])
     with pytest.raises(ShapeMismatchError, match="got 1 constants, the program has 0"):
         tb.core.eval_jaxpr(jaxpr, [X], X)
