@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from tracebridge._api.abstracted_axes import AbstractedAxes
@@ -188,9 +189,10 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     call, jitted = make_jit(fun, options, resolve_call, keys)
     # No wrapper around the call: each frame would cost 0.1 us on the path of a cached call.
     function: Any = named_like(fun)(call)
-    if not isinstance(fun, type):
-        # What users have written on the function; the methods below come after it.
-        function.__dict__.update(getattr(fun, "__dict__", {}))
+    if isinstance(fun, FunctionType | MethodType):
+        # What users have written on the function; the methods below come after it. Attributes of
+        # other objects are their state, which is not to be kept alive here.
+        function.__dict__.update(fun.__dict__)
         function.__wrapped__ = fun
 
     def trace(*args: Any, **kwargs: Any) -> Any:
