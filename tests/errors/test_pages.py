@@ -32,7 +32,7 @@ HANDLES = {
     "TracebridgeError": "the base class; its examples show how to handle errors",
 }
 # page -> the framework that its examples need
-NEEDS = {"ExportError": "tensorflow"}
+NEEDS = {"ExportError": "tensorflow", "UnsupportedExchangeDtypeError": "torch"}
 # page -> features of a later version that it mentions
 LATER: dict[str, tuple[str, ...]] = {
     "KeyReuseError": ("random",),
