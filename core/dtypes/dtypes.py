@@ -261,7 +261,13 @@ def complex_of(dtype: Any) -> Any:
 
 
 def tangent_dtype(dtype: Any) -> Any:
-    """The dtype of tangents of values of ``dtype``: itself if inexact, else float0."""
+    """The dtype of tangents of values of ``dtype``: itself if inexact, else float0.
+
+    >>> import numpy as np
+    >>> from tracebridge.extend import core
+    >>> core.primal_dtype_to_tangent_dtype(np.dtype("float32"))
+    dtype('float32')
+    """
     if isinstance(dtype, ExtendedDType):
         return dtype.tangent_dtype or float0
     return dtype if dtype in inexact else float0
