@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, final
 
@@ -23,6 +24,7 @@ from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaves
 
@@ -75,11 +77,11 @@ def vmap(
     [10. 11. 12.]
     """
     check_callable("vmap", fun)
-    _check_spmd_axis_name(spmd_axis_name)
+    _check_names(axis_name, spmd_axis_name)
+    axis_size = _checked_size(axis_size)
     if type(in_axes) is list:
         in_axes = tuple(in_axes)
-    _check_spec("in_axes", in_axes)
-    _check_spec("out_axes", out_axes)
+    _check_specs(in_axes=in_axes, out_axes=out_axes)
     if not (in_axes is None or isinstance(in_axes, int | tuple)):
         raise AxisSpecError(
             f"vmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}",
@@ -145,27 +147,42 @@ def _map_refs(
     return refs.run(vmap(call, (dims,), (out_axes, refs.dims), *options))
 
 
-def _check_spec(option: str, axes: Any) -> None:
+def _check_specs(**options: Any) -> None:
     """Raise AxisSpecError unless all leaves are ints or None."""
-    for leaf in leaves(axes):
-        # A bool is an index for Python, but hardly meant as an axis.
-        if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
-            raise AxisSpecError(
-                f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
-                expected="ints, None, and tuples, lists or dicts of them",
-            )
+    for option, axes in options.items():
+        for leaf in leaves(axes):
+            # A bool is an index for Python, but hardly meant as an axis.
+            if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
+                raise AxisSpecError(
+                    f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
+                    expected="ints, None, and tuples, lists or dicts of them",
+                )
 
 
-def _check_spmd_axis_name(name: Any) -> None:
-    """Raise AxisSpecError unless all of ``spmd_axis_name`` can be names."""
-    for one in name if isinstance(name, tuple) else (name,):
+def _check_names(axis_name: Any, spmd_axis_name: Any) -> None:
+    """Raise AxisSpecError unless the names can be names."""
+    for option, name, expected in (
+        ("axis_name", axis_name, "a name, such as a string, or None"),
+        ("spmd_axis_name", spmd_axis_name, "a name of a mesh axis, a tuple of names, or None"),
+    ):
         try:
-            hash(one)
+            hash(name)
         except TypeError:
-            raise AxisSpecError(
-                f"vmap: spmd_axis_name is {name!r}",
-                expected="a name of a mesh axis, a tuple of names, or None",
-            ) from None
+            raise AxisSpecError(f"vmap: {option} is {name!r}", expected=expected) from None
+
+
+def _checked_size(size: Any) -> Any:
+    """``axis_size``: None, an int that is not negative, or a symbolic size."""
+    if size is None or is_symbolic_dim(size):
+        return size
+    if isinstance(size, bool) or not hasattr(size, "__index__"):
+        raise AxisSpecError(
+            f"vmap: axis_size is {size!r} of type {type(size).__name__}", expected="an int or None"
+        )
+    found = operator.index(size)
+    if found < 0:
+        raise AxisSpecError(f"vmap: axis_size is {found}", expected="an int of at least 0")
+    return found
 
 
 def _input_dims(

@@ -265,3 +265,26 @@ def test_unknown_axis_name() -> None:
     """A collective outside of the map that binds its axis."""
     with pytest.raises(UnboundAxisNameError, match="'j'"):
         tb.vmap(lambda x: tb.lax.psum(x, "j"), axis_name="i")(A)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"axis_size": -1}, "axis_size is -1"),
+        ({"axis_size": 2.0}, "axis_size is 2.0 of type float"),
+        ({"axis_size": "two"}, "axis_size is 'two'"),
+        ({"axis_size": True}, "axis_size is True"),
+        ({"axis_name": ["i"]}, r"axis_name is \['i'\]"),
+    ],
+)
+def test_wrong_sizes_and_names(options: Any, words: str) -> None:
+    """Found before the call."""
+    with pytest.raises(AxisSpecError, match=words):
+        tb.vmap(lambda x: x, **options)
+
+
+@pytest.mark.parametrize("size", [np.int64(2), np.array(2), tnp.int32(2)])
+def test_sizes_that_are_no_python_ints(size: Any) -> None:
+    """Any integer is a size."""
+    np.testing.assert_array_equal(tb.vmap(lambda x: x, axis_size=size)(A), A)
+    assert (2,) == tb.vmap(lambda: 1.0, axis_size=size)().shape
