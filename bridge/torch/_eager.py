@@ -40,17 +40,20 @@ grad_enabled = torch.is_grad_enabled
 
 def is_special() -> bool:
     """Whether this thread is in a state in which tensors may be more than they seem."""
-    return transforms_active() or modes_active() > 0 or forward_ad._current_level >= 0
+    if transforms_active() or modes_active() > 0 or forward_ad._current_level >= 0:
+        return True
+    # torch.jit.trace records operators; what bypasses them would be a constant of its graph.
+    return torch._C._get_tracing_state() is not None  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
 
 
 def ready(x: torch.Tensor) -> torch.Tensor | None:
     """``x`` as a dense plain tensor, by differentiable operations; None if it cannot be one."""
-    if type(x) not in EXACT:
+    if type(x) not in EXACT or x.is_meta:
         return None
     if not _is_plain(x):
         if x.layout is not torch.strided or x.is_quantized or x.is_nested:
             check_has_values(x)
-        if x.is_meta or keys_of(x).has(_BATCHED) or keys_of(x).has(_PYTHON):
+        if keys_of(x).has(_BATCHED) or keys_of(x).has(_PYTHON):
             return None
         if x._is_zerotensor():
             # Only backward formulas make these; their history is empty.

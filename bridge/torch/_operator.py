@@ -49,13 +49,21 @@ _eager._OPERATOR.append(apply_family)
 def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Memory in, memory out: all transformations have been peeled off."""
     family = resolve(h)
-    dense: list[Any] = [_eager.ready(x) for x in xs]
+    dense: list[Any] = [_eager.ready(_as_tensor(x)) for x in xs]
     for x in dense:
         if x is None:
             # Words the error.
             _eager.torch_adapter.import_(xs[dense.index(None)])
     with torch.no_grad():
         return list(_eager.apply_plain(family, dense))
+
+
+def _as_tensor(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of a subclass that changes no operator, as the tensor that it is."""
+    if type(x) in _eager.EXACT or torch._C._dispatch_keys(x).has(torch._C.DispatchKey.Python):
+        return x
+    with torch._C.DisableTorchFunctionSubclass():
+        return x.as_subclass(torch.Tensor)
 
 
 def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
