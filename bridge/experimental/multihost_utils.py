@@ -1,0 +1,21 @@
+"""What processes of one program do together; here with one process."""
+
+from __future__ import annotations
+
+from tracebridge._api.processes import (
+    assert_equal,
+    broadcast_one_to_all,
+    global_array_to_host_local_array,
+    host_local_array_to_global_array,
+    process_allgather,
+    sync_global_devices,
+)
+
+__all__ = [
+    "assert_equal",
+    "broadcast_one_to_all",
+    "global_array_to_host_local_array",
+    "host_local_array_to_global_array",
+    "process_allgather",
+    "sync_global_devices",
+]
