@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from tracebridge.core.config.scopes import (
         transfer_guard_host_to_device as transfer_guard_host_to_device,
     )
+    from tracebridge.core.config.user_context import make_user_context as make_user_context
     from tracebridge.core.control.callbacks.pure import pure_callback as pure_callback
     from tracebridge.core.control.closure_convert import closure_convert as closure_convert
     from tracebridge.core.control.ref import Ref as Ref
@@ -191,6 +192,7 @@ _NAMES_BY_MODULE = {
         "transfer_guard_device_to_device transfer_guard_device_to_host "
         "transfer_guard_host_to_device"
     ),
+    "core.config.user_context": "make_user_context",
     "core.control.callbacks.pure": "pure_callback",
     "core.control.closure_convert": "closure_convert",
     "core.control.ref": "Ref",

@@ -45,13 +45,18 @@ def _derive(overrides: Overrides) -> tuple[dict[str, Any], Overrides]:
     """Return the dict and the tracing-affecting part; remembered, since few sets are in use."""
     found = _derived.get(overrides)
     if found is None:
-        key = tuple(pair for pair in overrides if OPTIONS[pair[0]].affects_tracing)
+        key = tuple(pair for pair in overrides if _affects_tracing(pair[0]))
         found = dict(overrides), key
         if len(_derived) >= _MAX_REMEMBERED:
             _derived.clear()
             _derived[()] = ({}, ())
         _derived[overrides] = found
     return found
+
+
+def _affects_tracing(name: str) -> bool:
+    # Contexts that users make (config/user_context.py) are no options.
+    return name not in OPTIONS or OPTIONS[name].affects_tracing
 
 
 class State:
@@ -122,7 +127,11 @@ def with_axis(current: State | None, name: Any, size: Any) -> State | None:
 
 def with_override(current: State | None, name: str, value: Any) -> State | None:
     """Return `current` with one option changed for this thread."""
-    checked = OPTIONS[name].check(value)
+    return with_value(current, name, OPTIONS[name].check(value))
+
+
+def with_value(current: State | None, name: str, checked: Any) -> State | None:
+    """Return `current` with an option, or a context that a user made, at a valid value."""
     if current is None or not current.overrides:
         overrides: Overrides = ((name, checked),)
     else:
@@ -276,7 +285,8 @@ def tracing_key() -> Hashable:
             found = tuple(
                 changed[name] if name in changed else _global[name] for name in TRACING_OPTIONS
             )
-            found = (*found, _GLOBAL_MESH[0])
+            own = [pair for pair in current.key if pair[0] not in OPTIONS]
+            found = (*own, *found, _GLOBAL_MESH[0])
             if len(_effective) >= _MAX_REMEMBERED:
                 _effective.clear()
             _effective[current.key] = found
