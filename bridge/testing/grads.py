@@ -39,7 +39,7 @@ def check_grads(
     f: Callable[..., Any],
     args: Sequence[Any],
     order: int,
-    modes: Sequence[str] = ("fwd", "rev"),
+    modes: str | Sequence[str] = ("fwd", "rev"),
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
@@ -65,6 +65,8 @@ def check_grads(
     >>> from tracebridge.testing import check_grads
     >>> check_grads(tb.lax.sin, (0.5,), order=2)
     """
+    if isinstance(modes, str):
+        modes = (modes,)
     unknown = set(modes) - {"fwd", "rev"}
     if unknown:
         msg = f"check_grads: modes are 'fwd' and 'rev', got {sorted(unknown)}"

@@ -106,6 +106,10 @@ class ShapeDtypeStruct:
         """The abstract value of such an array."""
         return ShapedArray(self.shape, self.dtype, self.weak_type)
 
+    @property
+    def __tracebridge_typeof__(self) -> ShapedArray:
+        return self.to_aval()
+
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some of ``shape``, ``dtype``, ``sharding``, ``weak_type`` replaced."""
         fields: dict[str, Any] = {

@@ -152,6 +152,7 @@ def test_stand_ins_like_other_things() -> None:
     assert tb.ShapeDtypeStruct((2,), "int8") == like(np.ones(2, np.int8))
     assert tb.ShapeDtypeStruct((), "float32", weak_type=True) == like(1.5)
     assert like(tb.ShapeDtypeStruct((2,), "int8")) == like(tnp.ones(2, "int8"))
+    assert tb.typeof(tnp.ones(2, "int8")) == tb.typeof(tb.ShapeDtypeStruct((2,), "int8"))
     seen = []
     tb.jit(lambda x: seen.append(like(x)))(tnp.ones(2, "int8"))
     assert [tb.ShapeDtypeStruct((2,), "int8")] == seen
