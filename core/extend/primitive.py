@@ -57,6 +57,7 @@ class Primitive(base.Primitive):
 
     name: str
     multiple_results: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - of each object
+    has_rules_of_users = True
     call_primitive = False
     map_primitive = False
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.base import InternalError
-from tracebridge.core.errors.transform_errors import LinearityError
+from tracebridge.core.errors.transform_errors import ClosedOverValueError, LinearityError
 from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -70,6 +70,27 @@ def stage_plan(
     return Plan(jaxpr, seen[0])
 
 
+def stage_rule(
+    app: Application,
+    fun: Callable[..., tuple[Sequence[Any | None], Any]],
+    avals: Sequence[ShapedArray],
+) -> Plan:
+    """Stage a rule of ``app``; what a user's rule closes over is the user's affair.
+
+    Raises:
+        ClosedOverValueError: a rule of a primitive that users defined closes over a traced value.
+    """
+    try:
+        return stage_plan(fun, avals)
+    except InternalError as error:
+        if not app.primitive.has_rules_of_users:
+            raise
+        msg = f"a rule of the primitive {app.primitive} closes over a value that is being traced"
+        raise ClosedOverValueError(
+            msg, hint="pass that value as an argument of the primitive: rules see arguments only"
+        ) from error
+
+
 def bits(mask: int, n: int) -> list[int]:
     """Positions of the set bits of ``mask`` below ``n``."""
     return [i for i in range(n) if mask >> i & 1]
@@ -102,7 +123,7 @@ def _stage_jvp(app: Application, mask: int, rule: Any) -> Plan:
             return [*out, *tangent], None
         return [out, tangent], None
 
-    return stage_plan(run, [*app.avals, *[app.avals[i].tangent for i in positions]])
+    return stage_rule(app, run, [*app.avals, *[app.avals[i].tangent for i in positions]])
 
 
 @final
@@ -212,7 +233,7 @@ def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
         return [results[i] for i in linear], None
 
     avals = [cotangent_aval(app.outs[i]) for i in present] + [app.avals[i] for i in others]
-    plan = stage_plan(run, avals)
+    plan = stage_rule(app, run, avals)
     if any([type(c) is LinearInput for c in plan.jaxpr.consts]):
         # The rule treated one of the linear arguments as a value: x * x.
         name = app.primitive.name
@@ -257,5 +278,5 @@ def batch_plan(app: Application, size: Any, dims: tuple[int | None, ...], axis_n
             return (list(out), tuple(out_dims)) if app.multiple else ([out], (out_dims,))
 
         avals = [batched_aval(a, size, d) for a, d in zip(app.avals, dims, strict=True)]
-        plan = plans[key] = stage_plan(run, avals)
+        plan = plans[key] = stage_rule(app, run, avals)
     return plan

@@ -47,6 +47,8 @@ class Primitive(abc.ABC):
     transposes_inline: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.
     holds_functions: ClassVar[bool] = False
+    # The rules are functions of the user (core/extend).
+    has_rules_of_users: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.applications: BoundedCache[Application] = BoundedCache(

@@ -13,7 +13,12 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.ir.traverse import primitive_names
-from tracebridge.errors import ArgumentTypeError, CustomRuleError, MissingRuleError
+from tracebridge.errors import (
+    ArgumentTypeError,
+    ClosedOverValueError,
+    CustomRuleError,
+    MissingRuleError,
+)
 from tracebridge.extend.core import Primitive
 from tracebridge.interpreters import ad, batching, mlir, xla
 
@@ -438,3 +443,17 @@ def test_integers_have_no_tangents():
     ]
     np.testing.assert_array_equal([0, 1, 0], tb.grad(lambda x: p.bind(x, 1))(X))
     assert [tb.float0] == seen
+
+
+def test_rules_that_close_over_traced_values():
+    """A rule is a function of its arguments; the message says what to do instead."""
+
+    def f(x):
+        p = Primitive("closing")
+        p.def_impl(lambda y: y)
+        p.def_abstract_eval(lambda y: y)
+        ad.defjvp(p, lambda t, y: t * x)
+        return p.bind(2 * x)
+
+    with pytest.raises(ClosedOverValueError, match="rule of the primitive closing closes over"):
+        tb.grad(f)(3.0)
