@@ -5,6 +5,7 @@ from __future__ import annotations
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    IntegerRangeError,
     UnsupportedArgumentError,
 )
 from tracebridge.core.errors.base import (
@@ -143,6 +144,7 @@ __all__ = [
     "GuardError",
     "InconclusiveDimensionError",
     "IndexingError",
+    "IntegerRangeError",
     "InternalError",
     "JaxprTypeError",
     "KeyReuseError",

@@ -21,6 +21,7 @@ from tracebridge.core.errors.argument_errors import (
     UnsupportedArgumentError,
     index_of,
 )
+from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
 
 
@@ -117,7 +118,7 @@ def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
     msg = f"{name}: shapes {got} differ in rank, and option numpy_rank_promotion is {mode!r}"
     if mode == "raise":
         raise BroadcastError(msg, hint="add axes with x[None] or reshape")
-    warnings.warn(msg, stacklevel=2)
+    warnings.warn(msg, stacklevel=user_stacklevel())
 
 
 def normalize_axis(axis: Any, ndim: int, name: str = "") -> int:

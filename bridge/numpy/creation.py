@@ -14,12 +14,14 @@ from tracebridge.core.dtypes.canonicalize import (
     default_float,
     default_int,
 )
-from tracebridge.core.dtypes.dtypes import is_inexact, real_of
+from tracebridge.core.dtypes.dtypes import is_inexact, is_integer, real_of
+from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
+    IntegerRangeError,
     index_of,
     kind_of,
 )
@@ -162,12 +164,14 @@ def _in_dtype(x: Any, dtype: Any) -> Any:
 
 def _of_scalar(x: Any, dtype: Any) -> Any:
     if dtype is not None:
+        if type(x) is int and is_integer(dtype):
+            _check_range(x, x, dtype)
         return _of_numpy(np.asarray(x).astype(dtype), dtype)
     kind, weak = scalar_dtype(type(x))
     host = np.asarray(x)
     if host.dtype.kind == "i" and not np.iinfo(kind).min <= x <= np.iinfo(kind).max:
         msg = f"array: Python integer {x} does not fit {kind}; enable 64-bit types or pass dtype"
-        raise OverflowError(msg)
+        raise IntegerRangeError(msg)
     return put_numpy(host.astype(kind), weak_type=weak)
 
 
@@ -189,6 +193,11 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
         return put_numpy(np.asarray(x, dtype=dtype or default_float()))
     if any([leaf is None for leaf in leaves]) or not any([_is_foreign(leaf) for leaf in leaves]):
         host = _nested_numpy(x)
+        if host.dtype == object and any([leaf is None for leaf in _with_none(x)]):
+            msg = "array: None is no number; got it in a nested sequence"
+            raise UnsupportedDtypeError(msg, hint="write nan for a missing number")
+        if dtype is not None and all([type(leaf) is int for leaf in leaves]):
+            _check_fits(host, dtype)
         if dtype is None and all([is_python_scalar(leaf) for leaf in leaves]):
             kinds = {type(leaf): scalar_dtype(type(leaf)) for leaf in leaves}
             dtype = promote(tuple(kinds.values()))[0]
@@ -206,11 +215,20 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
 
 
 def _check_fits(host: np.ndarray[Any, Any], dtype: Any) -> None:
-    if host.dtype.kind in "iu" and host.size and np.dtype(dtype).kind in "iu":
-        info = np.iinfo(dtype)
-        if host.max() > info.max or host.min() < info.min:
-            msg = f"array: Python integers between {host.min()} and {host.max()} do not fit {dtype}"
-            raise OverflowError(msg)
+    if host.dtype.kind in "iuO" and host.size and is_integer(dtype):
+        _check_range(host.min(), host.max(), dtype)
+
+
+def _check_range(low: Any, high: Any, dtype: Any) -> None:
+    info = iinfo(dtype)
+    if high > info.max or low < info.min:
+        given = f"integer {low} does" if low == high else f"integers from {low} to {high} do"
+        msg = f"array: the Python {given} not fit {np.dtype(dtype).name}"
+        raise IntegerRangeError(msg, hint="use a wider dtype, or wrap around with astype")
+
+
+def _with_none(x: Any) -> list[Any]:
+    return tree_leaves(x, is_leaf=lambda leaf: leaf is None)
 
 
 def _nested_numpy(x: Any) -> np.ndarray[Any, Any]:

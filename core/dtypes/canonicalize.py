@@ -18,6 +18,7 @@ from tracebridge.core.errors.dtype_errors import (
     ExplicitX64Warning,
     UnsupportedDtypeError,
 )
+from tracebridge.core.errors.filtering import user_stacklevel
 
 _NARROWED: Final = {
     dtypes.int64: dtypes.int32,
@@ -122,7 +123,7 @@ def canonicalize_explicit(dtype: Any, where: str) -> Any:
             hint=_WAYS_TO_64_BITS,
         )
     message = f"{where}: {requested} becomes {canonical}, because 64-bit dtypes are off; "
-    warnings.warn(ExplicitX64Warning(message + _WAYS_TO_64_BITS), stacklevel=3)
+    warnings.warn(ExplicitX64Warning(message + _WAYS_TO_64_BITS), stacklevel=user_stacklevel())
     return canonical
 
 

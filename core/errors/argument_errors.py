@@ -16,6 +16,10 @@ class ArgumentTypeError(TracebridgeError, TypeError):
     """An argument has a type that the function does not take, or arguments do not go together."""
 
 
+class IntegerRangeError(ArgumentValueError, OverflowError):
+    """A Python integer is outside the range of the dtype that it should have."""
+
+
 class UnsupportedArgumentError(ArgumentTypeError, NotImplementedError):
     """An argument of NumPy's function that has no meaning here (``out=``: arrays are immutable)."""
 

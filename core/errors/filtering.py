@@ -19,7 +19,11 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import Traceback
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    IntegerRangeError,
+)
 from tracebridge.core.errors.base import InternalError, TracebridgeError
 
 P = ParamSpec("P")
@@ -177,7 +181,7 @@ def hiding(fn: Callable[P, R], name: str = "") -> Callable[P, R]:
 _OURS_FOR: dict[type[Exception], type[TracebridgeError]] = {
     TypeError: ArgumentTypeError,
     ValueError: ArgumentValueError,
-    OverflowError: ArgumentValueError,
+    OverflowError: IntegerRangeError,
 }
 
 
@@ -257,6 +261,14 @@ def publish(namespace: dict[str, Any], module: str, skip: str = "\n") -> None:
 
 # All wrappers share one code object: it marks their frames, which are never shown.
 _boundary_code: types.CodeType = api_boundary(lambda: None).__code__
+
+
+def user_stacklevel() -> int:
+    """The ``stacklevel`` with which the caller's warning points at the user's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and is_internal_file(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def user_frame(traceback: Any = None, *, depth: int = 1) -> tuple[str, int, str] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.weak_type import scalar_dtype
+from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.operators import ArrayOperators
 
@@ -113,7 +114,7 @@ def _python_int(value: Any, dtype: np.dtype[Any]) -> int:
 
 
 def check_int_range(value: int, dtype: np.dtype[Any]) -> None:
-    """Raise OverflowError where a Python int does not fit ``dtype``."""
+    """Raise IntegerRangeError where a Python int does not fit ``dtype``."""
     bits = dtype.itemsize * 8
     low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     if not low <= value <= high:
@@ -124,7 +125,7 @@ def check_int_range(value: int, dtype: np.dtype[Any]) -> None:
             else ""
         )
         msg = f"Python integer {value} does not fit {dtype.name}{hint}"
-        raise OverflowError(msg)
+        raise IntegerRangeError(msg)
 
 
 def scalar_value(x: Any) -> Literal:

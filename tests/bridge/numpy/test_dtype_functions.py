@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge import errors
 from tracebridge.errors import BroadcastError
 
 
@@ -110,3 +114,43 @@ def test_complex_objects():
     found = []
     tb.jit(lambda x: found.append(tnp.iscomplexobj(x)))(np.complex64(1))
     assert [True] == found
+
+
+OUT_OF_RANGE: dict[str, Callable[[], Any]] = {
+    "scalar class": lambda: tnp.uint8(256),
+    "narrow": lambda: tnp.int4(9),
+    "array": lambda: tnp.array(-1, dtype="uint8"),
+    "list": lambda: tnp.array([1, 300], dtype="int8"),
+    "default": lambda: tnp.array([1, 2**40]),
+    "very large": lambda: tnp.array([[1, 2], [3, 2**70]], dtype="int32"),
+    "number": lambda: tnp.array(2**40),
+    "operand": lambda: tnp.ones(3, "int32") + 2**40,
+    "full": lambda: tnp.full(2, 300, dtype="int8"),
+    "under jit": lambda: tb.jit(lambda x: x + 2**40)(tnp.ones(3, "int32")),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_python_integers_never_wrap_around(name: str) -> None:
+    """An integer that does not fit its dtype is an error; ``astype`` wraps around on request."""
+    with pytest.raises(OverflowError, match="not fit") as caught:
+        OUT_OF_RANGE[name]()
+
+    assert isinstance(caught.value, errors.IntegerRangeError)
+    assert 44 == int(tnp.array(300).astype("int8"))
+    assert 2**31 == int(tnp.array(2**31, dtype="uint32"))
+
+
+def test_none_is_no_number() -> None:
+    """Neither alone nor in a list."""
+    for value in (None, [1.0, None], [[1], [None]]):
+        with pytest.raises(errors.UnsupportedDtypeError, match="None"):
+            tnp.array(value)
+
+
+def test_warnings_point_at_the_line_of_the_caller() -> None:
+    """The file of a warning is not ours."""
+    with pytest.warns(errors.ExplicitX64Warning) as caught:
+        tnp.zeros(2, dtype="float64")
+
+    assert __file__ == caught[0].filename
