@@ -13,6 +13,7 @@ from tracebridge.core.control.branches import (
     jvp_branches,
     transpose_branches,
 )
+from tracebridge.core.control.closed_call import closed_call_p
 from tracebridge.core.control.rewire import rewire, used_inputs
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -208,7 +209,12 @@ class Cond(Choice):
             ]
             in_dims = tuple([d for _, d in pairs])
             batched = batch_jaxpr(branch, ctx.size, ctx.axis_name, in_dims, True)[0]
-            rows.append(eval_jaxpr(batched, process, [x for x, _ in pairs]))
+            values = [x for x, _ in pairs]
+            if any([isinstance(app.primitive, HigherOrderPrimitive) for app, _ in branch.steps]):
+                # Written out at each level, nested choices would be staged again and again.
+                rows.append(closed_call_p.bind(*values, jaxpr=batched))
+            else:
+                rows.append(eval_jaxpr(batched, process, values))
         return [_pick(index, row) for row in zip(*rows, strict=True)], [0] * len(rows[0])
 
 
