@@ -14,6 +14,7 @@ from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -152,6 +153,7 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
         jaxpr.steps,
         jaxpr.outs,
         tracing_key(),
+        tuple(names_of(jaxpr) or ()) if in_use[0] else (),
     )
     return _SAME.get_or_make(key, lambda: jaxpr)
 

@@ -17,6 +17,7 @@ from tracebridge.core.interpreters.located import Located, located, origin_of, w
 from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.name_stack import NAMES
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer, known_value, shown
 from tracebridge.core.ir.typeof import as_value
@@ -245,6 +246,8 @@ def _split(jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...])
     staging = StagingTrace(jaxpr.debug)
     inputs = [staging.input(a, i) for i, a in enumerate(jaxpr.in_avals)]
     token = set_state(with_trace(state(), staging))
+    # The result is remembered with the program: the caller's names have no part in it.
+    names = NAMES.set(())
     try:
 
         def body(*xs: Any) -> list[Any]:
@@ -253,6 +256,7 @@ def _split(jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...])
         outs, linear = linearize_flat(body, inputs, nonzero_in)
     finally:
         reset_state(token)
+        NAMES.reset(names)
     used = _residuals(linear, staging)
     position = {id(t): i for i, t in enumerate(inputs)}
     forwarded = [t for t in used if id(t) in position]

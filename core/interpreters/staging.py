@@ -17,7 +17,7 @@ from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import NamedSource, current_names
+from tracebridge.core.ir.name_stack import NAMES, NamedSource, current_names, in_use
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.tracer import Tracer
@@ -95,7 +95,7 @@ _new = StagedTracer.__new__
 class StagingTrace(Trace):
     """Records applications as equations."""
 
-    __slots__ = ("captures", "debug", "equations", "known", "locate")
+    __slots__ = ("captures", "debug", "equations", "known", "lines", "locate")
 
     def __init__(self, debug: DebugInfo = NO_DEBUG_INFO, *, locate: bool | None = None) -> None:
         super().__init__()
@@ -105,7 +105,9 @@ class StagingTrace(Trace):
         # The arrays of the inputs, where Python code may ask for numbers (checkpoint, concrete).
         self.known: Sequence[Any] | None = None
         self.equations: list[tuple[Any, ...]] = []
-        self.locate = option("source_locations") if locate is None else locate
+        self.lines: bool = option("source_locations") if locate is None else locate
+        # Programs that are derived from others have no lines, but the names that those have.
+        self.locate = self.lines or in_use[0]
 
     @property
     def label(self) -> str:  # type: ignore[override]  # the debug information may come later
@@ -126,7 +128,7 @@ class StagingTrace(Trace):
                 self.check_foreign(a)
         source = None
         if self.locate:
-            source = get_traceback()
+            source = get_traceback() if self.lines else None
             names = current_names()
             if names:
                 source = NamedSource(names, source)
@@ -240,6 +242,8 @@ def stage(
     trace.known = known
     inputs: Sequence[Any] = [trace.input(aval, i) for i, aval in enumerate(in_avals)]
     token = set_state(with_trace(state(), trace))
+    # What is derived from a program is remembered with it: names of the moment have no part in it.
+    derived = NAMES.set(()) if locate is False and trace.locate else None
     try:
         outputs: Sequence[Any] = [as_value(o) for o in fun(*inputs)]
         if captures is not None:
@@ -250,6 +254,8 @@ def stage(
         jaxpr = trace.finalize(inputs, outputs)
     finally:
         reset_state(token)
+        if derived is not None:
+            NAMES.reset(derived)
         trace.done = True
         trace.equations = []
         trace.known = None

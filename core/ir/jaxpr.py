@@ -30,6 +30,7 @@ from tracebridge.core.ir.atoms import (
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.name_stack import NAMES, in_use, names_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 
@@ -282,6 +283,9 @@ def constant(x: Any) -> Value:
 
 def eval_jaxpr(jaxpr: Jaxpr, process: Any, args: Sequence[Value]) -> list[Value]:
     """Run ``jaxpr`` on values by ``process(application, args)`` of a trace."""
+    names = names_of(jaxpr) if in_use[0] else None
+    if names is not None:
+        return _eval_in_scopes(jaxpr, names, process, args)
     env: list[Any] = [*args, *jaxpr.consts]
     append = env.append
     extend = env.extend
@@ -291,6 +295,23 @@ def eval_jaxpr(jaxpr: Jaxpr, process: Any, args: Sequence[Value]) -> list[Value]
             extend(result)
         else:
             append(result)
+    return [env[i] for i in jaxpr.outs]
+
+
+def _eval_in_scopes(
+    jaxpr: Jaxpr, names: Sequence[tuple[str, ...]], process: Any, args: Sequence[Value]
+) -> list[Value]:
+    """The same, with each equation in the scopes in which it was made."""
+    env: list[Any] = [*args, *jaxpr.consts]
+    outer = NAMES.get()
+    for (app, idx), path in zip(jaxpr.steps, names, strict=True):
+        inside = path if path[: len(outer)] == outer else (*outer, *path)
+        token = NAMES.set(inside)
+        try:
+            result = process(app, [env[i] for i in idx])
+        finally:
+            NAMES.reset(token)
+        env.extend(result if app.multiple else (result,))
     return [env[i] for i in jaxpr.outs]
 
 

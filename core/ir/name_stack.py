@@ -15,12 +15,23 @@ NAMES: ContextVar[tuple[str, ...]] = ContextVar("tracebridge_names", default=())
 
 current_names: Callable[[], tuple[str, ...]] = NAMES.get
 
+in_use: list[bool] = [False]
+"""Whether this process has named anything yet: most never do, and then nothing looks for names."""
+
 
 class NamedSource(NamedTuple):
     """The source of an equation inside named scopes."""
 
     names: tuple[str, ...]
     traceback: Any
+
+
+def names_of(jaxpr: Jaxpr) -> list[tuple[str, ...]] | None:
+    """The scopes of each equation, outermost first; None if no equation is in any."""
+    if jaxpr.sources is None:
+        return None
+    found = [s.names if type(s) is NamedSource else () for s in jaxpr.sources]
+    return found if any(found) else None
 
 
 def scopes_of(jaxpr: Jaxpr) -> list[str | None] | None:

@@ -10,7 +10,8 @@ from tracebridge.core.ir.name_stack import NamedSource
 
 def describe_line(traceback: Any) -> str:
     """``file:line (function)`` of the user's frame in a stored traceback, or an empty string."""
-    frame = user_frame(traceback.traceback if type(traceback) is NamedSource else traceback)
+    stored = traceback.traceback if type(traceback) is NamedSource else traceback
+    frame = None if stored is None else user_frame(stored)
     if frame is None:
         return ""
     file, line, function = frame

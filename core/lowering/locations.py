@@ -45,7 +45,8 @@ class Locations:
         if type(source) is NamedSource:
             names, source = source.names, source.traceback
         path = "/".join((self._root, *names, operation))
-        return mlir.ir.Location.name(path, self._lines.get(source))
+        line = None if source is None else self._lines.get(source)
+        return mlir.ir.Location.name(path, line)
 
     def of_argument(self, index: int) -> Any:
         """Of an argument of main: its name."""

@@ -59,6 +59,51 @@ def test_programs_that_run_have_scopes() -> None:
     assert "loc(" not in tb.jit(f).lower(1.0).as_text()
 
 
+@pytest.mark.parametrize(
+    ("transform", "mapped"),
+    [
+        (tb.grad, False),
+        (lambda g: tb.grad(tb.jit(g)), False),
+        (tb.vmap, True),
+        (lambda g: tb.vmap(tb.jit(g)), True),
+        (lambda g: lambda x: tb.lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0], False),
+        (lambda g: tb.grad(lambda x: tb.lax.fori_loop(0, 2, lambda _, c: g(c), x)), False),
+        (lambda g: lambda x: tb.lax.cond(x > 0, g, tnp.cos, x), False),
+    ],
+    ids=["grad", "grad of jit", "vmap", "vmap of jit", "scan", "grad of fori_loop", "cond"],
+)
+def test_transformed_programs_keep_scopes(transform: Any, mapped: bool) -> None:
+    """Also where an equal program without scopes was seen before."""
+
+    def plain(x: Any) -> Any:
+        return tnp.sin(x) * 1.25
+
+    @tb.named_scope("kept")
+    def scoped(x: Any) -> Any:
+        return tnp.sin(x) * 1.25
+
+    x = tnp.ones(2) if mapped else tnp.ones(())
+    assert "kept" not in text_of(transform(plain), x)
+    text = text_of(transform(scoped), x)
+    assert "/kept/sin" in text or "/kept/cos" in text
+
+
+def test_derived_programs_do_not_remember_the_scopes_of_callers() -> None:
+    """The gradient of a function, made within one scope, is the same in another one."""
+    f = tb.jit(lambda x: tnp.sin(x) * 2)
+    f(1.0)
+
+    def called(name: str) -> str:
+        def g(x: Any) -> Any:
+            with tb.named_scope(name):
+                return tb.grad(f)(x)
+
+        return text_of(g, 1.0)
+
+    called("first")
+    assert "first" not in called("second")
+
+
 def test_scopes_survive_errors() -> None:
     """An exception ends the scope."""
     with pytest.raises(ZeroDivisionError), tb.named_scope("lost"):
