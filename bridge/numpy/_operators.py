@@ -14,14 +14,16 @@ from tracebridge.numpy import elementwise_round as rounding
 from tracebridge.numpy import linear_products
 
 
-def _operator(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A binary operator: NotImplemented for operands that are no arrays."""
+def _operator(
+    function: Callable[[Any, Any], Any], refused: tuple[type, ...] = ()
+) -> Callable[[Any, Any], Any]:
+    """A binary operator: NotImplemented for operands that are no arrays, but for ``refused``."""
 
     def run(x: Any, y: Any) -> Any:
         try:
             return function(x, y)
         except TypeError:
-            if is_array_like(y):
+            if is_array_like(y) or isinstance(y, refused):
                 raise
             return NotImplemented
 
@@ -58,7 +60,8 @@ OPERATORS: dict[str, Any] = {
     "radd": _reflected(m.add),
     "sub": _operator(m.subtract),
     "rsub": _reflected(m.subtract),
-    "mul": _operator(m.multiply),
+    # Python would take an integer array for a count, and repeat the sequence.
+    "mul": _operator(m.multiply, (list, tuple, str, bytes)),
     "rmul": _reflected(m.multiply),
     "truediv": _operator(m.true_divide),
     "rtruediv": _reflected(m.true_divide),

@@ -288,7 +288,10 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     wrong = lax.bitwise_and(lax.ne(remainder, 0.0), lax.ne(lax.sign(y), lax.sign(remainder)))
     quotient = lax.select_n(wrong, quotient, lax.sub(quotient, 1.0))
     remainder = lax.select_n(wrong, remainder, lax.add(remainder, y))
-    return lax.round(quotient), remainder
+    # Divided by zero it is the quotient itself, an infinity with its sign.
+    by_zero = lax.eq(y, 0.0)
+    quotient = lax.select_n(by_zero, lax.round(quotient), lax.stop_gradient(lax.div(x, y)))
+    return quotient, remainder
 
 
 def _rem(x: Any, y: Any) -> Any:

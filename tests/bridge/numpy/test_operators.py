@@ -178,3 +178,24 @@ def test_foreign_classes_may_take_over():
             return "mine"
 
     assert "mine" == tnp.ones(2) + Wrapper()
+
+
+@pytest.mark.parametrize("sequence", [[1, 2], (1, 2), "ab"])
+def test_an_integer_array_is_no_count_of_repetitions(sequence):
+    """``x * [1, 2]`` is an error, as ``x + [1, 2]`` is."""
+    for x in (tnp.array(2), tnp.array(2.0)):
+        with pytest.raises(TypeError, match="multiply"):
+            _ = x * sequence
+
+
+@pytest.mark.parametrize("divisor", [0.0, -0.0])
+def test_floor_of_a_division_by_zero(divisor):
+    """An infinity with the sign of the quotient, and NaN for zeros, as in NumPy; no gradient."""
+    x = np.array([0.5, -0.5, 0.0, np.inf, np.nan], np.float32)
+    y = np.full_like(x, divisor)
+    with np.errstate(all="ignore"):
+        expected = np.floor_divide(x, y)
+
+    np.testing.assert_array_equal(expected, tnp.array(x) // tnp.array(y))
+    np.testing.assert_array_equal(np.divmod(3.0, 2.0), divmod(tnp.array(3.0), 2.0))
+    assert 0.0 == tb.grad(lambda v: v // 2.0)(3.0)
