@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import axis_env, tracing_key
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.custom_batching_rules import (
     DerivativeRule,
@@ -17,20 +16,18 @@ from tracebridge.core.control.custom_batching_rules import (
     closes_over,
 )
 from tracebridge.core.control.custom_dce import separate_by_dce
+from tracebridge.core.control.custom_staging import StagedCall, find_or_trace, trace_function
 from tracebridge.core.control.inline_rules import is_eager_trace, running_on, user_value
 from tracebridge.core.control.tangent_jaxpr import tangent_jaxpr
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import DebugInfo, where_is
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
@@ -89,7 +86,7 @@ def _check_now(
 ) -> None:
     """Compare what a rule gave with what the function gives, if the function can be traced."""
     try:
-        staged = _known(call, tuple(avals))
+        staged = find_or_trace(call, tuple(avals), _trace)
     except Exception:  # noqa: BLE001  # then it cannot be used where this would matter
         return
     staged.rule.check(outs, batched, tree, size)
@@ -111,47 +108,15 @@ def _below(trace: BatchTrace, call: VmapCall) -> Iterator[None]:
 # the equation ------------------------------------------------------------------------------------
 
 
-@final
-class StagedCall:
-    """A traced call: Jaxpr, rule, values that the function closed over (its first arguments)."""
-
-    __slots__ = ("consts", "jaxpr", "out_tree", "rule")
-
-    def __init__(self, jaxpr: Jaxpr, consts: list[Any], rule: Any, out_tree: PyTreeDef) -> None:
-        self.jaxpr = jaxpr
-        self.consts = consts
-        self.rule = rule
-        self.out_tree = out_tree
-
-
-def _known(call: VmapCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
-    key = (call.in_tree, avals, tracing_key(), axis_env())
-    staged = call.memo.get(key)
-    if staged is None:
-        staged = _trace(call, avals)
-        if not any([isinstance(c, Tracer) for c in staged.consts]):
-            call.memo.set(key, staged)
-    return staged
-
-
 def _staged(call: VmapCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    staged = _known(call, tuple([v.aval for v in values]))
+    staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)
     outs = custom_vmap_call_p.bind(*staged.consts, *values, jaxpr=staged.jaxpr, rule=staged.rule)
     return outs, staged.out_tree
 
 
 def _trace(call: VmapCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
-    trees: list[PyTreeDef] = []
-
-    def flat(*args: Any) -> list[Any]:
-        outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
-        trees.append(tree)
-        return [as_value(o) for o in outs]
-
-    debug = DebugInfo(call.name, where_is(call.fun))
-    jaxpr, consts = close_jaxpr(stage(flat, avals, debug))
-    rule = VmapRule(call, jaxpr, len(consts), trees[0])
-    return StagedCall(jaxpr, consts, rule, trees[0])
+    jaxpr, consts, out_tree = trace_function(call, avals)
+    return StagedCall(jaxpr, consts, VmapRule(call, jaxpr, len(consts), out_tree), out_tree)
 
 
 @final

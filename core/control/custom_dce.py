@@ -6,8 +6,8 @@ import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import axis_env, tracing_key
 from tracebridge.core.control.closed_call import CallPrimitive, closed_call, closed_call_p
+from tracebridge.core.control.custom_staging import StagedCall, find_or_trace, trace_function
 from tracebridge.core.control.custom_vjp_call import up_to
 from tracebridge.core.control.inline_rules import check_closed, is_eager_trace
 from tracebridge.core.control.rewire import rewire
@@ -19,14 +19,13 @@ from tracebridge.core.errors.transform_errors import ClosedOverValueError, Custo
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.paths import keystr
@@ -76,43 +75,16 @@ def call_custom_dce(call: DceCall, leaves: Sequence[Any]) -> Any:
     if is_eager_trace(current_trace()) or _mark(call) in _BEING_TRACED.get():
         return call.fun(*call.in_tree.unflatten(leaves))
     values = [as_value(leaf) for leaf in leaves]
-    avals = tuple([v.aval for v in values])
-    key = (call.in_tree, avals, tracing_key(), axis_env())
-    staged = None if call.memo is None else call.memo.get(key)
-    if staged is None:
-        staged = _trace(call, avals)
-        if call.memo is not None and not any([isinstance(c, Tracer) for c in staged.consts]):
-            call.memo.set(key, staged)
+    staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)
     args = [*staged.consts, *values]
     outs = custom_dce_call_p.bind(*args, jaxpr=staged.jaxpr, rule=staged.rule, positions=None)
     return staged.out_tree.unflatten(outs)
 
 
-@final
-class StagedCall:
-    """A traced call: Jaxpr, rule, values that the function closed over (its first arguments)."""
-
-    __slots__ = ("consts", "jaxpr", "out_tree", "rule")
-
-    def __init__(self, jaxpr: Jaxpr, consts: list[Any], rule: Any, out_tree: PyTreeDef) -> None:
-        self.jaxpr = jaxpr
-        self.consts = consts
-        self.rule = rule
-        self.out_tree = out_tree
-
-
 def _trace(call: DceCall, avals: tuple[ShapedArray, ...]) -> StagedCall:
-    trees: list[PyTreeDef] = []
-
-    def flat(*args: Any) -> list[Any]:
-        outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
-        trees.append(tree)
-        return [as_value(o) for o in outs]
-
-    debug = DebugInfo(call.name, where_is(call.fun))
-    jaxpr, consts = close_jaxpr(stage(flat, avals, debug))
-    rule = DceRule(call, jaxpr, [c.aval for c in consts], avals, trees[0])
-    return StagedCall(jaxpr, consts, rule, trees[0])
+    jaxpr, consts, out_tree = trace_function(call, avals)
+    rule = DceRule(call, jaxpr, [c.aval for c in consts], avals, out_tree)
+    return StagedCall(jaxpr, consts, rule, out_tree)
 
 
 # rules: reduced(used) gives the Jaxpr from all arguments to the used results ------------------

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import axis_env, tracing_key
 from tracebridge.core.control.custom_lin import custom_lin, forward_mode
+from tracebridge.core.control.custom_staging import (
+    StagedCall,
+    find_or_trace,
+    run_in_place,
+    trace_with_rule,
+)
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.control.custom_vjp_rule import BatchedVjpRule, VjpRule
 from tracebridge.core.control.inline_rules import (
@@ -15,28 +19,21 @@ from tracebridge.core.control.inline_rules import (
     below,
     check_not_closed_over,
     has_tangent,
-    is_being_traced,
     is_eager_trace,
     running_on,
-    tracing_rules_of,
     user_value,
 )
 from tracebridge.core.control.ref import check_passed_once, has_refs, hide_refs
-from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.remat_opt import remat_opt_p
-from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError
 from tracebridge.core.interpreters.jvp import JvpTrace
 from tracebridge.core.interpreters.linearize import LinearizeTrace
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.interpreters.tangents import TangentTrace
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import DebugInfo, where_is
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
@@ -73,7 +70,7 @@ def _apply(
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)
     if call.has_refs and not is_eager_trace(trace):
-        return _in_place(call, values)
+        return run_in_place(call, values)
     if is_eager_trace(trace):
         return flatten(call.fun(*call.in_tree.unflatten(leaves)))
     return _staged(call, values)
@@ -116,29 +113,10 @@ def _linearize(
 # the equation ------------------------------------------------------------------------------------
 
 
-@final
-class StagedCall:
-    """A traced call: the Jaxpr of the function, its rules, the values that all closed over."""
-
-    __slots__ = ("consts", "jaxpr", "out_tree", "rule")
-
-    def __init__(self, jaxpr: Jaxpr, consts: list[Any], rule: Any, out_tree: PyTreeDef) -> None:
-        self.jaxpr = jaxpr
-        self.consts = consts
-        self.rule = rule
-        self.out_tree = out_tree
-
-
 def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    avals = tuple([v.aval for v in values])
-    key = (call.in_tree, avals, tracing_key(), axis_env())
-    staged = None if call.memo is None else call.memo.get(key)
+    staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)
     if staged is None:
-        staged = _trace(call, avals)
-        if staged is None:
-            return _in_place(call, values)
-        if call.memo is not None and not any([isinstance(c, Tracer) for c in staged.consts]):
-            call.memo.set(key, staged)
+        return run_in_place(call, values)
     outs = custom_vjp_call_p.bind(
         *staged.consts, *values,
         jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
@@ -146,39 +124,8 @@ def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
     return outs, staged.out_tree
 
 
-def _in_place(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    """The function itself, without its rule: no equation can hold references."""
-    note_custom(call.name)
-    outs, tree = flatten(call.fun(*call.in_tree.unflatten(values)))
-    return [as_value(o) for o in outs], tree
-
-
 def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
-    """The equation of a call; None if the function uses mutable references of the outside."""
-    trees: list[PyTreeDef] = []
-    captures = Captures()
-
-    def flat(*args: Any) -> list[Any]:
-        outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
-        trees.append(tree)
-        return [as_value(o) for o in outs]
-
-    debug = DebugInfo(call.name, where_is(call.fun))
-    jaxpr, consts = close_jaxpr(stage(flat, avals, debug, captures=captures))
-    if captures.refs or captures.custom:
-        return None
-    rule = VjpRule(call, [c.aval for c in consts], avals, jaxpr.out_avals, trees[0])
-    if any([isinstance(c, Tracer) for c in consts]) and not is_being_traced(call.owner):
-        # What the function closes over, the rules are likely to close over too: they are traced
-        # here and now, and their values become operands.
-        more: list[Any] = []
-        # Rules that are wrong, or not meant for traced values, matter only where they are used.
-        with tracing_rules_of(call.owner), contextlib.suppress(Exception):
-            more = rule.trace_now()
-        n = len(consts)
-        order = [*range(n), *[m.aval for m in more], *range(n, jaxpr.n_in)]
-        jaxpr, consts = rewire(jaxpr, order), [*consts, *more]
-    return StagedCall(jaxpr, consts, rule, trees[0])
+    return trace_with_rule(call, avals, VjpRule)
 
 
 @final
