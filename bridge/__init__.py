@@ -140,10 +140,10 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.typeof import typeof as typeof
     from tracebridge.core.runtime.array import Array as Array
     from tracebridge.core.runtime.shards import Shard as Shard
+    from tracebridge.core.runtime.tokens import effects_barrier as effects_barrier
     from tracebridge.core.sharding.context import set_mesh as set_mesh
     from tracebridge.core.sharding.named import NamedSharding as NamedSharding
     from tracebridge.core.sharding.partition_spec import P as P
-    from tracebridge.core.runtime.tokens import effects_barrier as effects_barrier
 
 __version__ = "0.1.0"
 
