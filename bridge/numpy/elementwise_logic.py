@@ -28,6 +28,7 @@ from tracebridge.numpy._promote import (
     promote_inexact,
     promote_numeric,
 )
+from tracebridge.numpy.creation import asarray
 from tracebridge.numpy.elementwise_math import lexicographic, promoted_operands
 
 _BOOL = np.dtype(np.bool_)
@@ -396,6 +397,11 @@ def _falsehood() -> Any:
 _array_equal_planned = Planned(_array_equal, "array_equal")
 
 
+def _comparable(*xs: Any) -> list[Any]:
+    # NumPy's functions of this kind are used on lists in tests; so are these.
+    return [asarray(x) if isinstance(x, list | tuple) else x for x in xs]
+
+
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Whether two arrays have the same shape and equal elements.
 
@@ -403,7 +409,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     >>> bool(tnp.array_equal(tnp.array([1, 2]), tnp.array([1.0, 2.0])))
     True
     """
-    return _array_equal_planned((a1, a2), (bool(equal_nan), False))
+    return _array_equal_planned(_comparable(a1, a2), (bool(equal_nan), False))
 
 
 def array_equiv(a1: Any, a2: Any) -> Any:
@@ -413,7 +419,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     >>> bool(tnp.array_equiv(tnp.array([1, 1]), 1))
     True
     """
-    return _array_equal_planned((a1, a2), (False, True))
+    return _array_equal_planned(_comparable(a1, a2), (False, True))
 
 
 # real and complex --------------------------------------------------------------------------------

@@ -109,3 +109,10 @@ def test_shapes_may_be_ranges_and_positions_have_a_dtype() -> None:
     assert np.float32 == tnp.result_type(None)
     assert not tnp.iscomplexobj(None)
     assert tnp.iscomplexobj([1j])
+
+
+def test_comparisons_of_whole_arrays_take_lists() -> None:
+    """``array_equal`` and ``array_equiv``, as in NumPy; ragged pairs are different."""
+    assert bool(tnp.array_equal([1, 2], (1, 2)))
+    assert not bool(tnp.array_equal([1, 2], [1, 2, 3]))
+    assert bool(tnp.array_equiv([1, 2], [[1, 2], [1, 2]]))
