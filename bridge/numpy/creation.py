@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import (
     default_float,
     default_int,
 )
-from tracebridge.core.dtypes.dtypes import is_inexact, is_integer, real_of
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, is_integer, real_of
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
@@ -166,6 +166,9 @@ def _of_scalar(x: Any, dtype: Any) -> Any:
     if dtype is not None:
         if type(x) is int and is_integer(dtype):
             _check_range(x, x, dtype)
+        if type(x) is complex and not is_complex(dtype):
+            msg = f"array: a complex number does not fit {np.dtype(dtype).name}, got {x}"
+            raise UnsupportedDtypeError(msg, hint="take its real part")
         return _of_numpy(np.asarray(x).astype(dtype), dtype)
     kind, weak = scalar_dtype(type(x))
     host = np.asarray(x)

@@ -76,7 +76,7 @@ def _same_shape(x: Any, y: Any, like: Any) -> list[Any]:
 copysign = binary_function(
     _copysign,
     "copysign",
-    """``x`` with the sign of ``y``, elementwise; integers become floats.
+    """``x1`` with the sign of ``x2``, elementwise; integers become floats.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.copysign(3.0, -0.0))
@@ -93,7 +93,7 @@ def _nextafter(x: Any, y: Any) -> Any:
 nextafter = binary_function(
     _nextafter,
     "nextafter",
-    """The next float after ``x`` towards ``y``, elementwise.
+    """The next float after ``x1`` towards ``x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.nextafter(1.0, 2.0)) > 1.0
@@ -163,7 +163,7 @@ def _ldexp(x: Any, n: Any) -> Any:
 ldexp = binary_function(
     _ldexp,
     "ldexp",
-    """``x * 2 ** n`` for integers ``n``, elementwise.
+    """``x1 * 2 ** x2`` for integers ``x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.ldexp(1.5, 3))

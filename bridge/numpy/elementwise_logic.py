@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,9 @@ from tracebridge.core.dtypes.dtypes import (
     real_of,
 )
 from tracebridge.core.dtypes.weak_type import dtype_of, is_python_scalar
+from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.planned import Planned
@@ -50,69 +55,104 @@ def _integers(name: str, *xs: Any) -> list[Any]:
     return values
 
 
-def _ordered(strict: str) -> Any:
+def _ordered(name: str, order: str) -> Any:
     """A comparison by NumPy's order of complex numbers."""
 
     def run(x: Any, y: Any) -> Any:
-        return lexicographic(strict, *broadcast_operands(strict, *promote_dtypes(x, y)))
+        return lexicographic(order, *broadcast_operands(name, *promote_dtypes(x, y)))
 
     return run
 
 
-equal = binary_function(
+def _comparison(implementation: Any, name: str, doc: str) -> Any:
+    """The public comparison; a Python int outside the dtype of the other operand is compared too.
+
+    Arithmetic with such a number is an error, but the result of a comparison fits.
+    """
+    fits = binary_function(implementation, name, doc)
+    order = _ORDERS[name]
+
+    @functools.wraps(fits)
+    def compare(x1: Any, x2: Any) -> Any:
+        try:
+            return fits(x1, x2)
+        except Exception as error:
+            if isinstance(error, IntegerRangeError):
+                # Zero stands for the elements: it is on the same side of the number as they are.
+                if type(x2) is int and hasattr(x1, "aval"):
+                    return lax.full_like(x1, order(0, x2), _BOOL)
+                if type(x1) is int and hasattr(x2, "aval"):
+                    return lax.full_like(x2, order(x1, 0), _BOOL)
+            hide_internal_frames(error, name)
+            raise
+
+    return compare
+
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+equal = _comparison(
     promoted_operands("equal", lambda x, y: lax.eq(x, y)),
     "equal",
-    """``x == y``, elementwise.
+    """``x1 == x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.equal(tnp.array([1, 2]), 2).tolist()
     [False, True]
     """,
 )
-not_equal = binary_function(
+not_equal = _comparison(
     promoted_operands("not_equal", lambda x, y: lax.ne(x, y)),
     "not_equal",
-    """``x != y``, elementwise.
+    """``x1 != x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.not_equal(tnp.array([1, 2]), 2).tolist()
     [True, False]
     """,
 )
-less = binary_function(
-    _ordered("lt"),
+less = _comparison(
+    _ordered("less", "lt"),
     "less",
-    """``x < y``, elementwise.
+    """``x1 < x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.less(tnp.array([1, 2]), 2).tolist()
     [True, False]
     """,
 )
-less_equal = binary_function(
-    _ordered("le"),
+less_equal = _comparison(
+    _ordered("less_equal", "le"),
     "less_equal",
-    """``x <= y``, elementwise.
+    """``x1 <= x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.less_equal(tnp.array([1, 3]), 2).tolist()
     [True, False]
     """,
 )
-greater = binary_function(
-    _ordered("gt"),
+greater = _comparison(
+    _ordered("greater", "gt"),
     "greater",
-    """``x > y``, elementwise.
+    """``x1 > x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.greater(tnp.array([1, 3]), 2).tolist()
     [False, True]
     """,
 )
-greater_equal = binary_function(
-    _ordered("ge"),
+greater_equal = _comparison(
+    _ordered("greater_equal", "ge"),
     "greater_equal",
-    """``x >= y``, elementwise.
+    """``x1 >= x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.greater_equal(tnp.array([1, 2]), 2).tolist()
@@ -123,7 +163,7 @@ greater_equal = binary_function(
 bitwise_and = binary_function(
     lambda x, y: lax.bitwise_and(*_integers("bitwise_and", x, y)),
     "bitwise_and",
-    """``x & y``, elementwise, of integers or bools.
+    """``x1 & x2``, elementwise, of integers or bools.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.bitwise_and(6, 3))
@@ -133,7 +173,7 @@ bitwise_and = binary_function(
 bitwise_or = binary_function(
     lambda x, y: lax.bitwise_or(*_integers("bitwise_or", x, y)),
     "bitwise_or",
-    """``x | y``, elementwise, of integers or bools.
+    """``x1 | x2``, elementwise, of integers or bools.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.bitwise_or(6, 3))
@@ -143,7 +183,7 @@ bitwise_or = binary_function(
 bitwise_xor = binary_function(
     lambda x, y: lax.bitwise_xor(*_integers("bitwise_xor", x, y)),
     "bitwise_xor",
-    """``x ^ y``, elementwise, of integers or bools.
+    """``x1 ^ x2``, elementwise, of integers or bools.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.bitwise_xor(6, 3))
@@ -164,7 +204,7 @@ invert = bitwise_invert = bitwise_not
 left_shift = binary_function(
     lambda x, y: lax.shift_left(*promote_numeric(*_integers("left_shift", x, y))),
     "left_shift",
-    """``x << y``, elementwise.
+    """``x1 << x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.left_shift(1, 4))
@@ -183,7 +223,7 @@ def _right_shift(x: Any, y: Any) -> Any:
 right_shift = binary_function(
     _right_shift,
     "right_shift",
-    """``x >> y``, elementwise; signed integers keep their sign.
+    """``x1 >> x2``, elementwise; signed integers keep their sign.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.right_shift(-16, 2))

@@ -19,7 +19,6 @@ from tracebridge.core.dtypes.dtypes import (
     is_integer,
     is_unsigned,
 )
-from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned, binary
@@ -228,7 +227,7 @@ def _multiply(x: Any, y: Any) -> Any:
 add = binary_function(
     promoted_operands("add", _add),
     "add",
-    """``x + y``, elementwise with broadcasting.
+    """``x1 + x2``, elementwise with broadcasting.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.add(tnp.array([1, 2]), 0.5).tolist()
@@ -238,7 +237,7 @@ add = binary_function(
 subtract = binary_function(
     promoted_operands("subtract", lambda x, y: lax.sub(x, y)),
     "subtract",
-    """``x - y``, elementwise with broadcasting.
+    """``x1 - x2``, elementwise with broadcasting.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.subtract(tnp.array([1, 2]), 1).tolist()
@@ -248,7 +247,7 @@ subtract = binary_function(
 multiply = binary_function(
     promoted_operands("multiply", _multiply),
     "multiply",
-    """``x * y``, elementwise with broadcasting.
+    """``x1 * x2``, elementwise with broadcasting.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.multiply(tnp.array([1, 2]), tnp.array([[3], [4]])).tolist()
@@ -258,7 +257,7 @@ multiply = binary_function(
 true_divide = binary_function(
     inexact_operands("divide", lambda x, y: lax.div(x, y)),
     "divide",
-    """``x / y``, elementwise with broadcasting; integers become floats.
+    """``x1 / x2``, elementwise with broadcasting; integers become floats.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.divide(1, 2))
@@ -323,7 +322,7 @@ def _divmod(x: Any, y: Any) -> list[Any]:
 floor_divide = binary_function(
     _floor_divide,
     "floor_divide",
-    """``x // y``: the quotient rounded down, elementwise.
+    """``x1 // x2``: the quotient rounded down, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.floor_divide(-7, 2))
@@ -333,7 +332,7 @@ floor_divide = binary_function(
 remainder = binary_function(
     _remainder,
     "remainder",
-    """``x % y``: the remainder with the sign of ``y``, elementwise.
+    """``x1 % x2``: the remainder with the sign of ``x2``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.remainder(-7, 2))
@@ -344,7 +343,7 @@ mod = remainder
 fmod = binary_function(
     numeric_operands("fmod", lambda x, y: _rem(x, y)),
     "fmod",
-    """The remainder with the sign of ``x``, elementwise.
+    """The remainder with the sign of ``x1``, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.fmod(-7, 2))
@@ -422,7 +421,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     integers are an error for a Python exponent.
 
     Raises:
-        ArgumentValueError: ``x1`` holds integers and ``x2`` is a negative integer.
+        UnsupportedDtypeError: ``x1`` holds integers and ``x2`` is a negative integer.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.power(tnp.array([1.0, 2.0]), 3).tolist()
@@ -431,10 +430,8 @@ def power(x1: Any, x2: Any, /) -> Any:
     try:
         if type(x2) is int and hasattr(x1, "aval") and not is_bool(x1.aval.dtype):
             if x2 < 0 and is_integer(x1.aval.dtype):
-                msg = (
-                    f"power: integers to the negative power {x2}; convert the array to float first"
-                )
-                raise ArgumentValueError(msg)
+                msg = f"power: integers have no negative powers, got {x2}"
+                raise UnsupportedDtypeError(msg, hint="convert the array to float first")
             return _integer_power((x1,), (x2,))
         return _power_planned(x1, x2)
     except Exception as error:
@@ -446,7 +443,7 @@ pow = power
 float_power = binary_function(
     inexact_operands("float_power", lambda x, y: lax.pow(x, y)),
     "float_power",
-    """``x ** y`` in floats, elementwise.
+    """``x1 ** x2`` in floats, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.float_power(2, -1))
@@ -456,7 +453,7 @@ float_power = binary_function(
 arctan2 = binary_function(
     inexact_operands("arctan2", lambda x, y: lax.atan2(x, y)),
     "arctan2",
-    """Angle of the point ``(y, x)`` in ``(-pi, pi]``; the first argument is ``y``.
+    """Angle of the point with ordinate ``x1`` and abscissa ``x2``, in ``(-pi, pi]``.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.arctan2(0.0, 1.0))
@@ -505,7 +502,7 @@ def _hypot(x: Any, y: Any) -> Any:
 hypot = binary_function(
     _hypot,
     "hypot",
-    """``sqrt(x*x + y*y)`` without overflow, elementwise.
+    """``sqrt(x1*x1 + x2*x2)`` without overflow, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.hypot(3.0, 4.0))
@@ -537,7 +534,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
 logaddexp = binary_function(
     _logaddexp,
     "logaddexp",
-    """``log(exp(x) + exp(y))`` without overflow, elementwise.
+    """``log(exp(x1) + exp(x2))`` without overflow, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> round(float(tnp.logaddexp(0.0, 0.0)), 4)
@@ -561,7 +558,7 @@ def _logaddexp2(x: Any, y: Any) -> Any:
 logaddexp2 = binary_function(
     _logaddexp2,
     "logaddexp2",
-    """``log2(2**x + 2**y)`` without overflow, elementwise.
+    """``log2(2**x1 + 2**x2)`` without overflow, elementwise.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.logaddexp2(3.0, 3.0))
@@ -630,7 +627,7 @@ def _heaviside(x: Any, y: Any) -> Any:
 heaviside = binary_function(
     _heaviside,
     "heaviside",
-    """0 for negative ``x``, 1 for positive ``x``, ``y`` where ``x`` is zero; NaN stays.
+    """0 for negative ``x1``, 1 for positive ``x1``, ``x2`` where ``x1`` is zero; NaN stays.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.heaviside(tnp.array([-1.0, 0.0, 2.0]), 0.5).tolist()

@@ -393,25 +393,25 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
 
 
 def binary(planned: Planned) -> Callable[[Any, Any], Any]:
-    """``f(x, y)`` of a planned function of two arrays or scalars, likewise."""
+    """``f(x1, x2)`` of a planned function of two arrays or scalars, likewise."""
     runs = planned.runs
 
-    def call(x: Any, y: Any) -> Any:
+    def call(x1: Any, x2: Any) -> Any:
         try:
             if state() is None:
                 try:
-                    kind = type(y)
-                    run = runs[x.sig, kind if kind in SCALAR_TYPES else y.sig, ()]
+                    kind = type(x2)
+                    run = runs[x1.sig, kind if kind in SCALAR_TYPES else x2.sig, ()]
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
-                    return planned.eager((x, y), ())
+                    return planned.eager((x1, x2), ())
                 try:
-                    return run(x, y)
+                    return run(x1, x2)
                 except XlaRuntimeError as error:
-                    raise_for((x, y), planned.name, error)
+                    raise_for((x1, x2), planned.name, error)
                     raise
-            return planned((x, y))
+            return planned((x1, x2))
         except Exception as error:
             hide_internal_frames(error)
             raise

@@ -199,3 +199,38 @@ def test_floor_of_a_division_by_zero(divisor):
     np.testing.assert_array_equal(expected, tnp.array(x) // tnp.array(y))
     np.testing.assert_array_equal(np.divmod(3.0, 2.0), divmod(tnp.array(3.0), 2.0))
     assert 0.0 == tb.grad(lambda v: v // 2.0)(3.0)
+
+
+NUMBERS = [5, -1, 300, -300, 2**40, -(2**40)]
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+def test_comparisons_with_integers_outside_the_dtype(dtype, name):
+    """As in NumPy the result is what it is in mathematics; arithmetic would not fit."""
+    compare = getattr(operator, name)
+    host = np.array([0, 1, 100], dtype)
+    x = tnp.array(host)
+    for n in NUMBERS:
+        assert compare(host, n).tolist() == compare(x, n).tolist()
+        assert compare(n, host).tolist() == compare(n, x).tolist()
+        assert compare(host, n).tolist() == tb.jit(lambda x, n=n: compare(x, n))(x).tolist()
+        assert compare(n, host).tolist() == tb.vmap(lambda x, n=n: compare(n, x))(x).tolist()
+    with pytest.raises(OverflowError, match="does not fit"):
+        x + 2**40
+
+
+def test_errors_of_comparisons_name_the_function():
+    """Not the operation of the engine."""
+    with pytest.raises(ValueError, match=r"^less: shapes \(2,\), \(3,\) cannot"):
+        tnp.less(tnp.ones(2), tnp.ones(3))
+    with pytest.raises(OverflowError, match=r"^greater: Python integer"):
+        tnp.greater(2**40, 3)
+
+
+def test_numbers_that_an_integer_array_cannot_hold():
+    """Negative powers of integers and complex numbers in real arrays are refused."""
+    with pytest.raises(TypeError, match="^power: integers have no negative powers, got -1"):
+        tnp.arange(3) ** -1
+    with pytest.raises(TypeError, match="^array: a complex number does not fit float32"):
+        tnp.array(1 + 1j, "float32")
