@@ -179,7 +179,7 @@ class Node(torch.autograd.Function):
                 forward_ad._set_fwd_grad_enabled(True),
                 torch._C._AutoDispatchBelowAutograd(),
             ):
-                outs = CALL(list(xs), h)
+                outs = CALL(list(xs), resolve(h).ruled(active).handle if functorch else h)
             n_out = len(outs)
         else:
             family = resolve(h)

@@ -10,6 +10,7 @@ a short string:
     handle::vjp(110|10)    cotangents of the first two inputs, for a cotangent of the first result
     handle::fwd(110)       results and residuals for gradients of the first two inputs
     handle::bwd(110|10)    those gradients from inputs, residuals and cotangents
+    handle::ruled(110)     results alone, by the rules that gradients of the first two inputs use
     handle::vmap(0,n)      the first input batched along axis 0, the second not batched
 
 Derivatives follow torch: the gradient of a real function of a complex number is the conjugate of
@@ -26,6 +27,7 @@ from typing import Any, ClassVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import on_global_change, tracing_key
+from tracebridge.core.control.custom_vjp import custom_vjp_call_p
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -36,7 +38,7 @@ from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.torch._residuals import Split, split_for_backward
@@ -114,6 +116,10 @@ class Family(abc.ABC):
     def bwd(self, active: Mask, cotangents: Mask) -> Family:
         """Gradients of the inputs ``active`` from inputs, residuals and cotangents."""
         return self.child(f"bwd({_text(active)}|{_text(cotangents)})")
+
+    def ruled(self, active: Mask) -> Family:
+        """Results as they are made where gradients of the inputs ``active`` are wanted."""
+        return self.child(f"ruled({_text(active)})")
 
     def vmap(self, dims: Sequence[int | None]) -> Family:
         """The function mapped over an axis of some inputs; results have it in front."""
@@ -215,6 +221,35 @@ class Bwd(Derived):
 
 
 @final
+class Ruled(Derived):
+    """The results, where the forward rules of custom_vjp functions stand for these functions.
+
+    Unlike the functions, what the rules do has derivatives of its own.
+    """
+
+    __slots__ = ("active",)
+
+    def parse(self, arguments: str) -> None:
+        self.active = _mask(arguments)
+
+    def build(self, avals: Avals) -> Jaxpr:
+        primal = self.parent.program(avals)
+        if not _holds_custom_vjp(primal):
+            return primal
+        forward = linearize_jaxpr(inline_calls(primal), self.active).primal
+        used = tuple([i < len(primal.outs) for i in range(len(forward.outs))])
+        return dce_jaxpr(forward, used, keep_in=True)[0]
+
+
+def _holds_custom_vjp(jaxpr: Jaxpr) -> bool:
+    return any([
+        app.primitive is custom_vjp_call_p
+        or any([_holds_custom_vjp(inner) for inner in jaxprs_in_params(app.params)])
+        for app, _ in jaxpr.steps
+    ])  # fmt: skip
+
+
+@final
 class Vmap(Derived):
     """The function mapped over one axis."""
 
@@ -235,6 +270,7 @@ _DERIVED: dict[str, type[Derived]] = {
     "vjp": Vjp,
     "fwd": Fwd,
     "bwd": Bwd,
+    "ruled": Ruled,
     "vmap": Vmap,
 }
 

@@ -14,7 +14,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.errors import CustomRuleError
 from tracebridge.torch import wrap
 
 pytestmark = [
@@ -310,6 +312,27 @@ FUNCTIONAL = {
 def test_torch_func(name):
     """The transformations of torch.func, alone and nested."""
     check(FUNCTIONAL[name])
+
+
+def test_forward_mode_over_rules_of_reverse_mode():
+    """A custom_vjp function has no forward mode, but its rules have: jacfwd of jacrev works."""
+
+    @tb.custom_vjp
+    def third(x):
+        return x**3
+
+    # A factor 2 shows that the rule is used.
+    third.defvjp(lambda x: (x**3, x), lambda x, ct: (2 * 3 * x**2 * ct,))
+    f = wrap(lambda x: tnp.sum(third(x)))
+    x = torch.arange(1.0, 4.0)
+
+    torch.testing.assert_close(func.hessian(f)(x), torch.diag(2 * 6 * x))
+    torch.testing.assert_close(func.jvp(func.grad(f), (x,), (x,))[1], 2 * 6 * x * x)
+    values, pullback = func.vjp(f, x)
+    torch.testing.assert_close(values, (x**3).sum())
+    torch.testing.assert_close(pullback(torch.tensor(1.0))[0], 2 * 3 * x**2)
+    with pytest.raises(CustomRuleError, match="third: forward-mode"):
+        func.jvp(f, (x,), (x,))
 
 
 def test_functional_call_and_stacked_modules():
