@@ -1,8 +1,9 @@
 """Running a program on torch tensors: tensors in, tensors out, no Array in between.
 
 On the CPU an argument enters as a NumPy view of the tensor's memory, a result leaves as a capsule:
-about 2.6 and 0.8 us, without copies. Parameters live long: their buffers are held, 0.3 us (see
-``Held``). The functions are generated, as in core/runtime/execute.py:
+about 2.6 and 0.8 us, without copies. Parameters live long, and so do tensors that come a second
+time in a row: their buffers are held, 0.3 us (see ``Held``). The functions are generated, as in
+core/runtime/execute.py:
 their source depends only on how many arguments and results there are and how each one crosses.
 On other devices both ways are capsules, ordered by streams.
 """
@@ -142,22 +143,22 @@ _VIEWED = {
 }
 _TENSOR = """\
         x{i} = xs[{i}]
-        if type(x{i}) is not Parameter:
+        h = held(id(x{i}))
+        if (
+            h is not None and h.ref() is x{i} and h.address == x{i}.data_ptr()
+            and h.aval is a{i} and h.sharding is sharding
+        ):
+            b{i} = h.buf
+        elif type(x{i}) is not Parameter and last{i}() is not x{i}:
             view.tensor = {viewed}
             host = from_dlpack(view){after}
             b{i} = put(a{i}, sharding, [host], devices, False, False, SHARE, True)
+            last{i} = ref(x{i})
         else:
-            h = held(id(x{i}))
-            if (
-                h is not None and h.ref() is x{i} and h.address == x{i}.data_ptr()
-                and h.aval is a{i} and h.sharding is sharding
-            ):
-                b{i} = h.buf
-            else:
-                view.tensor = {detached}
-                host = from_dlpack(view){after}
-                b{i} = put(a{i}, sharding, [host], devices, False, False, SHARE, True)
-                hold(x{i}, a{i}, sharding, b{i})
+            view.tensor = {detached}
+            host = from_dlpack(view){after}
+            b{i} = put(a{i}, sharding, [host], devices, False, False, SHARE, True)
+            hold(x{i}, a{i}, sharding, b{i})
 """
 _NUMBER = """\
         b{i} = put(a{i}, sharding, [array(xs[{i}], t{i})], devices, False, False, COPY, True)
@@ -169,7 +170,7 @@ def _enter(i: int, way: str) -> str:
     if way == NUMBER:
         return _NUMBER.format(i=i)
     viewed, after = _VIEWED[way]
-    # A capsule holds its tensor: of the Parameter itself it would keep that alive for ever.
+    # A capsule holds its tensor: one of the tensor itself would keep that alive for ever.
     detached = viewed if way != PLAIN else "{x}.detach()"
     names = {"x": f"x{i}", "i": i}
     return _TENSOR.format(
@@ -186,9 +187,11 @@ def _compile_factory(
     lines = ["def factory(execute, handlers, constants, avals, sharding, devices, carriers):"]
     lines += [f"    c{i} = constants[{i}]" for i in range(n_consts)]
     for i in kept:
-        lines += [f"    a{i} = avals[{i}]", f"    t{i} = a{i}.dtype"]
+        lines += [f"    a{i} = avals[{i}]", f"    t{i} = a{i}.dtype", f"    last{i} = nobody"]
     # The view is of this call alone: threads may run the same function.
     lines += ["    def run(xs):", "        view = View()"]
+    # Weak references to the tensors of the last call. A race of threads costs a view at most.
+    lines += [f"        nonlocal last{i}" for i in kept]
     lines += [_enter(i, way) for i, way in zip(kept, used, strict=True)]
     buffers = [f"b{i}" for i in kept]
     arguments = ", ".join([f"c{i}" for i in range(n_consts)] + buffers)
@@ -207,6 +210,8 @@ def _compile_factory(
         "put": door.put_view,
         "hold": hold,
         "held": _HELD.get,
+        "nobody": lambda: None,
+        "ref": weakref.ref,
         "Parameter": torch.nn.Parameter,
         "SHARE": HostBufferSemantics.ZERO_COPY,
         "View": CapsuleView,
@@ -224,11 +229,11 @@ def _compile_factory(
 
 @final
 class Held:
-    """A buffer over the memory of a living Parameter.
+    """A buffer over the memory of a living tensor.
 
-    It is used only while the Parameter has the address, shape and dtype that it had. In between its
+    It is used only while the tensor has the address, shape and dtype that it had. In between its
     memory may come and go (sharded training resizes storages); it is not read then. What is held
-    keeps the memory alive, until the Parameter dies or is seen with other memory.
+    keeps the memory alive, until the tensor dies or is seen with other memory.
     """
 
     __slots__ = ("address", "aval", "buf", "ref", "sharding")
@@ -241,11 +246,11 @@ class Held:
         self.buf = buf
 
 
-# id of a Parameter -> its buffer
+# id of a tensor -> its buffer
 _HELD: dict[int, Held] = {}
 
 
-def hold(x: torch.nn.Parameter, aval: ShapedArray, sharding: Any, buf: Any) -> None:
+def hold(x: torch.Tensor, aval: ShapedArray, sharding: Any, buf: Any) -> None:
     """Remember ``buf`` if it is over the memory of ``x``."""
     key, address = id(x), x.data_ptr()
     if not address or buf.unsafe_buffer_pointer() != address:

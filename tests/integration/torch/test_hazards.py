@@ -246,18 +246,23 @@ def test_sparse_tensors_are_refused():
 
 
 def held(p):
-    """The held buffer of a parameter, if any."""
+    """The held buffer of a tensor, if any."""
     from tracebridge.torch import _execute
 
     return _execute._HELD.get(id(p))
 
 
-def test_held_parameters_follow_every_change():
-    """Buffers of parameters are kept between calls, and are used only while they fit."""
+LIVING = {"parameter": torch.nn.Parameter, "tensor": torch.clone}
+living = pytest.mark.parametrize("make", LIVING.values(), ids=LIVING)
+
+
+@living
+def test_held_tensors_follow_every_change(make):
+    """Buffers of tensors that come again are kept, and are used only while they fit."""
     f = wrap(lambda p: p * 1.0)
-    p = torch.nn.Parameter(torch.ones(16))
+    p = make(torch.ones(16))
     with torch.no_grad():
-        assert f(p).sum() == 16
+        assert f(p).sum() == f(p).sum() == 16
         assert held(p).address == p.data_ptr()
 
         p.add_(1)
@@ -274,10 +279,42 @@ def test_held_parameters_follow_every_change():
         assert f(p).dtype == torch.float64
 
 
-def test_held_parameters_may_lose_their_memory_between_calls():
+def test_tensors_of_one_call_are_not_held():
+    """New tensors leave nothing behind, also where they have the address of the last one."""
+    from tracebridge.torch import _execute
+
+    f = wrap(lambda p: p * 1.0)
+    before = len(_execute._HELD)
+    for i in range(20):
+        assert f(torch.full((16,), float(i))).sum() == 16 * i
+    gc.collect()
+
+    assert before == len(_execute._HELD)
+
+
+def test_held_tensors_change_their_layout_in_place():
+    """The memory is the same, but it means another matrix."""
+    f = wrap(lambda x: x * 1.0)
+    x = torch.arange(9.0).reshape(3, 3)
+    for _ in range(3):
+        assert f(x).tolist() == x.tolist()
+    x.t_()
+    for _ in range(3):
+        assert f(x).tolist() == x.tolist()
+    x.t_()
+    x.add_(1)
+    assert f(x).tolist() == x.tolist()
+    x.squeeze_().unsqueeze_(0)
+    assert f(x).tolist() == x.tolist()
+    x.set_(torch.full((3, 3), 7.0))
+    assert f(x).tolist() == x.tolist() == [[7.0] * 3] * 3
+
+
+@living
+def test_held_tensors_may_lose_their_memory_between_calls(make):
     """Sharded training frees storages and allocates them again, somewhere else."""
     f = wrap(lambda p: p * 1.0)
-    p = torch.nn.Parameter(torch.ones(1000))
+    p = make(torch.ones(1000))
     storage = p.untyped_storage()
     with torch.no_grad():
         for i in range(5):
@@ -289,11 +326,13 @@ def test_held_parameters_may_lose_their_memory_between_calls():
             del filler
 
 
-def test_held_buffers_die_with_their_parameter():
-    """Nothing keeps the memory of a parameter that is gone."""
+@living
+def test_held_buffers_die_with_their_tensor(make):
+    """Nothing keeps the memory of a tensor that is gone."""
     f = wrap(lambda p: p * 1.0)
-    p = torch.nn.Parameter(torch.ones(16))
+    p = make(torch.ones(16))
     key = id(p)
+    f(p)
     f(p)
     assert held(p) is not None
 
