@@ -1,6 +1,6 @@
 """torch in, torch out: a wrapped function beside eager torch and the raw compiled call.
 
-    python tests/benchmarks/torch_calls.py [--rounds 3] [--record FILE]
+    python tests/benchmarks/torch_calls.py [--rounds 6] [--record FILE]
 
 The figures are the best of all rounds, each in a process of its own: whether large results cost
 page faults depends on how the memory of a process happens to lie. ``--record`` appends to a file
@@ -125,7 +125,7 @@ def main(argv: list[str]) -> None:
     """Measure, print, record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--once", action="store_true", help="measure here and print JSON")
     options = parser.parse_args(argv)
     if options.once:
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> None:
     text = "\n".join([*lines, "", f"torch {torch.__version__}, one thread.", ""])
     print(text)
     if options.record:
-        options.record.write_text(options.record.read_text() + text)
+        options.record.write_text(f"{options.record.read_text()}\n{text}")
 
 
 if __name__ == "__main__":
