@@ -230,7 +230,7 @@ def test_errors_of_comparisons_name_the_function():
 
 def test_numbers_that_an_integer_array_cannot_hold():
     """Negative powers of integers and complex numbers in real arrays are refused."""
-    with pytest.raises(TypeError, match="^power: integers have no negative powers, got -1"):
+    with pytest.raises(TypeError, match=r"^power: integers have no negative powers, got -1"):
         tnp.arange(3) ** -1
-    with pytest.raises(TypeError, match="^array: a complex number does not fit float32"):
+    with pytest.raises(TypeError, match=r"^array: a complex number does not fit float32"):
         tnp.array(1 + 1j, "float32")
