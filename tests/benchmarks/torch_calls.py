@@ -2,9 +2,9 @@
 
     python tests/benchmarks/torch_calls.py [--rounds 6] [--record FILE]
 
-The figures are the best of all rounds, each in a process of its own: whether large results cost
-page faults depends on how the memory of a process happens to lie. ``--record`` appends to a file
-that compare.py has written.
+Each round is a process of its own: whether large results cost page faults depends on how the memory
+of a process happens to lie. Budgets are compared with the best round; the worst stands beside it.
+``--record`` appends to a file that compare.py has written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,24 @@ import tracebridge.numpy as tnp
 
 Figures = dict[str, float]
 
-NEW, FORWARD, BOTH = "forward, a new input", "forward", "forward and backward"
+NEW, FORWARD, BOTH = "forward, one new input", "forward", "forward and backward"
+ALL_NEW = "forward, all inputs new"
 RAW, AROUND = "compiled call on an Array", "torch in and out"
 CHAIN = "chain of 10 on 1e6 elements, "
 INTO, OUT = "torch tensor to Array", "Array to torch tensor"
 # In microseconds.
-BUDGETS = {f"8x8 layer, {FORWARD}": 15.0, f"8x8 layer, {BOTH}": 90.0, INTO: 10.0, OUT: 10.0}
+BUDGETS = {
+    **{f"8x8 layer, {kind}": 15.0 for kind in (FORWARD, NEW, ALL_NEW)},
+    f"8x8 layer, {BOTH}": 90.0,
+    INTO: 10.0,
+    OUT: 10.0,
+}
+# Read beside the table: where budgets are missed, and why.
+REMARKS = """\
+Each new tensor costs about 2.6 us to enter as a view, most of it in jaxlib; buffers of tensors that
+come again are held. The worst process of the large chain misses its budget: probably page faults of
+results of 4 MB, which depend on how the allocator of that process gives memory back.
+"""
 
 
 def best(run: Callable[[], Any], calls: int, samples: int = 9) -> float:
@@ -76,6 +88,9 @@ def small_layer() -> Figures:
     for kind, f in (("", wrapped), (", eager torch", torch_layer)):
         figures[f"8x8 layer, {FORWARD}{kind}"] = best(lambda f=f: f(*tensors), 2000)
         figures[f"8x8 layer, {NEW}{kind}"] = best(lambda f=f: f(x.detach(), *rest), 2000)
+        figures[f"8x8 layer, {ALL_NEW}{kind}"] = best(
+            lambda f=f: f(*[t.detach() for t in tensors]), 2000
+        )
         figures[f"8x8 layer, {BOTH}{kind}"] = best(both(f), 500)
     return figures
 
@@ -102,14 +117,15 @@ def crossing() -> Figures:
     }
 
 
-def measure(rounds: int) -> Figures:
-    """The least of each figure over several processes."""
+def measure(rounds: int) -> tuple[Figures, Figures]:
+    """The least and the greatest of each figure over several processes."""
     command = [sys.executable, __file__, "--once"]
     found = [
         json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         for _ in range(rounds)
     ]
-    return {name: min([one[name] for one in found]) for name in found[0]}
+    least = {name: min([one[name] for one in found]) for name in found[0]}
+    return least, {name: max([one[name] for one in found]) for name in found[0]}
 
 
 def verdict(name: str, figures: Figures) -> str:
@@ -132,10 +148,19 @@ def main(argv: list[str]) -> None:
         torch.set_num_threads(1)
         print(json.dumps({**small_layer(), **large_chain(), **crossing()}))
         return
-    figures = measure(options.rounds)
-    lines = ["### torch in and out", "", "| case | us | budget |", "|---|---|---|"]
-    lines += [f"| {n} | {us:.4g} | {verdict(n, figures)} |" for n, us in figures.items()]
-    text = "\n".join([*lines, "", f"torch {torch.__version__}, one thread.", ""])
+    figures, worst = measure(options.rounds)
+    lines = [
+        "### torch in and out",
+        "",
+        f"Best and worst of {options.rounds} processes; tensors come again unless a row says new.",
+        "",
+        "| case | best, us | worst, us | budget, for the best |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {n} | {us:.4g} | {worst[n]:.4g} | {verdict(n, figures)} |" for n, us in figures.items()
+    ]
+    text = "\n".join([*lines, "", REMARKS, f"torch {torch.__version__}, one thread.", ""])
     print(text)
     if options.record:
         options.record.write_text(f"{options.record.read_text()}\n{text}")
