@@ -9,10 +9,14 @@ from tracebridge._api.dtype_functions import (
     result_type,
     scalar_type_of,
 )
-from tracebridge.core.dtypes.dtypes import bfloat16, float0
+from tracebridge.core.dtypes.dtypes import bfloat16 as _bfloat16
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.dtypes.extended import extended, prng_key
 from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.errors.dtype_errors import TypePromotionError
+
+# The class of its elements, as ``numpy.float32`` is one: it makes scalars and stands for the dtype.
+bfloat16 = _bfloat16.type
 
 __all__ = [
     "TypePromotionError",

@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tracebridge.core.control.closed_call import CallPrimitive as CallPrimitive
+    from tracebridge.core.dtypes import dtypes as _dtypes
     from tracebridge.core.extend.evaluation import (
         ensure_compile_time_eval as ensure_compile_time_eval,
     )
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from tracebridge.core.extend.programs import check_jaxpr as check_jaxpr
     from tracebridge.core.extend.programs import eval_jaxpr as eval_jaxpr
     from tracebridge.core.extend.programs import gensym as gensym
+    from tracebridge.core.extend.programs import is_constant_dim as is_constant_dim
+    from tracebridge.core.extend.programs import is_constant_shape as is_constant_shape
     from tracebridge.core.extend.programs import jaxpr_as_fun as jaxpr_as_fun
     from tracebridge.core.extend.programs import jaxprs_in_params as jaxprs_in_params
     from tracebridge.core.extend.programs import new_jaxpr_eqn as new_jaxpr_eqn
@@ -28,8 +32,24 @@ if TYPE_CHECKING:
     from tracebridge.core.extend.traces import Trace as Trace
     from tracebridge.core.extend.traces import Tracer as Tracer
     from tracebridge.core.extend.traces import concrete_or_error as concrete_or_error
+    from tracebridge.core.extend.traces import find_top_trace as find_top_trace
+    from tracebridge.core.extend.traces import get_opaque_trace_state as get_opaque_trace_state
+    from tracebridge.core.extend.traces import is_concrete as is_concrete
+    from tracebridge.core.extend.traces import (
+        nonempty_axis_env_DO_NOT_USE as nonempty_axis_env_DO_NOT_USE,
+    )
     from tracebridge.core.extend.traces import set_current_trace as set_current_trace
     from tracebridge.core.extend.traces import take_current_trace as take_current_trace
+    from tracebridge.core.extend.traces import (
+        unsafe_am_i_under_a_jit_DO_NOT_USE as unsafe_am_i_under_a_jit_DO_NOT_USE,
+    )
+    from tracebridge.core.extend.traces import (
+        unsafe_am_i_under_a_vmap_DO_NOT_USE as unsafe_am_i_under_a_vmap_DO_NOT_USE,
+    )
+    from tracebridge.core.extend.traces import (
+        unsafe_get_axis_names_DO_NOT_USE as unsafe_get_axis_names_DO_NOT_USE,
+    )
+    from tracebridge.core.extend.traces import valid_jaxtype as valid_jaxtype
     from tracebridge.core.ir import atoms as _atoms
     from tracebridge.core.ir import typeof as _typeof
     from tracebridge.core.ir.atoms import Atom as Atom
@@ -37,24 +57,38 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.atoms import JaxprEqn as JaxprEqn
     from tracebridge.core.ir.atoms import Var as Var
     from tracebridge.core.ir.aval import ShapedArray as ShapedArray
+    from tracebridge.core.ir.debug_info import DebugInfo as DebugInfo
+    from tracebridge.core.ir.effects import Effect as Effect
+    from tracebridge.core.ir.effects import Effects as Effects
+    from tracebridge.core.ir.effects import no_effects as no_effects
     from tracebridge.core.ir.jaxpr import ClosedJaxpr as ClosedJaxpr
     from tracebridge.core.symbolic.dims import max_dim as max_dim
     from tracebridge.core.symbolic.dims import min_dim as min_dim
 
     Literal = _atoms.LiteralAtom
     get_aval = _typeof.typeof
+    primal_dtype_to_tangent_dtype = _dtypes.tangent_dtype
 
 # Module below this package -> the names that come from it, "public=name" where they differ.
 _NAMES_BY_MODULE = {
+    "control.closed_call": "CallPrimitive",
+    "dtypes.dtypes": "primal_dtype_to_tangent_dtype=tangent_dtype",
     "errors.shape_errors": "InconclusiveDimensionOperation=InconclusiveDimensionError",
     "errors.transform_errors": "JaxprTypeError",
     "extend.evaluation": "ensure_compile_time_eval eval_context",
     "extend.primitive": "Primitive",
     "extend.programs": (
         "AbstractValue Jaxpr ParamDict Value check_jaxpr eval_jaxpr gensym jaxpr_as_fun "
-        "jaxprs_in_params new_jaxpr_eqn subjaxprs"
+        "is_constant_dim is_constant_shape jaxprs_in_params new_jaxpr_eqn subjaxprs"
     ),
-    "extend.traces": "Trace Tracer concrete_or_error set_current_trace take_current_trace",
+    "extend.traces": (
+        "Trace Tracer concrete_or_error find_top_trace get_opaque_trace_state is_concrete "
+        "nonempty_axis_env_DO_NOT_USE set_current_trace take_current_trace "
+        "unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE "
+        "unsafe_get_axis_names_DO_NOT_USE valid_jaxtype"
+    ),
+    "ir.debug_info": "DebugInfo",
+    "ir.effects": "Effect Effects no_effects",
     "ir.atoms": "Atom DropVar JaxprEqn Literal=LiteralAtom Var",
     "ir.aval": "ShapedArray",
     "ir.jaxpr": "ClosedJaxpr",

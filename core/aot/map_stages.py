@@ -87,14 +87,20 @@ class LoweredMap(Stage):
         client = self._placement.device.client
         return hlo_module_cost_analysis(client, hlo_of(self._module).as_hlo_module())
 
-    def compile(self) -> Compiled:
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """Compile for the devices of the map.
 
+        Args:
+            compiler_options: XLA flags by name, for this program only.
+
         Raises:
-            CompileError: XLA rejects the program.
+            CompileError: XLA rejects the program or an option.
         """
         mapped = self._mapped
-        program = compile_lowered_pmap(mapped.params, self._module, self._placement, self._donated)
+        options = tuple(sorted((compiler_options or {}).items()))
+        program = compile_lowered_pmap(
+            mapped.params, self._module, self._placement, self._donated, options
+        )
         close_program(program, [to_array(h) for h in mapped.hoisted])
         sigs = [
             signature(a, place, True)

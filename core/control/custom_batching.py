@@ -27,7 +27,7 @@ from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
@@ -38,7 +38,7 @@ Flags = tuple[bool, ...]
 def call_custom_vmap(call: VmapCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
     values = [as_value(leaf) for leaf in leaves]
-    outs, tree = _apply(current_trace(), call, leaves, values)
+    outs, tree = _apply(trace_for(values), call, leaves, values)
     return tree.unflatten(outs)
 
 

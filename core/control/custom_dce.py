@@ -25,7 +25,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.paths import keystr
@@ -72,7 +72,7 @@ def _mark(call: DceCall) -> int:
 
 def call_custom_dce(call: DceCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, as one equation under a trace."""
-    if is_eager_trace(current_trace()) or _mark(call) in _BEING_TRACED.get():
+    if is_eager_trace(trace_for(leaves)) or _mark(call) in _BEING_TRACED.get():
         return call.fun(*call.in_tree.unflatten(leaves))
     values = [as_value(leaf) for leaf in leaves]
     staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)

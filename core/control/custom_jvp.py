@@ -39,7 +39,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
-from tracebridge.core.ir.trace import Trace, current_trace
+from tracebridge.core.ir.trace import Trace, current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis
@@ -166,7 +166,7 @@ class JvpCall:
 def call_custom_jvp(call: JvpCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
     values = [as_value(leaf) for leaf in leaves]
-    outs, tree = _apply(current_trace(), call, leaves, values)
+    outs, tree = _apply(trace_for(values), call, leaves, values)
     return tree.unflatten(outs)
 
 

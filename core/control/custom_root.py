@@ -16,7 +16,7 @@ from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import eval_jaxpr
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
@@ -76,7 +76,8 @@ def custom_root(
     problem.residual = residual
     solving = _stopped(problem.solve.hoisted)
     # Without a trace around this call no derivative can be asked for.
-    tangent = None if is_eager_trace(current_trace()) else problem.tangent_part(tangent_solve)
+    eager = is_eager_trace(trace_for([*residual.hoisted, *values]))
+    tangent = None if eager else problem.tangent_part(tangent_solve)
     problem.tangent = tangent
     moving = [] if tangent is None else tangent.hoisted
     problem.n_solve = len(solving)

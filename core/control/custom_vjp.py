@@ -33,7 +33,7 @@ from tracebridge.core.interpreters.tangents import TangentTrace
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
@@ -46,7 +46,7 @@ def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
         leaves, call.in_tree = hide_refs(leaves, call.in_tree)
         call.has_refs = True
     values = [as_value(leaf) for leaf in leaves]
-    outs, tree = _apply(current_trace(), call, leaves, values)
+    outs, tree = _apply(trace_for(values), call, leaves, values)
     if has_refs(outs):
         msg = f"{call.name}: a custom_vjp function returned a reference"
         raise RefError(msg, hint="return its content ref[...]")

@@ -118,6 +118,7 @@ def compile_lowered_pmap(
     lowered: LoweredModule,
     placement: MeshPlacement,
     donated: tuple[int, ...] = (),
+    options: tuple[tuple[str, Any], ...] = (),
 ) -> SpmdProgram:
     """The program of whole arguments and results, of its module."""
     size = params["axis_size"]
@@ -128,4 +129,5 @@ def compile_lowered_pmap(
         [whole_aval(aval, axis, size) for aval, axis in outs],
         [split_at(placement.mesh, axis) for _, axis in outs],
         donated,
+        options,
     )

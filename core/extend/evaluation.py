@@ -17,7 +17,8 @@ def _evaluating() -> Iterator[None]:
 def ensure_compile_time_eval() -> AbstractContextManager[None]:
     """Evaluate operations inside a ``with`` block at once, also while a function is traced.
 
-    Their results are concrete and can steer Python code. Traced values cannot be used inside.
+    Their results are concrete and can steer Python code. Operations on traced values still belong
+    to the transformation that traces them.
 
     >>> import tracebridge as tb
     >>> @tb.jit

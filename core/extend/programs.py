@@ -20,6 +20,7 @@ from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.symbolic.dims import is_static, is_symbolic_dim
 
 ParamDict = dict[str, Any]
 Value = Any
@@ -274,6 +275,32 @@ def unmapped_aval(size: Any, axis: int | None, aval: ShapedArray, _: Any = None)
     if axis is None:
         return aval
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+def is_constant_dim(d: Any) -> bool:
+    """Whether a dimension is a number; False for expressions.
+
+    Args:
+        d: one entry of a shape.
+
+    >>> import tracebridge as tb
+    >>> tb.core.is_constant_dim(3), tb.core.is_constant_dim(tb.export.symbolic_shape("b")[0])
+    (True, False)
+    """
+    return not is_symbolic_dim(d)
+
+
+def is_constant_shape(shape: Sequence[Any]) -> bool:
+    """Whether all dimensions of a shape are numbers.
+
+    Args:
+        shape: a shape.
+
+    >>> import tracebridge as tb
+    >>> tb.core.is_constant_shape((2, 3))
+    True
+    """
+    return is_static(shape)
 
 
 def call_impl(f: Any, *args: Any, **params: Any) -> Any:

@@ -19,6 +19,7 @@ from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.atoms import closed_view
+from tracebridge.core.ir.jaxpr import constant
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import is_array_like
 
@@ -33,6 +34,9 @@ class Trace(trace_base.Trace):
     """
 
     done = False
+    # Traces of users may set these themselves.
+    main: Any = None
+    parent_trace: Any = None
 
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:
@@ -224,15 +228,31 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
         context: what messages say about the purpose.
 
     Raises:
-        ConcretizationTypeError: the value is traced.
+        ConcretizationTypeError: the value is traced; differentiated ones may be known.
 
     >>> import tracebridge as tb
     >>> tb.extend.core.concrete_or_error(int, 3.5)
     3
     """
     if isinstance(val, tracer_base.Tracer):
-        raise ConcretizationTypeError(val, context)
+        known = val.known()
+        if known is None:
+            raise ConcretizationTypeError(val, context)
+        val = constant(known)
     return val if force is None else force(val)
+
+
+def is_concrete(x: Any) -> bool:
+    """Whether the value of an operand is known.
+
+    Args:
+        x: a number, an array or a tracer.
+
+    >>> import tracebridge as tb
+    >>> tb.core.is_concrete(1.0)
+    True
+    """
+    return not isinstance(x, tracer_base.Tracer) or x.known() is not None
 
 
 def valid_jaxtype(x: Any) -> bool:

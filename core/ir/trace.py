@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.scopes import STATE, reset_state, set_state, state, with_trace
@@ -16,20 +18,35 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.values import Value
 
+_ORDER = itertools.count()
+
 
 class Trace(abc.ABC):
     """An interpreter of applications; tracers belong to the trace that made them.
 
-    ``done`` is set when the trace is finished: its tracers may not be used any more.
+    ``done`` is set when the trace is finished: its tracers may not be used any more. ``order``
+    grows with time: of two traces that are not done, the later one is inside the earlier one.
     """
 
-    __slots__ = ("done",)
+    __slots__ = ("done", "order")
     done: bool
+    order: int
     # What messages call the transformation and its function, where the trace knows it.
     label: str = ""
 
     def __init__(self) -> None:
         self.done = False
+        self.order = next(_ORDER)
+
+    @property
+    def main(self) -> Any:
+        """What the tracers of one call of a transformation have in common: the trace itself."""
+        return self
+
+    @property
+    def parent_trace(self) -> Any:
+        """The trace that this one hands its work to; None where there is none."""
+        return getattr(self, "parent", None)
 
     @abc.abstractmethod
     def process(self, app: Application, args: Sequence[Value]) -> Any:
@@ -42,6 +59,31 @@ def current_trace() -> Trace:
     if current is None:
         return EAGER.trace
     return current.trace or EAGER.debug
+
+
+def trace_for(values: Sequence[Any]) -> Trace:
+    """Who applies something to ``values``: the current trace, or that of traced values.
+
+    Where operations are evaluated at once, those of traced values belong to the innermost of the
+    traces that made them.
+    """
+    trace = current_trace()
+    if trace is not EAGER.trace and trace is not EAGER.debug:
+        return trace
+    return innermost(values) or trace
+
+
+def innermost(values: Sequence[Any]) -> Trace | None:
+    """The trace, among those of ``values``, that is inside the others; None if one has ended."""
+    traces = [t for t in [getattr(v, "_trace", None) for v in values] if t is not None]
+    if not traces or any([t.done for t in traces]):
+        return None
+    return max(traces, key=_order)
+
+
+def _order(trace: Trace) -> float:
+    # Traces of users need not know it.
+    return getattr(trace, "order", math.inf)
 
 
 def is_eager() -> bool:

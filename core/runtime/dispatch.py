@@ -13,7 +13,7 @@ from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.trace import Trace
+from tracebridge.core.ir.trace import Trace, innermost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
@@ -73,7 +73,10 @@ class EagerTrace(Trace):
             raise
 
     def miss(self, app: Application, args: Sequence[Value]) -> Any:
-        """The slow path: literals, new signatures, options that need checks."""
+        """The slow path: literals, new signatures, options that need checks, traced values."""
+        trace = innermost(args)
+        if trace is not None:
+            return trace.process(app, args)
         check_execution(call_name(app))
         arrays = [to_array(a, app) for a in args]
         rule = getattr(app.primitive, "evaluate", None)

@@ -16,13 +16,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key
+from tracebridge.core.config.scopes import (
+    on_global_change,
+    option,
+    state,
+    tracing_key,
+    with_trace,
+)
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.trace import current_trace, innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
@@ -166,6 +172,9 @@ class Planned:
                 continue
             value = as_value(a, self.name)
             if isinstance(value, Tracer):
+                trace = innermost(arrays)
+                if trace is not None:
+                    return self.staged(arrays, statics, with_trace(current, trace))
                 # A tracer of a finished trace: the eager trace words the error.
                 return to_array(value)
             values.append(to_array(value))

@@ -99,13 +99,14 @@ def compile_replicas(
     out_avals: Sequence[Any],
     out_shardings: Sequence[NamedSharding],
     donated: tuple[int, ...] = (),
+    options: Options = (),
 ) -> SpmdProgram:
     """A program that each device of a mesh runs on its own parts of the arguments.
 
     ``out_avals`` are those of whole results.
     """
     ids = [[d.id] for d in placement.mesh.device_tuple]
-    settings = make_compile_options(len(ids), 1, ids)
+    settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
     executable = _load(lowered, lowered.module, placement.mesh, settings)
     return SpmdProgram(executable, lowered, placement, out_avals, out_shardings, donated)
 

@@ -83,6 +83,14 @@ def test_things_without_a_python_class() -> None:
         dtypes.scalar_type_of(np.zeros(2, tb.float0))
 
 
+def test_bfloat16_is_a_class() -> None:
+    """Its instances are scalars, as with NumPy's own classes."""
+    assert isinstance(dtypes.bfloat16, type)
+    assert isinstance(np.zeros(1, dtypes.bfloat16)[0], dtypes.bfloat16)
+    assert np.dtype("bfloat16") == dtypes.bfloat16 == tnp.ones(1, dtypes.bfloat16).dtype
+    assert not isinstance(1.0, dtypes.bfloat16)
+
+
 def test_questions_about_dtypes() -> None:
     """Hierarchy, sizes and limits include the narrow types."""
     assert dtypes.issubdtype(dtypes.bfloat16, np.floating)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.errors import ConcretizationTypeError
+from tracebridge.errors import TracerBoolConversionError, UnexpectedTracerError
 
 
 def text_of(f: Any, *args: Any) -> str:
@@ -144,13 +146,87 @@ def test_evaluation_while_tracing() -> None:
     assert float(f(2.0)) == float(tnp.sin(2.0))
 
 
-def test_traced_values_cannot_be_evaluated() -> None:
-    """The message says what was evaluated and where the value comes from."""
+@tb.custom_jvp
+def sevenfold(x: Any) -> Any:
+    """The identity, with a derivative of its own."""
+    return x
 
-    @tb.jit
-    def f(x: Any) -> Any:
+
+sevenfold.defjvp(lambda primals, tangents: (primals[0], 7 * tangents[0]))
+
+
+@tb.custom_vjp
+def ninefold(x: Any) -> Any:
+    """The identity, with a cotangent of its own."""
+    return x
+
+
+ninefold.defvjp(lambda x: (x, None), lambda _, ct: (9 * ct,))
+
+
+def evaluating(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """``fun`` inside ``ensure_compile_time_eval``."""
+
+    def inside(*args: Any) -> Any:
         with tb.ensure_compile_time_eval():
-            return tnp.sin(x)
+            return fun(*args)
 
-    with pytest.raises(ConcretizationTypeError, match=r"evaluated at once(.|\n)*argument x of f"):
-        f(2.0)
+    return inside
+
+
+TRACED_INSIDE: dict[str, Callable[..., Any]] = {
+    "operation": tb.lax.sin,
+    "function": lambda x: tnp.where(x > 0, x * x, -x),
+    "operator": lambda x: 2 * x + 1,
+    "jit": tb.jit(lambda x: x * tnp.sin(x)),
+    "cond": lambda x: tb.lax.cond(x > 0, tnp.sin, tnp.cos, x),
+    "scan": lambda x: tb.lax.scan(lambda c, _: (2 * c, None), x, None, length=3)[0],
+    "custom_jvp": lambda x: sevenfold(x) * x,
+    "custom_vjp": lambda x: ninefold(x) * x,
+    "checkpoint": tb.checkpoint(lambda x: tnp.sin(tnp.sin(x))),
+    "vmap": lambda x: tb.vmap(lambda y: x * y)(tnp.arange(3.0)).sum(),
+}
+
+
+@pytest.mark.parametrize("fun", TRACED_INSIDE.values(), ids=TRACED_INSIDE)
+@pytest.mark.parametrize(
+    "transform",
+    [tb.jit, tb.grad, lambda f: tb.vmap(tb.grad(f)), lambda f: tb.jit(tb.vmap(tb.grad(f)))],
+    ids=["jit", "grad", "vmap(grad)", "jit(vmap(grad))"],
+)
+def test_traced_values_stay_traced(fun: Any, transform: Any) -> None:
+    """Their operations go to the transformation that traces them, with all its rules."""
+    x = 0.5 if transform in (tb.jit, tb.grad) else tnp.array([0.5, -2.0])
+
+    got = transform(evaluating(fun))(x)
+
+    np.testing.assert_allclose(transform(fun)(x), got, rtol=1e-6)
+
+
+def test_values_of_several_traces() -> None:
+    """Their operations belong to the innermost of them."""
+
+    def outer(x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            with tb.ensure_compile_time_eval():
+                return x * 2 + x * y * y
+
+        return tb.grad(inner)(x) + tb.jit(inner)(x) + tb.vmap(inner)(tnp.stack([x, x])).sum()
+
+    assert 2 * 9 + 3 * (6 + 27) == float(tb.jit(outer)(3.0))
+    assert 4 * 3 + 3 * (2 + 3 * 9) == float(tb.grad(outer)(3.0))
+
+
+def test_traced_values_are_not_known() -> None:
+    """Python cannot steer by them; those of a finished trace are refused."""
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        kept.append(x)
+        with tb.ensure_compile_time_eval():
+            return 1 if x > 0 else 2
+
+    with pytest.raises(TracerBoolConversionError, match="argument x of f"):
+        tb.jit(f)(2.0)
+    with tb.ensure_compile_time_eval(), pytest.raises(UnexpectedTracerError):
+        tnp.sin(kept[0])

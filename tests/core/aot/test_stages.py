@@ -12,6 +12,7 @@ import tracebridge.numpy as tnp
 from tracebridge.errors import (
     ArgumentMismatchError,
     BackendNotFoundError,
+    CompileError,
     DeletedArrayError,
     UnexpectedTracerError,
     UnsupportedDtypeError,
@@ -156,6 +157,17 @@ def test_other_platforms() -> None:
         lowered.compile()
     with pytest.raises(BackendNotFoundError, match="a sequence of one platform"):
         tb.jit(tnp.sin).lower(1.0, lowering_platforms=("cpu", "tpu"))
+
+
+def test_compiler_options_of_maps() -> None:
+    """XLA flags for one program; unknown ones are refused."""
+    lowered = tb.pmap(lambda x: 2 * x).lower(tnp.ones(1))
+
+    compiled = lowered.compile(compiler_options={"xla_cpu_enable_fast_math": True})
+
+    np.testing.assert_array_equal(compiled(tnp.ones(1)), [2.0])
+    with pytest.raises(CompileError, match="xla_no_such_flag"):
+        lowered.compile(compiler_options={"xla_no_such_flag": True})
 
 
 def test_compiler_options() -> None:

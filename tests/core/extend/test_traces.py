@@ -124,3 +124,34 @@ def test_concrete_or_error():
     assert core.concrete_or_error(None, X) is X
     with pytest.raises(ConcretizationTypeError, match="the number of layers"):
         tb.jit(lambda n: core.concrete_or_error(int, n, "the number of layers"))(3)
+
+
+def test_differentiated_values_may_be_known():
+    """They are concrete as long as nothing else traces them."""
+
+    def f(x):
+        assert tb.core.is_concrete(x)
+        return x * core.concrete_or_error(int, x) + core.concrete_or_error(None, x)
+
+    assert 2.0 == tb.grad(f)(2.0)
+    assert (6.0, 2.0) == tb.jvp(f, (2.0,), (1.0,))
+    for transform in (tb.jit, tb.vmap):
+        with pytest.raises(ConcretizationTypeError):
+            transform(tb.grad(lambda x: x * core.concrete_or_error(int, x)))(tnp.ones(2))
+    assert not tb.jit(lambda x: tb.core.is_concrete(x))(1.0)
+
+
+def test_tracers_of_one_transformation_know_each_other():
+    """By what their trace calls main; the trace below is the parent."""
+    seen = []
+
+    def f(x):
+        trace = core.find_top_trace([x])
+        seen.append((trace.main, trace.parent_trace.main, x._trace.main))
+        return x
+
+    tb.vmap(tb.grad(f))(tnp.ones(2))
+    ((inner, outer, own),) = seen
+    assert inner is own
+    assert outer is not inner
+    assert type(outer).__name__.endswith("BatchTrace")
