@@ -284,7 +284,7 @@ def _columns_by_leaf(
         if out.tangent.dtype == float0:
             parts.append(float0_zeros(shape))
         elif columns is None:
-            parts.append(public(zeros_of(ShapedArray(shape, out.tangent.dtype))))
+            parts.append(public(zeros_of(ShapedArray(shape, out.tangent.dtype, out.weak_type))))
         else:
             part = columns
             if len(inputs) > 1:
@@ -328,7 +328,7 @@ def _rows(rows: Value | None, part: tuple[int, int], out: ShapedArray, aval: Sha
     if aval.tangent.dtype == float0:
         return float0_zeros(shape)
     if rows is None:
-        return public(zeros_of(ShapedArray(shape, aval.tangent.dtype)))
+        return public(zeros_of(ShapedArray(shape, aval.tangent.dtype, aval.weak_type)))
     if part != (0, rows.aval.shape[0]):
         rows = lax.slice_in_dim(rows, *part, axis=0)
     return lax.reshape(rows, shape)

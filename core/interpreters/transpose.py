@@ -13,24 +13,50 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.lax.ad_util import add_application, zeros_of
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.ad_util import add_application, weak_type_application, zeros_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.values import Value
 
 
 def backward(
     linear: Linearized, cotangents: Sequence[Value | None], process: Any
 ) -> list[Value | None]:
-    """Cotangents of the inputs of a linear function; ``None`` is a symbolic zero, both ways."""
+    """Cotangents of the inputs of a linear function; ``None`` is a symbolic zero, both ways.
+
+    They are weakly typed where the inputs are.
+    """
+    cts = _pull_back(linear, cotangents, process)
+    for i, (ct, aval) in enumerate(zip(cts, linear.in_avals, strict=True)):
+        if ct is not None and ct.aval.weak_type is not aval.weak_type:
+            cts[i] = _as_weak_as(ct, aval, process)
+    return cts
+
+
+def _pull_back(
+    linear: Linearized, cotangents: Sequence[Value | None], process: Any
+) -> list[Value | None]:
+    """Cotangents of the inputs, weakly typed or not as it happens: within a program."""
     cts: list[Any] = [None] * linear.size
     for node, ct in zip(linear.out_nodes, cotangents, strict=True):
         if node is not None and ct is not None:
             _accumulate(cts, node, ct, process)
     walk_back(linear.tape, cts, process)
     return cts[: len(linear.in_avals)]
+
+
+def _as_weak_as(ct: Value, aval: ShapedArray, process: Any) -> Value:
+    """``ct`` with the weak type of ``aval``."""
+    given = ct.aval
+    if given.dtype != aval.dtype:
+        return ct  # a user's rule may give cotangents of another dtype
+    if type(ct) is Literal:
+        return Literal(ct.value, given.update(weak_type=aval.weak_type))
+    return process(weak_type_application(given, aval.weak_type), [ct])
 
 
 def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
@@ -166,7 +192,7 @@ def _stage_transpose(
         linear, _ = linear_tape(jaxpr, linear_in, args, process)
         rest = iter(values[n_nonlinear:])
         cts = [next(rest) if here else None for here in ct_in]
-        results = backward(linear, cts, process)
+        results = _pull_back(linear, cts, process)
         if instantiate:
             results = [
                 zeros_of(a) if r is None else r

@@ -39,6 +39,13 @@ def add_application(aval: ShapedArray) -> Application:
     return lax.add_p.application((aval, aval), {})
 
 
+def weak_type_application(aval: ShapedArray, weak_type: bool) -> Application:
+    """The application that makes a value of ``aval`` weakly or strongly typed; it is free."""
+    return lax.convert_element_type_p.application(
+        (aval,), {"new_dtype": aval.dtype, "weak_type": weak_type}
+    )
+
+
 @final
 class StopGradient(Primitive):
     """The identity with a derivative of zero."""

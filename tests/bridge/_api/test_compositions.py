@@ -190,3 +190,59 @@ def test_threads_trace_independently() -> None:
         thread.join()
 
     assert [] == errors
+
+
+def _both(x: Any, y: Any) -> Any:
+    return tnp.sum(x * y)
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        tb.grad(_both),
+        tb.jit(tb.grad(_both)),
+        tb.grad(tb.jit(_both)),
+        tb.grad(tb.checkpoint(_both)),
+        tb.jacrev(_both),
+        lambda x, y: tb.value_and_grad(_both)(x, y)[1],
+        lambda x, y: tb.vjp(_both, x, y)[1](np.float32(1.0))[0],
+        lambda x, y: tb.linear_transpose(lambda x: _both(x, y), x)(np.float32(1.0))[0],
+        lambda x, y: tb.grad(lambda p: _both(*p))((x, y))[0],
+        lambda x, y: tb.grad(lambda x: lax.cond(y[0] > 0, lambda z: _both(z, y), tnp.sin, x))(x),
+        lambda x, y: tb.grad(lambda x: lax.scan(lambda c, a: (c * a, c), x, y)[1].sum())(x),
+        lambda x, y: lax.scan(lambda c, a: (tb.grad(_both)(c, y), a), x, y)[0],
+        lambda x, y: tb.vmap(tb.grad(lambda x, y: x * y), (None, 0))(x, y)[0:],
+    ],
+)
+def test_derivatives_by_python_numbers_are_weakly_typed(gradient: Any) -> None:
+    """A gradient has the weak type of the argument, whatever arrays took part."""
+    y = tnp.ones(3, "float32")
+
+    weak = gradient(2.0, y)
+    strong = gradient(tnp.float32(2.0), y)
+
+    assert (True, tnp.float32) == (weak.weak_type, weak.dtype)
+    assert (False, tnp.float32) == (strong.weak_type, strong.dtype)
+    assert weak.tolist() == strong.tolist()
+
+
+def test_derivatives_by_unused_python_numbers_are_weakly_typed() -> None:
+    """So are zeros, and blocks of matrices of second derivatives."""
+    y = tnp.ones(3, "float32")
+
+    rows = tb.jacrev(lambda x, y: 2 * y, (0, 1))(2.0, y)
+    blocks = tb.hessian(lambda x, y: tnp.sum(x * x * y), (0, 1))(2.0, y)
+
+    assert [True, False] == [r.weak_type for r in rows]
+    assert [[True, True], [False, False]] == [[b.weak_type for b in row] for row in blocks]
+
+
+def test_weak_gradients_keep_programs_in_use() -> None:
+    """A step of gradient descent on Python numbers is compiled once."""
+    step = tb.jit(lambda w, x: w - 0.1 * tb.grad(_both)(w, x))
+    w = 2.0 * tnp.asarray(1.0)
+    for _ in range(3):
+        w = step(w, tnp.ones(3, "float32"))
+
+    assert w.weak_type is True
+    assert step._cache_size() == 1
