@@ -173,6 +173,7 @@ def axis_env() -> tuple[Any, ...]:
 
 _lock = threading.RLock()
 _global: dict[str, Any] = {name: row.initial() for name, row in OPTIONS.items()}
+_updated: set[str] = set()  # options that the program has chosen
 _listeners: list[Callable[[str, Any], None]] = []
 _checks: list[Callable[[str, Any], None]] = []
 _epoch = 0
@@ -230,12 +231,25 @@ def update(name: str, value: Any) -> None:
         refuse(name, checked)
     with _lock:
         _global[name] = checked
+        _updated.add(name)
         _epoch += 1
         _effective.clear()
         _global_key, _global_fast = _compute_global()
         listeners = tuple(_listeners)
     for listener in listeners:
         listener(name, checked)
+
+
+def read_environment_again(name: str) -> Any:
+    """Return the global value of an option that does not affect tracing, at its first use.
+
+    Unless `update` has chosen one it follows the environment as it is now, not as it was when the
+    package was imported.
+    """
+    with _lock:
+        if name not in _updated:
+            _global[name] = lookup(name).initial()
+        return _global[name]
 
 
 def set_global_mesh(mesh: Any) -> Any:

@@ -8,8 +8,14 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import short_name, tangent_dtype
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 Shape = tuple[Any, ...]
+
+# Types say nothing of places: the mesh of their shardings has no axes.
+_NO_MESH = AbstractMesh((), ())
 
 # One object per (shape, dtype, weak_type): equality is identity, hashing is the default. Entries
 # are weak, so that a program that sees ever new shapes does not grow the table for ever.
@@ -75,6 +81,11 @@ class ShapedArray:
             self.dtype if dtype is None else dtype,
             self.weak_type if weak_type is None else weak_type,
         )
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """How the type itself splits arrays: not at all, whatever devices hold them."""
+        return NamedSharding(_NO_MESH, PartitionSpec(*[None] * self.ndim))
 
     def strip_weak_type(self) -> ShapedArray:
         """The same aval, strongly typed."""

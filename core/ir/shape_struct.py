@@ -68,7 +68,8 @@ class ShapeDtypeStruct:
         plain = not hasattr(x, "aval") and hasattr(x, "shape") and hasattr(x, "dtype")
         aval: Any = x if plain else as_value(x).aval
         weak = bool(getattr(aval, "weak_type", False))
-        where = getattr(x, "sharding", None) if getattr(x, "committed", True) else None
+        placed = type(x) is not ShapedArray and getattr(x, "committed", True)
+        where = getattr(x, "sharding", None) if placed else None
         return cls(aval.shape, aval.dtype, sharding=where, weak_type=weak)
 
     @property

@@ -8,7 +8,12 @@ from typing import Any, final
 
 from tracebridge.core._jaxlib import plugins
 from tracebridge.core._jaxlib.xla import make_cpu_client
-from tracebridge.core.config.scopes import before_global_change, on_global_change, option
+from tracebridge.core.config.scopes import (
+    before_global_change,
+    on_global_change,
+    option,
+    read_environment_again,
+)
 from tracebridge.core.errors.config_errors import OptionFrozenError
 from tracebridge.core.errors.runtime_errors import BackendNotFoundError, ForkedProcessError
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -65,7 +70,8 @@ def on_fork(listener: Any) -> None:
 
 def _make_cpu() -> Backend:
     client = make_cpu_client(
-        num_devices=option("num_cpu_devices"), asynchronous=option("cpu_async_dispatch")
+        num_devices=read_environment_again("num_cpu_devices"),
+        asynchronous=option("cpu_async_dispatch"),
     )
     return Backend("cpu", client)
 
@@ -96,7 +102,7 @@ def get_backend(platform: str | None = None) -> Backend:
             made = _make_cpu() if platform == "cpu" else _make_plugin(platform)
             if made is None:
                 known = ", ".join(["cpu", *sorted(plugins.discover_plugins())])
-                msg = f"there is no backend {platform!r}"
+                msg = f"Unknown backend {platform!r}: it is not installed or has no device"
                 raise BackendNotFoundError(msg, expected=known)
             found = _BACKENDS.setdefault(made.platform, made)
             _BACKENDS[platform] = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
@@ -55,14 +55,14 @@ class NamedSharding(Sharding):
     _backend: dict[int, Any]
 
     def __new__(
-        cls, mesh: Mesh, spec: PartitionSpec, *, memory_kind: str | None = None
+        cls, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None
     ) -> NamedSharding:
         key = (mesh, spec, memory_kind)
         found = _INTERNED.get(key)
         if found is None:
             _check(mesh, spec)
             found = object.__new__(cls)
-            found.mesh = mesh
+            found.mesh = cast("Mesh", mesh)  # an abstract one has the same axes
             found.spec = spec
             found._memory_kind = memory_kind
             found._backend = {}

@@ -37,6 +37,19 @@ def test_ways_to_have_several_devices(subprocess_environment: dict[str, str]) ->
     assert "4 4" == count(env, update, XLA_FLAGS=flag, TRACEBRIDGE_NUM_CPU_DEVICES="2")
 
 
+def test_flags_after_the_import(subprocess_environment: dict[str, str]) -> None:
+    """XLA_FLAGS count when the backend starts, unless the program has chosen; then no more."""
+    env = subprocess_environment
+    flag = "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=3'"
+    used, chosen = "tb.devices(); ", "tb.config.update('num_cpu_devices', 1); "
+
+    assert "3 3" == count(env, flag)
+    assert "3 3" == count(env, f"{flag}; tb.devices(); assert tb.config.num_cpu_devices == 3")
+    assert "1 1" == count(env, used + flag)
+    assert "1 1" == count(env, chosen + flag)
+    assert "2 2" == count(env, flag, TRACEBRIDGE_NUM_CPU_DEVICES="2")
+
+
 def test_too_late() -> None:
     """Once the backend runs the number stays; naming the same one is fine."""
     n = len(tb.devices("cpu"))

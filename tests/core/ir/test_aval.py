@@ -1,0 +1,38 @@
+"""Abstract values: what they say of an array besides its shape and dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.sharding import NamedSharding, PartitionSpec
+
+
+@pytest.mark.parametrize("x", [1.0, np.ones(3, np.int8), np.ones((2, 0, 3), bool)])
+def test_types_are_split_over_no_mesh(x: Any) -> None:
+    """The sharding of a type has an empty mesh and one entry per axis, in and out of traces."""
+    expected = PartitionSpec(*[None] * np.ndim(x))
+    seen: list[NamedSharding] = []
+    tb.jit(lambda y: seen.append(tb.typeof(y).sharding))(x)
+
+    for sharding in (tb.typeof(x).sharding, *seen):
+        assert isinstance(sharding, NamedSharding)
+        assert expected == sharding.spec
+        assert sharding.mesh.empty
+        assert sharding.is_fully_replicated
+    assert 1 == len(seen)
+
+
+def test_the_sharding_of_a_type_is_no_place() -> None:
+    """A struct made from a type is free to be anywhere; one with that sharding has its shape."""
+    aval = tb.typeof(tnp.ones((2, 3)))
+
+    assert tb.ShapeDtypeStruct.like(aval).sharding is None
+    struct = tb.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.sharding)
+    assert aval.sharding == struct.sharding
+    assert (2, 3) == tb.eval_shape(lambda x: x + 1, struct).shape
+    assert aval.sharding is aval.update(dtype=np.int32).sharding
