@@ -9,12 +9,15 @@ from typing import IO, Any
 import numpy as np
 
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
-from tracebridge.numpy.creation import on_device
+from tracebridge.numpy.creation import asarray, on_device
+
+_TWO_BYTES = np.dtype("V2")
 
 File = IO[bytes] | str | os.PathLike[str]
 
@@ -104,6 +107,9 @@ def load(file: File, *args: Any, **kwargs: Any) -> Any:
         *args: passed on to ``numpy.load``.
         **kwargs: passed on to ``numpy.load``.
 
+    Files do not know the dtypes that NumPy lacks: elements of two bytes are taken for
+    ``bfloat16``, and arrays of other sizes are left to NumPy (``view`` gives them their dtype).
+
     >>> import io, tracebridge.numpy as tnp
     >>> file = io.BytesIO()
     >>> tnp.save(file, tnp.arange(3))
@@ -112,7 +118,11 @@ def load(file: File, *args: Any, **kwargs: Any) -> Any:
     [0, 1, 2]
     """
     found = np.load(file, *args, **kwargs)
-    return put_numpy(found) if isinstance(found, np.ndarray) else found
+    if not isinstance(found, np.ndarray):
+        return found
+    if found.dtype == _TWO_BYTES:
+        found = found.view(bfloat16)
+    return found if found.dtype.kind == "V" and found.dtype.type is np.void else asarray(found)
 
 
 def save(file: File, arr: Any, allow_pickle: bool = True) -> None:

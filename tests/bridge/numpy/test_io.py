@@ -10,6 +10,29 @@ import pytest
 import tracebridge.numpy as tnp
 
 
+def test_dtypes_that_files_do_not_know():
+    """Two bytes are bfloat16; others stay with NumPy, to be viewed as what they are."""
+    for dtype in ("bfloat16", "float8_e4m3fn"):
+        x = tnp.array([1.0, -2.5], dtype)
+        file = io.BytesIO()
+        tnp.save(file, x)
+        file.seek(0)
+        loaded = tnp.load(file)
+        if dtype != "bfloat16":
+            assert isinstance(loaded, np.ndarray)
+            loaded = loaded.view(x.dtype)
+        assert x.dtype == loaded.dtype
+        assert [1.0, -2.5] == np.asarray(loaded, np.float32).tolist()
+
+
+def test_wide_integers_load_as_ever():
+    """In the dtype that arrays have."""
+    file = io.BytesIO()
+    np.save(file, np.arange(3, dtype=np.int64))
+    file.seek(0)
+    assert tnp.asarray(np.arange(3, dtype=np.int64)).dtype == tnp.load(file).dtype
+
+
 def test_saved_arrays_load(tmp_path):
     """save and load keep values and dtypes, savez keeps names; NumPy reads them too."""
     x = tnp.arange(6.0).reshape(2, 3)
