@@ -18,6 +18,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
+from tracebridge.core.interpreters.plans import SpmdAxis
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
@@ -59,8 +60,8 @@ def vmap(
             result. None for results that do not depend on mapped arguments.
         axis_name: name of the mapped axis, for collectives inside ``fun``.
         axis_size: size of the mapped axis; needed only if no argument is mapped.
-        spmd_axis_name: axis, or axes, of a mesh that the mapped axis is spread over; it has no
-            effect on one device.
+        spmd_axis_name: axis of a mesh, or a tuple of axes, that the mapped axis is split over
+            where ``fun`` has a ``with_sharding_constraint``. None leaves that to XLA.
         sum_match: where ``out_axes`` is None, sum a mapped result over the mapped axis, instead
             of raising.
 
@@ -77,7 +78,7 @@ def vmap(
     [10. 11. 12.]
     """
     check_callable("vmap", fun)
-    _check_names(axis_name, spmd_axis_name)
+    axis = _checked_axis(axis_name, spmd_axis_name)
     axis_size = _checked_size(axis_size)
     if type(in_axes) is list:
         in_axes = tuple(in_axes)
@@ -115,7 +116,7 @@ def vmap(
                     flat_out[i] = 0
             return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
 
-        outs, out_dims = batch_flat(flat, values, dims, size, axis_name, f"vmap({name_of(fun)})")
+        outs, out_dims = batch_flat(flat, values, dims, size, axis, f"vmap({name_of(fun)})")
         (structure,) = out_tree
         wanted = _output_dims(fun, out_axes, structure)
         placed = [
@@ -159,8 +160,12 @@ def _check_specs(**options: Any) -> None:
                 )
 
 
-def _check_names(axis_name: Any, spmd_axis_name: Any) -> None:
-    """Raise AxisSpecError unless the names can be names."""
+def _checked_axis(axis_name: Any, spmd_axis_name: Any) -> Any:
+    """The mapped axis as ``batch_flat`` takes it.
+
+    Raises:
+        AxisSpecError: a name can be no name.
+    """
     for option, name, expected in (
         ("axis_name", axis_name, "a name, such as a string, or None"),
         ("spmd_axis_name", spmd_axis_name, "a name of a mesh axis, a tuple of names, or None"),
@@ -169,6 +174,10 @@ def _check_names(axis_name: Any, spmd_axis_name: Any) -> None:
             hash(name)
         except TypeError:
             raise AxisSpecError(f"vmap: {option} is {name!r}", expected=expected) from None
+    if spmd_axis_name is None:
+        return axis_name
+    names = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
+    return SpmdAxis(axis_name, names)
 
 
 def _checked_size(size: Any) -> Any:

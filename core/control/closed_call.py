@@ -76,7 +76,7 @@ class CallPrimitive(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+        jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis, in_dims)
         return self.bind(*moved, **self.with_jaxpr(params, jaxpr, "vmap")), list(out_dims)
 
     def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool]:

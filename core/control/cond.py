@@ -109,9 +109,9 @@ class Choice(HigherOrderPrimitive):
         branches: tuple[Jaxpr, ...] = params["branches"]
         moved, in_dims = _in_front(args, dims)
         in_dims = in_dims[self.n_lead :]
-        found = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims)[1] for b in branches]
+        found = [batch_jaxpr(b, ctx.size, ctx.axis, in_dims)[1] for b in branches]
         wanted = tuple([any([d is not None for d in ds]) for ds in zip(*found, strict=True)])
-        batched = [batch_jaxpr(b, ctx.size, ctx.axis_name, in_dims, wanted)[0] for b in branches]
+        batched = [batch_jaxpr(b, ctx.size, ctx.axis, in_dims, wanted)[0] for b in branches]
         results = self.bind(*moved, **{**params, "branches": tuple(batched)})
         return results, [0 if w else None for w in wanted]
 
@@ -208,7 +208,7 @@ class Cond(Choice):
                 for x, d, u in zip(operands, dims, used, strict=True)
             ]
             in_dims = tuple([d for _, d in pairs])
-            batched = batch_jaxpr(branch, ctx.size, ctx.axis_name, in_dims, True)[0]
+            batched = batch_jaxpr(branch, ctx.size, ctx.axis, in_dims, True)[0]
             values = [x for x, _ in pairs]
             if any([isinstance(app.primitive, HigherOrderPrimitive) for app, _ in branch.steps]):
                 # Written out at each level, nested choices would be staged again and again.

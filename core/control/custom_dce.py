@@ -229,14 +229,14 @@ class DerivativeRule:
 class BatchedRule:
     """The rule of a batched equation; the results at ``out`` are batched."""
 
-    __slots__ = ("_axis_name", "_base", "_dims", "_out", "_size")
+    __slots__ = ("_axis", "_base", "_dims", "_out", "_size")
 
     def __init__(
-        self, base: Any, size: Any, axis_name: Any, dims: tuple[int | None, ...], out: Flags
+        self, base: Any, size: Any, axis: Any, dims: tuple[int | None, ...], out: Flags
     ) -> None:
         self._base = base
         self._size = size
-        self._axis_name = axis_name
+        self._axis = axis
         self._dims = dims
         self._out = out
 
@@ -244,7 +244,7 @@ class BatchedRule:
         """As ``DceRule.reduced``."""
         jaxpr = self._base.reduced(used)
         wanted = tuple([o for o, u in zip(self._out, used, strict=True) if u])
-        batched, dims = batch_jaxpr(jaxpr, self._size, self._axis_name, self._dims, wanted)
+        batched, dims = batch_jaxpr(jaxpr, self._size, self._axis, self._dims, wanted)
         if tuple([d is not None for d in dims]) != wanted:
             msg = (
                 f"{jaxpr.debug.name}: a result depends on a mapped argument, on which the same "
@@ -331,9 +331,9 @@ class CustomDceCall(CallPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        batched, out_dims = batch_jaxpr(jaxpr, ctx.size, ctx.axis_name, in_dims)
+        batched, out_dims = batch_jaxpr(jaxpr, ctx.size, ctx.axis, in_dims)
         out = tuple([d is not None for d in out_dims])
-        derived = BatchedRule(rule, ctx.size, ctx.axis_name, in_dims, out)
+        derived = BatchedRule(rule, ctx.size, ctx.axis, in_dims, out)
         return self.bind(*moved, jaxpr=batched, rule=derived, positions=None), list(out_dims)
 
     def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:

@@ -323,21 +323,21 @@ class BatchedJvpRule:
     ``mapped`` says whether the results have the axis: all of them, or none.
     """
 
-    __slots__ = ("_axis_name", "_base", "_dims", "_mapped", "_n_consts", "_size")
+    __slots__ = ("_axis", "_base", "_dims", "_mapped", "_n_consts", "_size")
 
     def __init__(
         self,
         base: Any,
         n_consts: int,
         size: Any,
-        axis_name: Any,
+        axis: Any,
         dims: tuple[int | None, ...],
         mapped: bool,
     ) -> None:
         self._base = base
         self._n_consts = n_consts
         self._size = size
-        self._axis_name = axis_name
+        self._axis = axis
         self._dims = dims
         self._mapped = mapped
 
@@ -346,7 +346,7 @@ class BatchedJvpRule:
         jaxpr, taken, given = self._base.traced(nonzero)
         arg_dims = self._dims[self._n_consts :]
         dims = (*self._dims, *[d for d, nz in zip(arg_dims, taken, strict=True) if nz])
-        batched, out_dims = batch_jaxpr(jaxpr, self._size, self._axis_name, dims, self._mapped)
+        batched, out_dims = batch_jaxpr(jaxpr, self._size, self._axis, dims, self._mapped)
         if not self._mapped:
             check_unmapped(jaxpr.debug.name, out_dims)
         return batched, taken, given
@@ -397,9 +397,9 @@ class CustomJvpCall(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis, in_dims)
         n, mapped = params["num_consts"], any([d is not None for d in out_dims])
-        rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis_name, in_dims, mapped)
+        rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis, in_dims, mapped)
         return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
 
 

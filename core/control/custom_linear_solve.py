@@ -125,7 +125,7 @@ class LinearSolve(HigherOrderPrimitive):
             jaxpr: Jaxpr | None = params[part]
             if jaxpr is not None:
                 in_dims = (*[None if d is None else 0 for d in where[part]], *[0] * n)
-                batched[part], _ = batch_jaxpr(jaxpr, ctx.size, ctx.axis_name, in_dims, True)
+                batched[part], _ = batch_jaxpr(jaxpr, ctx.size, ctx.axis, in_dims, True)
         outs = self.bind(*moved, **batched)
         return outs, [0] * len(outs)
 

@@ -176,9 +176,9 @@ class CustomVjpCall(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis, in_dims)
         n, base = params["num_consts"], params["rule"]
-        rule = BatchedVjpRule(base, n, tuple(out_dims), ctx.size, ctx.axis_name, in_dims)
+        rule = BatchedVjpRule(base, n, tuple(out_dims), ctx.size, ctx.axis, in_dims)
         return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
 
 

@@ -176,7 +176,7 @@ class VjpRule:
 class BatchedVjpRule:
     """The rules of a batched equation: those of the equation, batched."""
 
-    __slots__ = ("_axis_name", "_base", "_dims", "_n_consts", "_out_dims", "_size")
+    __slots__ = ("_axis", "_base", "_dims", "_n_consts", "_out_dims", "_size")
 
     def __init__(
         self,
@@ -184,14 +184,14 @@ class BatchedVjpRule:
         n_consts: int,
         out_dims: tuple[int | None, ...],
         size: Any,
-        axis_name: Any,
+        axis: Any,
         dims: tuple[int | None, ...],
     ) -> None:
         self._base = base
         self._n_consts = n_consts
         self._out_dims = out_dims
         self._size = size
-        self._axis_name = axis_name
+        self._axis = axis
         self._dims = dims
 
     @property
@@ -205,7 +205,7 @@ class BatchedVjpRule:
         n_out = len(self._out_dims)
         mapped = [d is not None for d in self._out_dims]
         wanted = (*mapped, *[False] * (len(base.jaxpr.outs) - n_out))
-        jaxpr, out_dims = batch_jaxpr(base.jaxpr, self._size, self._axis_name, self._dims, wanted)
+        jaxpr, out_dims = batch_jaxpr(base.jaxpr, self._size, self._axis, self._dims, wanted)
         if not any(mapped):
             check_unmapped(base.jaxpr.debug.name, out_dims[:n_out])
         res_dims = out_dims[n_out:]
@@ -236,7 +236,7 @@ class BatchedVjpRule:
         inputs = [*residuals, *[ct for ct in cts if ct is not None]]
         pairs_of_ct = zip(cts, self._out_dims, strict=True)
         dims = [*res_dims, *[d for ct, d in pairs_of_ct if ct is not None]]
-        outs, out_dims = batch_flat(run, inputs, dims, self._size, self._axis_name)
+        outs, out_dims = batch_flat(run, inputs, dims, self._size, self._axis)
         pairs = iter(zip(outs, out_dims, strict=True))
         results: list[Any] = []
         for here, wanted in zip(present, arg_dims, strict=True):

@@ -111,7 +111,7 @@ def check_closed(jaxpr: Jaxpr, name: str, rule: str) -> Jaxpr:
 
 
 def batch_call(
-    jaxpr: Jaxpr, size: Any, axis_name: Any, in_dims: tuple[int | None, ...]
+    jaxpr: Jaxpr, size: Any, axis: Any, in_dims: tuple[int | None, ...]
 ) -> tuple[Jaxpr, tuple[int | None, ...]]:
     """The batched function of an equation with rules; all of its results are batched, or none.
 
@@ -119,10 +119,10 @@ def batch_call(
     where no argument is batched (the function uses the axis by name) results need not be.
     """
     if all([d is None for d in in_dims]):
-        found = batch_jaxpr(jaxpr, size, axis_name, in_dims)
+        found = batch_jaxpr(jaxpr, size, axis, in_dims)
         if all([d is None for d in found[1]]):
             return found
-    return batch_jaxpr(jaxpr, size, axis_name, in_dims, True)
+    return batch_jaxpr(jaxpr, size, axis, in_dims, True)
 
 
 def check_unmapped(name: str, dims: Sequence[int | None]) -> None:

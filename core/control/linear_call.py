@@ -128,7 +128,7 @@ class CallWithTranspose(HigherOrderPrimitive):
             for i, (a, d) in enumerate(zip(args, dims, strict=True))
         ]
         res = tuple([None if d is None else 0 for d in dims[:n]])
-        size, axis = ctx.size, ctx.axis_name
+        size, axis = ctx.size, ctx.axis
         n_linear, n_out = len(args) - n, len(params["jaxpr"].outs)
         jaxpr, _ = batch_jaxpr(params["jaxpr"], size, axis, (*res, *[0] * n_linear), True)
 

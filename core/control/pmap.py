@@ -144,7 +144,7 @@ class Pmap(HigherOrderPrimitive):
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
         with axis_scope(params):
-            jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis_name, in_dims)
+            jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis, in_dims)
         in_axes = _shifted(params["in_axes"], in_dims)
         out_axes = _shifted(params["out_axes"], out_dims)
         return self.bind(*moved, **self.derived(params, jaxpr, in_axes, out_axes)), list(out_dims)

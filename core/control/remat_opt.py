@@ -50,7 +50,7 @@ class RematOpt(CallPrimitive):
         n_out = len(params["fun"].outs)
         n_res = len(params["jaxpr"].outs) - n_out
         wanted = (*[True] * n_out, *[False] * n_res)
-        size, axis = ctx.size, ctx.axis_name
+        size, axis = ctx.size, ctx.axis
         jaxpr, out_dims = batch_jaxpr(params["jaxpr"], size, axis, in_dims, wanted)
         fun, _ = batch_jaxpr(params["fun"], size, axis, in_dims, True)
         return self.bind(*moved, jaxpr=jaxpr, fun=fun), list(out_dims)

@@ -7,13 +7,14 @@ from typing import Any, final
 
 from tracebridge.core.control.device_put import device_put_p, split_like
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.named import NamedSharding
-from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
@@ -54,14 +55,31 @@ class ShardingConstraint(Primitive):
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        """XLA chooses how the mapped axis is split."""
-        del ctx
+        """XLA chooses how the mapped axis is split, unless ``vmap`` says it."""
         (x,), (d,), sharding = args, dims, params["sharding"]
         if d is not None:
-            entries = [*sharding.spec, *[None] * (x.aval.ndim - 1 - len(sharding.spec))]
-            entries.insert(d, PartitionSpec.UNCONSTRAINED)
+            names = ctx.spmd_name
+            _check_free(names or (), sharding.spec)
+            entries = [*sharding.spec, *[None] * (d - len(sharding.spec))]
+            entries.insert(d, PartitionSpec.UNCONSTRAINED if names is None else names)
             sharding = sharding.update(spec=PartitionSpec(*entries))
         return self.bind(x, sharding=sharding), d
+
+
+def _check_free(names: Sequence[Any], spec: PartitionSpec) -> None:
+    """Raise AxisSpecError if ``spec`` names one of the axes that the mapped axis is split over."""
+    taken = [name for entry in spec for name in entry_names(entry) if name in names]
+    if taken:
+        raise AxisSpecError(
+            f"vmap: spmd_axis_name is {_shown(names)}, but a with_sharding_constraint inside it has"
+            f" {spec}, which names {_shown(taken)} too",
+            expected="an axis of the mesh that no constraint inside names",
+            hint="leave it out of the specification: vmap puts it at the mapped axis",
+        )
+
+
+def _shown(names: Sequence[Any]) -> str:
+    return repr(names[0] if len(names) == 1 else tuple(names))
 
 
 sharding_constraint_p = ShardingConstraint()

@@ -160,7 +160,7 @@ class While(HigherOrderPrimitive):
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         flags = [tuple([d is not None for d in g]) for g in groups(params, dims)]
-        body, cond, carry = _batched(params, ctx.size, ctx.axis_name, *flags)
+        body, cond, carry = _batched(params, ctx.size, ctx.axis, *flags)
         moved = [
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
@@ -289,7 +289,7 @@ def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]
 def _batched(
     params: dict[str, Any],
     size: Any,
-    axis_name: Any,
+    axis: Any,
     cond_consts: Flags,
     body_consts: Flags,
     carry: Flags,
@@ -297,7 +297,7 @@ def _batched(
     """Body and condition of the batched loop, and which carries are batched."""
     body: Jaxpr = params["body_jaxpr"]
     cond: Jaxpr = params["cond_jaxpr"]
-    key = ("while_batch", cond, size, axis_name, cond_consts, body_consts, carry)
+    key = ("while_batch", cond, size, axis, cond_consts, body_consts, carry)
     found = body.cache.get(key)
     if found is not None:
         return found
@@ -306,9 +306,9 @@ def _batched(
         return tuple([0 if b else None for b in flags])
 
     while True:
-        new_body, out_dims = batch_jaxpr(body, size, axis_name, dims((*body_consts, *carry)), carry)
+        new_body, out_dims = batch_jaxpr(body, size, axis, dims((*body_consts, *carry)), carry)
         wider = tuple([a or d is not None for a, d in zip(carry, out_dims, strict=True)])
-        new_cond, (test_dim,) = batch_jaxpr(cond, size, axis_name, dims((*cond_consts, *carry)))
+        new_cond, (test_dim,) = batch_jaxpr(cond, size, axis, dims((*cond_consts, *carry)))
         if test_dim is not None:
             wider = (True,) * len(carry)
         if wider == carry:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tracebridge.core.ir.primitive as base
 from tracebridge.core.errors.transform_errors import AxisSpecError, CustomRuleError
 from tracebridge.core.extend.tables import RuleTable
-from tracebridge.core.interpreters.plans import BatchInfo
+from tracebridge.core.interpreters.plans import BatchInfo, SpmdAxis
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front
 from tracebridge.core.lax.shape.reshape import reshape
@@ -51,7 +51,7 @@ def _install(primitive: base.Primitive, rule: Rule) -> Rule:
 
 def _install_fancy(primitive: base.Primitive, rule: Rule) -> Rule:
     def batch(ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        data = AxisData(ctx.axis_name, ctx.size)
+        data = AxisData(ctx.axis_name, ctx.size, ctx.spmd_name)
         return _checked(primitive, rule(data, tuple(args), tuple(dims), **params))
 
     return batch
@@ -84,7 +84,9 @@ def _offer(primitive: base.Primitive) -> Rule:
 def _offer_fancy(primitive: base.Primitive) -> Rule:
     def rule(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         values = [as_value(a) for a in args]
-        return primitive.batch(BatchInfo(axis.size, axis.name), values, list(dims), **params)
+        spmd_name = getattr(axis, "spmd_name", None)
+        given = axis.name if spmd_name is None else SpmdAxis(axis.name, spmd_name)
+        return primitive.batch(BatchInfo(axis.size, given), values, list(dims), **params)
 
     return rule
 

@@ -1,6 +1,6 @@
 """Shardings in StableHLO: the mesh of a module, and what operations say about it (dialect sdy).
 
-Axes of the mesh are called a0, a1, ..., so that their own names may be anything.
+Axes of the mesh keep their names if all are identifiers; otherwise they are called a0, a1, ...
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.named import NamedSharding
 
 
+def _labels(mesh: Mesh) -> list[str]:
+    """What the axes of the mesh are called in a module: strings, whatever their names are."""
+    names = mesh.axis_names
+    if all([isinstance(name, str) and name.isidentifier() for name in names]):
+        return list(names)
+    return [f"a{i}" for i in range(len(names))]
+
+
 def define_mesh(module: Any, mesh: Mesh) -> None:
     """Write the mesh into a module, if it does not have it."""
     ir = mlir.ir
     for op in module.body.operations:
         if op.operation.name == "sdy.mesh" and op.attributes["sym_name"].value == "mesh":
             return
-    sizes = ", ".join([f'"a{i}"={size}' for i, size in enumerate(mesh.axis_sizes)])
+    pairs = zip(_labels(mesh), mesh.axis_sizes, strict=True)
+    sizes = ", ".join([f'"{label}"={size}' for label, size in pairs])
     attributes = {
         "sym_name": string("mesh"),
         "mesh": ir.Attribute.parse(f"#sdy.mesh<[{sizes}]>"),
@@ -55,17 +64,18 @@ def sharding_attribute(sharding: NamedSharding, ndim: int) -> Any:
     """How an array with ``ndim`` axes is split; unconstrained axes are left to XLA."""
     rows = (*sharding.axes, *[()] * ndim)[:ndim]
     entries = (*sharding.spec, *[None] * ndim)[:ndim]
+    labels = _labels(sharding.mesh)
     dims = ", ".join(
         [
-            "{?}" if entry is PartitionSpec.UNCONSTRAINED else _names(axes)
+            "{?}" if entry is PartitionSpec.UNCONSTRAINED else _names(labels, axes)
             for axes, entry in zip(rows, entries, strict=True)
         ]
     )
     return mlir.ir.Attribute.parse(f"#sdy.sharding<@mesh, [{dims}]>")
 
 
-def _names(axes: tuple[int, ...]) -> str:
-    return "{" + ", ".join([f'"a{a}"' for a in axes]) + "}"
+def _names(labels: list[str], axes: tuple[int, ...]) -> str:
+    return "{" + ", ".join([f'"{labels[a]}"' for a in axes]) + "}"
 
 
 def constrain(ctx: Any, x: Any, sharding: NamedSharding, ndim: int) -> Any:

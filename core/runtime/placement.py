@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
@@ -189,14 +190,16 @@ def sharding_at(
     for choice in itertools.product(range(-1, ndim), repeat=len(axes)):
         entries = [tuple([n for n, c in zip(axes, choice, strict=True) if c == d])
                    for d in range(ndim)]  # fmt: skip
-        spec = PartitionSpec(*_trimmed(entries))
-        found = NamedSharding(mesh, spec)
-        if found.parts_of(ndim) == tuple(parts) and list(found.positions(ndim)) == list(positions):
-            return found
+        if tuple([math.prod([mesh.shape[n] for n in names]) for names in entries]) != tuple(parts):
+            continue
+        for ordered in itertools.product(*map(itertools.permutations, entries)):
+            found = NamedSharding(mesh, PartitionSpec(*_trimmed(ordered)))
+            if list(found.positions(ndim)) == list(positions):
+                return found
     return None
 
 
-def _trimmed(entries: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _trimmed(entries: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
     """Without empty entries at the end."""
     n = len(entries)
     while n and not entries[n - 1]:

@@ -20,9 +20,7 @@ def batch_scan(
 ) -> tuple[list[Any], list[int | None]]:
     """The batch axis is the first one of consts and carries, the second one of xs and ys."""
     flags = groups(params, [d is not None for d in dims])
-    body, carry, ys = _batched_body(
-        params["jaxpr"], ctx.size, ctx.axis_name, *[tuple(f) for f in flags]
-    )
+    body, carry, ys = _batched_body(params["jaxpr"], ctx.size, ctx.axis, *[tuple(f) for f in flags])
     consts, init, xs = groups(params, args)
     consts_d, init_d, xs_d = groups(params, dims)
     consts = [_moved(a, d, 0) for a, d in zip(consts, consts_d, strict=True)]
@@ -43,13 +41,13 @@ def _moved(x: Any, dim: int | None, target: int) -> Any:
 def _batched_body(
     jaxpr: Jaxpr,
     size: Any,
-    axis_name: Any,
+    axis: Any,
     consts: tuple[bool, ...],
     init: tuple[bool, ...],
     xs: tuple[bool, ...],
 ) -> tuple[Jaxpr, tuple[bool, ...], tuple[bool, ...]]:
     """The batched body; which carries and which ys are batched."""
-    key = ("scan_batch", size, axis_name, consts, init, xs)
+    key = ("scan_batch", size, axis, consts, init, xs)
     found = jaxpr.cache.get(key)
     if found is not None:
         return found
@@ -57,7 +55,7 @@ def _batched_body(
     while True:
         in_dims = tuple([0 if b else None for b in (*consts, *carry, *xs)])
         wanted = (*carry, *[False] * n_ys)
-        body, out_dims = batch_jaxpr(jaxpr, size, axis_name, in_dims, wanted)
+        body, out_dims = batch_jaxpr(jaxpr, size, axis, in_dims, wanted)
         batched = tuple([d is not None for d in out_dims])
         wider = tuple([a or b for a, b in zip(carry, batched, strict=False)])
         if wider == carry:

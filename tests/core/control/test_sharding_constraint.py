@@ -116,7 +116,7 @@ def test_open_axes_are_left_to_xla() -> None:
 
     assert_allclose(f(X), X)
     assert "sdy.sharding_constraint" in f.lower(X).as_text()
-    assert '[{?}, {"a1"}]' in f.lower(X).as_text()
+    assert '[{?}, {"y"}]' in f.lower(X).as_text()
 
 
 def test_inner_functions_and_transfers_constrain() -> None:
