@@ -11,7 +11,7 @@ from tracebridge.core.control.jit import Arguments
 from tracebridge.core.control.ref_cells import Captures
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import parameter_names
-from tracebridge.core.ir.shape_struct import struct_of
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
 from tracebridge.core.runtime.fastpath import has_statics
 from tracebridge.core.tree.tree import flatten
 
@@ -28,7 +28,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Static arguments of a jitted function are given as in its calls.
 
     Returns:
-        A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves.
+        A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves; ``fun`` itself may
+        return some, and they stay what they are.
 
     >>> import tracebridge as tb
     >>> import tracebridge.numpy as tnp
@@ -40,6 +41,27 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # It knows which arguments these are.
         return fun.eval_shape(*args, **kwargs)  # type: ignore[attr-defined]  # jit makes it
     leaves, structure = flatten((args, kwargs))
-    call = Arguments(fun, leaves, structure, parameters=parameter_names(fun))
+    given: dict[int, ShapeDtypeStruct] = {}
+    call = Arguments(
+        _without_structs(fun, given), leaves, structure, parameters=parameter_names(fun)
+    )
     jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())
-    return tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
+    result = tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
+    if given:
+        outs, tree = flatten(result)
+        result = tree.unflatten([given.get(i, x) for i, x in enumerate(outs)])
+    return result
+
+
+def _without_structs(
+    fun: Callable[..., Any], given: dict[int, ShapeDtypeStruct]
+) -> Callable[..., Any]:
+    """``fun`` with numbers for the shapes without data among its results, which go to ``given``."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = fun(*args, **kwargs)
+        leaves, tree = flatten(result)
+        given.update({i: x for i, x in enumerate(leaves) if isinstance(x, ShapeDtypeStruct)})
+        return tree.unflatten([0 if i in given else x for i, x in enumerate(leaves)])
+
+    return run

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import numpy as np
+
 from tracebridge.core.control.inline_rules import has_tangent, user_value
 from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.symbolic_zeros import CustomVJPPrimal, SymbolicZero, concrete_zeros
@@ -12,7 +14,7 @@ from tracebridge.core.dtypes.dtypes import float0, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import as_value, is_array_like
 from tracebridge.core.lax.elementwise.convert import convert_element_type
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
@@ -57,8 +59,8 @@ class VjpCall:
 
     def run_fwd(
         self, primals: Sequence[Any], perturbed: Sequence[bool]
-    ) -> tuple[list[Any], list[Any], PyTreeDef, PyTreeDef]:
-        """Results and residuals as values, and their structures."""
+    ) -> tuple[list[Any], list[Any], PyTreeDef, Any]:
+        """Results and residuals as values; the results' structure; the ResidualTree."""
         given = [user_value(p) for p in primals]
         if self.symbolic_zeros:
             given = [CustomVJPPrimal(p, f) for p, f in zip(given, perturbed, strict=True)]
@@ -73,7 +75,10 @@ class VjpCall:
         residuals, res_tree = flatten(pair[1])
         if has_refs(residuals):
             residuals, res_tree = hide_refs(residuals, res_tree)
-        return [as_value(o) for o in outs], [as_value(r) for r in residuals], out_tree, res_tree
+        residuals = [_without_axes(r) for r in residuals]
+        numbers = {i: r for i, r in enumerate(residuals) if _is_number(r)}
+        values = [as_value(r) for i, r in enumerate(residuals) if i not in numbers]
+        return [as_value(o) for o in outs], values, out_tree, ResidualTree(res_tree, numbers)
 
     def run_bwd(
         self,
@@ -145,6 +150,39 @@ class VjpCall:
             "that does not fit it"
         )
         raise CustomRuleError(msg, got=got.str_short(), expected=aval.tangent.str_short())
+
+
+@final
+class ResidualTree:
+    """The structure of residuals, and those that are Python or NumPy numbers.
+
+    Numbers are no operands of equations: the backward rule gets them as they were returned, also
+    where it is traced, so that it may branch on them.
+    """
+
+    __slots__ = ("_numbers", "_tree")
+
+    def __init__(self, tree: PyTreeDef, numbers: dict[int, Any]) -> None:
+        self._tree = tree
+        self._numbers = numbers
+
+    def unflatten(self, values: Sequence[Any]) -> Any:
+        """The residuals of the user, from the values among them."""
+        if not self._numbers:
+            return self._tree.unflatten(values)
+        rest = iter(values)
+        known = self._numbers
+        n = len(values) + len(known)
+        return self._tree.unflatten([known[i] if i in known else next(rest) for i in range(n)])
+
+
+def _without_axes(x: Any) -> Any:
+    """A NumPy array without axes as the number that it holds."""
+    return x[()] if type(x) is np.ndarray and x.ndim == 0 else x
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, bool | int | float | complex | np.generic) and is_array_like(x)
 
 
 def _fits(got: ShapedArray, dtype: Any) -> bool:

@@ -102,15 +102,20 @@ def concrete_zeros(aval: ShapedArray) -> Any:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value.
+    """The zero tangent of a value, or of each value of a tree.
 
     Args:
-        val: an array or a number.
+        val: an array or a number, or a tree of them.
         symbolic_zeros: give a ``SymbolicZero`` instead of an array of zeros.
 
     >>> import tracebridge as tb
-    >>> print(tb.custom_derivatives.zero_from_primal(3.0))
+    >>> zeros = tb.custom_derivatives.zero_from_primal({"w": 3.0})
+    >>> print(zeros["w"])
     0.0
     """
-    aval = typeof(val).tangent
-    return SymbolicZero(aval) if symbolic_zeros else user_value(concrete_zeros(aval))
+
+    def zero(x: Any) -> Any:
+        aval = typeof(x).tangent
+        return SymbolicZero(aval) if symbolic_zeros else user_value(concrete_zeros(aval))
+
+    return tree_map(zero, val)

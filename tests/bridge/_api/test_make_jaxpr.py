@@ -177,3 +177,21 @@ def test_python_control_flow_on_tracers() -> None:
 
     with pytest.raises(TracerBoolConversionError, match=r"argument params\['flag'\] of f"):
         tb.make_jaxpr(f)(1.0, {"flag": True})
+
+
+def test_eval_shape_of_shapes():
+    """Shapes without data may be among the results, beside arrays, and stay what they are."""
+    struct = tb.ShapeDtypeStruct((2, 3), "int8", weak_type=True)
+
+    def f(x):
+        inner = tb.eval_shape(lambda: {"s": struct})
+        return inner, x, np.zeros((2,), tb.float0), [struct, x + 1.0]
+
+    shapes = tb.eval_shape(f, X)
+
+    assert shapes[0] == {"s": struct}
+    assert shapes[3][0] is struct
+    assert (shapes[1].shape, shapes[2].dtype, shapes[3][1].shape) == ((3,), tb.float0, (3,))
+    assert tb.eval_shape(lambda: struct) is struct
+    with pytest.raises(UnsupportedDtypeError, match="the result is 'x' of type str"):
+        tb.eval_shape(lambda: "x")

@@ -375,3 +375,43 @@ def test_jacobian_by_vmap_of_the_pullback():
         _, pullback = tb.vjp(g, X)
 
         assert tb.vmap(pullback)(tnp.eye(2))[0].tolist() == [[3.0, 0.0], [0.0, 6.0]]
+
+
+@WRAPS
+def test_numbers_among_the_residuals_stay_numbers(wrap):
+    """The backward rule may branch on them and compute sizes, also where it is traced."""
+    seen = []
+
+    @tb.custom_vjp
+    def f(x):
+        return x * x
+
+    def fwd(x):
+        return f(x), {"twice": True, "n": 3, "x": x, "k": np.float32(0.5), "off": np.array(False)}
+
+    def bwd(res, ct):
+        seen.append([type(res[k]) for k in ("twice", "n", "k", "off")])
+        if res["off"] or not res["twice"]:
+            return (0.0 * ct,)
+        return (2.0 * res["x"] * ct * res["k"] * tnp.ones(res["n"] + 1).sum(),)
+
+    f.defvjp(fwd, bwd)
+
+    assert float(tb.grad(wrap(f))(3.0)) == 12.0
+    assert tb.vmap(tb.grad(wrap(f)))(X).tolist() == [4.0, 8.0]
+    assert tb.grad(lambda x: tb.vmap(wrap(f))(x).sum())(X).tolist() == [4.0, 8.0]
+    assert all(types == [bool, int, np.float32, np.bool_] for types in seen)
+
+
+def test_zeros_of_trees():
+    """zero_from_primal gives the zero tangent of each value of a tree; integers have float0."""
+    tree = {"w": (1.0, tnp.ones(2)), "n": np.arange(3), "none": None}
+
+    zeros = cd.zero_from_primal(tree)
+
+    assert float(zeros["w"][0]) == 0.0
+    assert zeros["w"][1].tolist() == [0.0, 0.0]
+    assert (zeros["n"].shape, zeros["n"].dtype, zeros["none"]) == ((3,), tb.float0, None)
+    marked = cd.zero_from_primal(tree, symbolic_zeros=True)
+    assert isinstance(marked["n"], cd.SymbolicZero)
+    assert marked["w"][1].shape == (2,)
