@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import short_name, tangent_dtype
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -50,7 +51,16 @@ class ShapedArray:
     strong: ShapedArray
     tangent: ShapedArray
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+    def __new__(
+        cls,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
+        *,
+        sharding: NamedSharding | None = None,
+    ) -> ShapedArray:
+        if sharding is not None:
+            _check_splits_nothing(sharding)
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype):
@@ -73,13 +83,19 @@ class ShapedArray:
         return self
 
     def update(
-        self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None
+        self,
+        shape: Any = None,
+        dtype: Any = None,
+        weak_type: bool | None = None,
+        *,
+        sharding: NamedSharding | None = None,
     ) -> ShapedArray:
         """The aval with some of its fields replaced."""
         return ShapedArray(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
             self.weak_type if weak_type is None else weak_type,
+            sharding=sharding,
         )
 
     @property
@@ -151,6 +167,25 @@ def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:
         if found is not None:
             return found
         _INTERNED.pop(key, None)
+
+
+def _check_splits_nothing(sharding: Any) -> None:
+    """Take back what `ShapedArray.sharding` gave: types say nothing of places."""
+    if not isinstance(sharding, NamedSharding):
+        raise ArgumentTypeError(
+            call="ShapedArray",
+            where="argument sharding",
+            got=f"{sharding!r} of type {type(sharding).__name__}",
+            expected="a NamedSharding or None",
+        )
+    if not sharding.is_fully_replicated:
+        raise ArgumentValueError(
+            call="ShapedArray",
+            where="argument sharding",
+            got=repr(sharding),
+            expected="a sharding that splits no axis: the type of an array says nothing of places",
+            hint="give the sharding to device_put, or to in_shardings and out_shardings of jit",
+        )
 
 
 def _as_dim(d: Any) -> Any:

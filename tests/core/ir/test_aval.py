@@ -9,6 +9,8 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.core import ShapedArray
+from tracebridge.errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.sharding import NamedSharding, PartitionSpec
 
 
@@ -36,3 +38,26 @@ def test_the_sharding_of_a_type_is_no_place() -> None:
     assert aval.sharding == struct.sharding
     assert (2, 3) == tb.eval_shape(lambda x: x + 1, struct).shape
     assert aval.sharding is aval.update(dtype=np.int32).sharding
+
+
+def test_a_type_is_rebuilt_from_its_fields() -> None:
+    """A sharding that splits nothing, as `.sharding` gives it, is taken: the type is the same."""
+    aval = tb.typeof(tnp.ones((2, 3)))
+    unplaced = NamedSharding(tb.sharding.AbstractMesh((), ()), PartitionSpec())
+
+    same = ShapedArray(aval.shape, aval.dtype, aval.weak_type, sharding=aval.sharding)
+    row = aval.sharding.update(spec=PartitionSpec(*aval.sharding.spec[1:]))
+    assert aval is same
+    assert aval is ShapedArray((2, 3), np.float32, sharding=unplaced)
+    assert ShapedArray((3,), np.float32) is ShapedArray((3,), np.float32, sharding=row)
+    assert aval.update(shape=(3,)) is aval.update(shape=(3,), sharding=row)
+
+
+def test_a_type_splits_over_no_mesh() -> None:
+    """A sharding that splits an axis is refused, and so is what is no NamedSharding."""
+    mesh = tb.sharding.AbstractMesh((2,), ("rows",))
+
+    with pytest.raises(ArgumentValueError, match="splits no axis"):
+        ShapedArray((2,), np.float32, sharding=NamedSharding(mesh, PartitionSpec("rows")))
+    with pytest.raises(ArgumentTypeError, match="NamedSharding"):
+        ShapedArray((2,), np.float32, sharding=tnp.ones(2).sharding)
