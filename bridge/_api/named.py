@@ -11,7 +11,7 @@ from tracebridge._api.argnums import check_callable
 from tracebridge._api.wraps import named_like
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.ir.debug_info import name_of
-from tracebridge.core.ir.name_stack import NAMES, in_use
+from tracebridge.core.ir.name_scopes import enter, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,11 +26,10 @@ class NameScope(ContextDecorator):
         self._tokens: list[Token[tuple[str, ...]]] = []
 
     def __enter__(self) -> None:
-        in_use[0] = True
-        self._tokens.append(NAMES.set((*NAMES.get(), self._name)))
+        self._tokens.append(enter((self._name,)))
 
     def __exit__(self, *_: object) -> None:
-        NAMES.reset(self._tokens.pop())
+        leave(self._tokens.pop())
 
 
 def named_scope(name: str) -> NameScope:

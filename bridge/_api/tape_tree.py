@@ -7,10 +7,12 @@ compiled once.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Hashable, Sequence
 from typing import Any, final
 
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
+from tracebridge.core.ir.name_scopes import ScopedTape
 from tracebridge.core.ir.values import Literal
 
 
@@ -21,7 +23,7 @@ class TapeStructure:
     An argument of an entry is a node number, ``("residual", k)`` or ``("literal", key)``.
     """
 
-    __slots__ = ("_hash", "_key", "entries", "facts", "linear", "literals")
+    __slots__ = ("_hash", "_key", "entries", "facts", "linear", "literals", "scopes")
 
     def __init__(
         self,
@@ -29,13 +31,16 @@ class TapeStructure:
         entries: tuple[Any, ...],
         literals: dict[Hashable, Literal],
         facts: tuple[Any, ...],
+        scopes: tuple[Any, ...],
     ) -> None:
         self.linear = linear  # without its tape
         self.entries = entries
         self.literals = literals
         self.facts = facts
+        self.scopes = scopes
         self._key = (
             entries,
+            scopes,
             linear.size,
             tuple(linear.in_avals),
             tuple(linear.out_nodes),
@@ -73,12 +78,14 @@ def take_apart(linear: Linearized, facts: tuple[Any, ...]) -> tuple[list[Any], T
             residuals.append(value)
         return "residual", k
 
+    live = live_entries(linear)
     entries = [
         (app, mask, tuple([a if mask >> i & 1 else describe(a) for i, a in enumerate(args)]), node)
-        for app, mask, args, node in live_entries(linear)
+        for app, mask, args, node in live
     ]
+    scopes = tuple(live.scopes) if type(live) is ScopedTape else ()
     empty = Linearized([], linear.size, linear.in_avals, linear.out_nodes, linear.out_avals)
-    return residuals, TapeStructure(empty, tuple(entries), literals, facts)
+    return residuals, TapeStructure(empty, tuple(entries), literals, facts, scopes)
 
 
 def put_together(structure: TapeStructure, residuals: Sequence[Any]) -> Linearized:
@@ -93,6 +100,8 @@ def put_together(structure: TapeStructure, residuals: Sequence[Any]) -> Lineariz
         (app, mask, [a if mask >> i & 1 else value(a) for i, a in enumerate(args)], node)
         for app, mask, args, node in structure.entries
     ]
+    if structure.scopes:
+        tape = ScopedTape(tape, structure.scopes)
     empty = structure.linear
     return Linearized(tape, empty.size, empty.in_avals, empty.out_nodes, empty.out_avals)
 
@@ -112,4 +121,15 @@ def live_entries(linear: Linearized) -> list[TapeEntry]:
                 if mask >> i & 1:
                     live[a] = True
     kept.reverse()
-    return kept
+    if type(linear.tape) is not ScopedTape:
+        return kept
+    # Where scopes begin is counted in entries that are kept: entries are in the order of nodes.
+    nodes = [node for _, _, _, node in kept]
+    return ScopedTape(
+        kept,
+        [
+            (bisect.bisect_left(nodes, linear.tape[start][3]), names)
+            for start, names in linear.tape.scopes
+            if start < len(linear.tape)
+        ],
+    )

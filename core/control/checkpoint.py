@@ -22,6 +22,8 @@ from tracebridge.core.interpreters.staging import StagingTrace, stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.effects import check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.name_scopes import entered
+from tracebridge.core.ir.name_stack import NamedSource
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.annotations import to_memory_p
@@ -296,11 +298,14 @@ def eval_in_place(
             continue
         start = len(staging.equations)
         if policy is not None and app.primitive.name == "scan":
-            result = process(_with_checkpointed_body(app, policy), values)
-        else:
+            app = _with_checkpointed_body(app, policy)  # noqa: PLW2901 - the same step
+        if jaxpr.sources is None:
             result = process(app, values)
-        if jaxpr.sources is not None:
-            _locate(staging.equations, start, jaxpr.sources[k])
+        else:
+            source = jaxpr.sources[k]
+            with entered(source.names if type(source) is NamedSource else ()):
+                result = process(app, values)
+            _locate(staging.equations, start, source)
         if app.multiple:
             env.extend(result)
         else:

@@ -50,6 +50,7 @@ class JvpTrace(Trace):
     """Runs each application's jvp plan on the parent trace."""
 
     __slots__ = ("parent",)
+    scope_kind = "jvp"
 
     def __init__(self, parent: Trace) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ from tracebridge.core.interpreters.located import Located, located, origin_of, w
 from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.name_scopes import ScopedTape, entered
 from tracebridge.core.ir.name_stack import NAMES
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer, known_value, shown
@@ -59,6 +60,7 @@ class LinearizeTrace(Trace):
     """Runs primal steps on the parent trace and records linear steps."""
 
     __slots__ = ("parent", "size", "tape")
+    scope_kind = "jvp"
 
     def __init__(self, parent: Trace) -> None:
         super().__init__()
@@ -153,14 +155,23 @@ class Linearized:
         """Push tangents through; ``None`` is a symbolic zero."""
         env: list[Any] = [None] * self.size
         env[: len(tangents)] = tangents
-        for app, mask, args, node in self.tape:
-            values = [env[a] if mask >> i & 1 else a for i, a in enumerate(args)]
-            result = process(app, values)
-            if app.multiple:
-                env[node : node + len(result)] = result
-            else:
-                env[node] = result
+        if type(self.tape) is ScopedTape:
+            for part, names in reversed(list(self.tape.parts())):
+                with entered(names):
+                    _push(part, env, process)
+        else:
+            _push(self.tape, env, process)
         return [None if n is None else env[n] for n in self.out_nodes]
+
+
+def _push(tape: Sequence[TapeEntry], env: list[Any], process: Any) -> None:
+    for app, mask, args, node in tape:
+        values = [env[a] if mask >> i & 1 else a for i, a in enumerate(args)]
+        result = process(app, values)
+        if app.multiple:
+            env[node : node + len(result)] = result
+        else:
+            env[node] = result
 
 
 def linearize_flat(

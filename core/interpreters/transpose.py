@@ -10,6 +10,8 @@ from tracebridge.core.interpreters.plans import transpose_plan
 from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.name_scopes import ScopedTape, entered, transposed
+from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
@@ -61,6 +63,11 @@ def _as_weak_as(ct: Value, aval: ShapedArray, process: Any) -> Value:
 
 def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
     """Transposes each entry whose results have cotangents; accumulates into ``cts``."""
+    if type(tape) is ScopedTape:
+        for part, names in tape.parts():
+            with transposed(names):
+                walk_back(part, cts, process)
+        return
     for app, mask, args, node in reversed(tape):
         if app.multiple:
             n_out = len(app.outs)
@@ -139,15 +146,22 @@ def linear_tape(
     n_linear = size
     env.extend(jaxpr.consts)
     linear.extend([False] * len(jaxpr.consts))
-    tape: list[TapeEntry] = []
-    for app, idx in jaxpr.steps:
+    names = names_of(jaxpr) if in_use[0] else None
+    tape: list[TapeEntry] = [] if names is None else ScopedTape()
+    for k, (app, idx) in enumerate(jaxpr.steps):
         mask = sum([1 << k for k, i in enumerate(idx) if linear[i]])
         values = [env[i] for i in idx]
         n_out = len(app.outs)
         if mask:
+            if names is not None and type(tape) is ScopedTape:
+                tape.scopes.append((len(tape), names[k]))
             tape.append((app, mask, values, size))
             env.extend(range(size, size + n_out))
             size += n_out
+        elif names is not None:
+            with entered(names[k]):
+                result = process(app, values)
+            env.extend(result if app.multiple else (result,))
         elif app.multiple:
             env.extend(process(app, values))
         else:

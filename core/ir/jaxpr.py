@@ -30,6 +30,7 @@ from tracebridge.core.ir.atoms import (
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effects, no_effects
+from tracebridge.core.ir.name_scopes import enter, leave
 from tracebridge.core.ir.name_stack import NAMES, in_use, names_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -305,39 +306,46 @@ def _eval_in_scopes(
     env: list[Any] = [*args, *jaxpr.consts]
     outer = NAMES.get()
     for (app, idx), path in zip(jaxpr.steps, names, strict=True):
-        inside = path if path[: len(outer)] == outer else (*outer, *path)
-        token = NAMES.set(inside)
+        inside = path[len(outer) :] if path[: len(outer)] == outer else path
+        token = enter(inside) if inside else None
         try:
             result = process(app, [env[i] for i in idx])
         finally:
-            NAMES.reset(token)
+            if token is not None:
+                leave(token)
         env.extend(result if app.multiple else (result,))
     return [env[i] for i in jaxpr.outs]
 
 
-def _has(value: Any) -> bool:
-    return isinstance(value, Jaxpr | ClosedJaxpr)
+def _opened(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple([_opened(v) for v in value])
+    return value.jaxpr if type(value) is ClosedJaxpr else value
 
 
 def open_params(params: dict[str, Any]) -> dict[str, Any]:
     """``params`` with programs in the place of closed Jaxprs, as higher-order primitives have."""
-    return {name: _open(value) for name, value in params.items()}
-
-
-def _open(value: Any) -> Any:
-    if type(value) is tuple:
-        return tuple([_open(v) for v in value])
-    return value.jaxpr if isinstance(value, ClosedJaxpr) else value
+    for value in params.values():
+        kind = type(value)
+        if kind is ClosedJaxpr or (kind is tuple and ClosedJaxpr in map(type, value)):
+            return {name: _opened(v) for name, v in params.items()}
+    return params
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
     """The Jaxprs among the parameters of an equation, also inside tuples."""
     found: list[Jaxpr] = []
     for value in params.values():
-        if isinstance(value, Jaxpr):
+        kind = type(value)
+        if kind is Jaxpr:
             found.append(value)
-        elif isinstance(value, ClosedJaxpr):
+        elif kind is ClosedJaxpr:
             found.append(value.jaxpr)
-        elif isinstance(value, tuple):
-            found.extend([v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value if _has(v)])
+        elif kind is tuple:
+            for v in value:
+                inner = type(v)
+                if inner is Jaxpr:
+                    found.append(v)
+                elif inner is ClosedJaxpr:
+                    found.append(v.jaxpr)
     return found

@@ -33,6 +33,8 @@ class Trace(abc.ABC):
     order: int
     # What messages call the transformation and its function, where the trace knows it.
     label: str = ""
+    # What the names of scopes inside of the transformation call it: jvp(layer).
+    scope_kind: str | None = None
 
     def __init__(self) -> None:
         self.done = False
