@@ -15,7 +15,7 @@ from tracebridge.core.config.scopes import (
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
-from tracebridge.core.interpreters.plans import batch_plan, batched_aval
+from tracebridge.core.interpreters.plans import batch_plan, batched_aval, name_of_axis
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -51,16 +51,20 @@ _new = BatchTracer.__new__
 
 
 class BatchTrace(Trace):
-    """Runs each application's batching plan on the parent trace."""
+    """Runs each application's batching plan on the parent trace.
 
-    __slots__ = ("axis_name", "parent", "size")
+    ``axis``: the name of the mapped axis, None, or a ``SpmdAxis``.
+    """
+
+    __slots__ = ("axis", "axis_name", "parent", "size")
     scope_kind = "vmap"
 
-    def __init__(self, parent: Trace, size: Any, axis_name: Any = None) -> None:
+    def __init__(self, parent: Trace, size: Any, axis: Any = None) -> None:
         super().__init__()
         self.parent = parent
         self.size = size
-        self.axis_name = axis_name
+        self.axis = axis
+        self.axis_name = name_of_axis(axis)
 
     def tracer(self, aval: ShapedArray, value: Value, dim: int) -> BatchTracer:
         """The tracer of one element."""
@@ -95,7 +99,7 @@ class BatchTrace(Trace):
             return self.parent.process(app, args)
         if self.done:
             raise UnexpectedTracerError(tracer=next((a for a in args if a._trace is self), None))
-        key = (self.size, tuple(dims), self.axis_name)
+        key = (self.size, tuple(dims), self.axis)
         plans = app.batch_plans
         plan = None if plans is None else plans.get(key)
         if plan is None:
@@ -129,18 +133,18 @@ def batch_flat(
     values: Sequence[Value],
     dims: Sequence[int | None],
     size: Any,
-    axis_name: Any = None,
+    axis: Any = None,
     label: str = "",
 ) -> tuple[list[Value], list[int | None]]:
     """Results of a flat function mapped over one axis of its arguments, and their axes.
 
     ``label``: what messages call the transformation.
     """
-    trace = BatchTrace(current_trace(), size, axis_name)
+    trace = BatchTrace(current_trace(), size, axis)
     if wants_location(label):
-        trace = located(LocatedBatchTrace(trace.parent, size, axis_name), label)
+        trace = located(LocatedBatchTrace(trace.parent, size, axis), label)
     args = [trace.input(v, d) for v, d in zip(values, dims, strict=True)]
-    token = set_state(with_trace(with_axis(state(), axis_name, size), trace))
+    token = set_state(with_trace(with_axis(state(), trace.axis_name, size), trace))
     try:
         results = [as_value(r) for r in fun(*args)]
     finally:
@@ -157,7 +161,7 @@ def batch_flat(
 def batch_jaxpr(
     jaxpr: Jaxpr,
     size: Any,
-    axis_name: Any,
+    axis: Any,
     in_dims: tuple[int | None, ...],
     instantiate: tuple[bool, ...] | bool = False,
 ) -> tuple[Jaxpr, tuple[int | None, ...]]:
@@ -168,17 +172,17 @@ def batch_jaxpr(
     """
     n_out = len(jaxpr.outs)
     wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
-    key = ("batch", size, axis_name, in_dims, wanted)
+    key = ("batch", size, axis, in_dims, wanted)
     found = jaxpr.cache.get(key)
     if found is None:
-        found = jaxpr.cache[key] = _stage_batch(jaxpr, size, axis_name, in_dims, wanted)
+        found = jaxpr.cache[key] = _stage_batch(jaxpr, size, axis, in_dims, wanted)
     return found
 
 
 def _stage_batch(
     jaxpr: Jaxpr,
     size: Any,
-    axis_name: Any,
+    axis: Any,
     in_dims: tuple[int | None, ...],
     wanted: tuple[bool, ...],
 ) -> tuple[Jaxpr, tuple[int | None, ...]]:
@@ -188,7 +192,7 @@ def _stage_batch(
         def body(*xs: Any) -> list[Any]:
             return eval_jaxpr(jaxpr, current_trace().process, xs)
 
-        outs, dims = batch_flat(body, values, in_dims, size, axis_name)
+        outs, dims = batch_flat(body, values, in_dims, size, axis)
         results: list[Any] = []
         for out, dim, want in zip(outs, dims, wanted, strict=True):
             if dim is None and want:
