@@ -116,26 +116,23 @@ def check_has_values(tensor: torch.Tensor) -> None:
     A capsule of a fake or zero tensor has a null pointer, which would be read as if it were data.
     """
     keys = torch._C._dispatch_keys(tensor)
-    what = ""
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
+    what, hint = "", "use tracebridge.torch.wrap to call a function on it"
+    # First: asking nested tensors for more raises errors of torch.
+    if tensor.is_nested:
+        what, hint = "is nested", "make it dense first: x.to_padded_tensor(0.0)"
+    elif torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue] - the stubs lack it
         what = "is being transformed by torch.func"
     elif keys.has(torch._C.DispatchKey.Python) or keys.has(torch._C.DispatchKey.Functionalize):
         what = "is a wrapper without memory of its own (fake, functional, distributed or lazy)"
     elif tensor.is_meta:
         what = "is on the meta device"
     elif tensor.layout is not torch.strided:
-        what = f"has the layout {tensor.layout}"
+        what, hint = f"has the layout {tensor.layout}", "make it dense first: x.to_dense()"
     elif tensor.is_quantized:
-        what = "is quantized"
-    elif tensor.is_nested:
-        what = "is nested"
+        what, hint = "is quantized", "make it one of floats first: x.dequantize()"
     if what:
         msg = f"a torch tensor that {what} cannot become an array"
-        raise ExchangeError(
-            msg,
-            expected="a dense tensor with values",
-            hint="use tracebridge.torch.wrap to call a function on it",
-        )
+        raise ExchangeError(msg, expected="a dense tensor with values", hint=hint)
 
 
 def plain(tensor: torch.Tensor, *, copy: bool | None = None) -> torch.Tensor:

@@ -31,11 +31,12 @@ from tracebridge.interop.torch_adapter import (
     torch_adapter,
 )
 from tracebridge.torch._execute import Run, make_run, placement_for
-from tracebridge.torch._programs import Family, Mask, split
+from tracebridge.torch._programs import Family, Mask, split, vjp_handle
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
 grad_enabled = torch.is_grad_enabled
+is_compiling = torch.compiler.is_dynamo_compiling
 
 
 def is_special() -> bool:
@@ -51,9 +52,9 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
     if type(x) not in EXACT or x.is_meta:
         return None
     if not _is_plain(x):
-        if x.layout is not torch.strided or x.is_quantized or x.is_nested:
+        if x.is_nested or x.layout is not torch.strided or x.is_quantized:
             check_has_values(x)
-        if keys_of(x).has(_BATCHED) or keys_of(x).has(_PYTHON):
+        if keys_of(x).has(BATCHED) or keys_of(x).has(_PYTHON):
             return None
         if x._is_zerotensor():
             # Only backward formulas make these; their history is empty.
@@ -64,7 +65,7 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
     return x if x.is_contiguous() else x.contiguous()
 
 
-_BATCHED = torch._C._dispatch_key_parse("Batched")
+BATCHED = torch._C._dispatch_key_parse("Batched")
 _PYTHON = torch._C.DispatchKey.Python
 _DEVICE_KEYS: dict[torch.device, int] = {}
 
@@ -141,6 +142,7 @@ class Node:
         "discrete",
         "forward",
         "has_numbers",
+        "in_graph",
         "n_extra",
         "n_out",
         "parts",
@@ -169,6 +171,24 @@ class Node:
         self.has_numbers = any(compiled.numbers)
         self.all_cotangents = tuple(compiled.inexact)
         self.backwards: dict[Mask, Run] = {}
+        self.in_graph = self._describe()
+
+    def _describe(self) -> tuple[Any, ...]:
+        """For ``_graph_backward``: where each input of the pullback comes from, and its handle.
+
+        Nothing but constants, which Dynamo can build into a graph.
+        """
+        compiled = self.compiled
+        sources: list[tuple[str, Any, torch.dtype]] = []
+        for i, aval in enumerate(compiled.avals):
+            dtype = TORCH_DTYPES[aval.dtype]
+            if compiled.numbers[i]:
+                sources.append(("number", i, dtype))
+            elif i in self.saved_inputs:
+                sources.append(("saved", self.saved_inputs.index(i), dtype))
+            else:
+                sources.append(("unused", aval.shape, dtype))
+        return tuple(sources), self.active, compiled.family.handle
 
     def everything(self, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Gradients from all saved tensors and a cotangent of each result."""
@@ -240,6 +260,8 @@ class Call(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         node: Node = ctx.node
         saved = ctx.saved_tensors
+        if is_compiling():
+            return (None, *_graph_backward(node.in_graph, saved, ctx.numbers, grads))
         if ctx.numbers is None and not grad_enabled() and not is_special():
             leaves = [*saved, *grads]
             for i, x in enumerate(leaves):
@@ -281,6 +303,36 @@ def _general_backward(
     return node.backward(mask)([*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]])
 
 
+def _pullback_inputs(
+    sources: Sequence[Any], saved: Sequence[Any], numbers: Any, device: torch.device
+) -> list[torch.Tensor]:
+    """The inputs of the function, as far as its pullback needs them. Dynamo reads these lines."""
+    leaves: list[torch.Tensor] = []
+    for kind, place, dtype in sources:
+        if kind == "saved":
+            leaves.append(saved[place])
+        elif kind == "number":
+            leaves.append(torch.full((), numbers[place], dtype=dtype, device=device))
+        else:
+            # Any memory of that shape does, and this takes none.
+            leaves.append(torch.zeros((), dtype=dtype, device=device).expand(place))
+    return leaves
+
+
+def _graph_backward(
+    described: tuple[Any, ...], saved: Sequence[Any], numbers: Any, grads: Sequence[Any]
+) -> list[Any]:
+    """A backward pass that compiled autograd is tracing; Dynamo reads these lines."""
+    sources, active, handle = described
+    mask = [g is not None for g in grads]
+    if not any(mask):
+        return [None] * len(active)
+    given = [g for g in grads if g is not None]
+    leaves = _pullback_inputs(sources, saved, numbers, given[0].device)
+    results = iter(OPERATOR[0]([*leaves, *given], vjp_handle(handle, active, mask)))
+    return [next(results) if a else None for a in active]
+
+
 def _backward_again(
     node: Node,
     saved: Sequence[torch.Tensor],
@@ -290,18 +342,7 @@ def _backward_again(
 ) -> Sequence[torch.Tensor]:
     """A backward pass as a differentiable function of the inputs and the cotangents."""
     compiled = node.compiled
-    inputs = dict(zip(node.saved_inputs, saved, strict=False))
-    device = given[0].device
-    leaves: list[torch.Tensor] = []
-    for i, aval in enumerate(compiled.avals):
-        dtype = TORCH_DTYPES[aval.dtype]
-        if compiled.numbers[i]:
-            leaves.append(torch.full((), numbers[i], dtype=dtype, device=device))  # type: ignore[index]  # kept with numbers
-        elif i in inputs:
-            leaves.append(inputs[i])
-        else:
-            # Not needed: any memory of that shape does, and this takes none.
-            leaves.append(torch.zeros((), dtype=dtype, device=device).expand(aval.shape))
+    leaves = _pullback_inputs(node.in_graph[0], saved, numbers, given[0].device)
     return call(compiled.family.vjp(node.active, mask), [*leaves, *given])
 
 
@@ -375,10 +416,10 @@ def common_device(tensors: Sequence[torch.Tensor], name: str) -> torch.device:
     return tensors[0].device
 
 
-# Filled by _operator.py, which needs this module: applies the operator.
-_OPERATOR: list[Any] = []
+# Filled by _operator.py, which needs this module: the operator, and a function that applies it.
+OPERATOR: list[Any] = []
 
 
 def apply_operator(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
     """Apply a family through torch's dispatcher."""
-    return _OPERATOR[0](xs, family)
+    return OPERATOR[1](xs, family)

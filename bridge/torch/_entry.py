@@ -89,9 +89,9 @@ def _compile_factory(n: int) -> Any:
     names = [f"a{i}" for i in range(n)]
     tensors = " and ".join([f"type({a}) in EXACT" for a in names])
     key = ", ".join([f"{a}.dtype, {a}.shape" for a in names])
-    plain = " and ".join(
-        [f"{a}.is_contiguous() and keys_of({a}).raw_repr() in PLAIN_KEYS" for a in names]
-    )
+    # Before anything else is asked: nested tensors have no shape, sparse ones no layout in memory.
+    plain = " and ".join([f"keys_of({a}).raw_repr() in PLAIN_KEYS" for a in names])
+    dense = " and ".join([f"{a}.is_contiguous()" for a in names])
     wants = " or ".join([f"{a}.requires_grad" for a in names])
     arguments = ", ".join(names)
     mask = ", ".join([f"{a}.requires_grad" for a in names])
@@ -102,9 +102,10 @@ def factory(calls, general):
             {tensors}
             and not transforms_active() and not modes_active()
             and forward_ad._current_level < 0 and state() is None
+            and {plain}
         ):
             found = calls.get(({key},))
-            if found is not None and {plain}:
+            if found is not None and {dense}:
                 compiled, unflatten = found
                 if grad_enabled() and ({wants}):
                     outs = apply_node(compiled, ({mask},), ({arguments},))

@@ -21,7 +21,7 @@ from torch.autograd import forward_ad
 
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
-from tracebridge.torch._programs import Family, Mask, pin, resolve, split
+from tracebridge.torch._programs import Family, Mask, pin, resolve, split, vjp_handle
 from tracebridge.torch._symbolic import Sizes, has_symbolic
 
 _library = torch.library.Library("tracebridge", "DEF")
@@ -40,7 +40,7 @@ def apply_family(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tenso
     return CALL(list(xs), family.handle)
 
 
-_eager._OPERATOR.append(apply_family)
+_eager.OPERATOR.extend([CALL, apply_family])
 
 
 # the kernels -------------------------------------------------------------------------------------
@@ -120,6 +120,10 @@ def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     if forward_ad._current_level >= 0 or functorch:
         duals: list[Any] = [torch._VF._unpack_dual(x, level=0) for x in xs]
         if any([tangent is not None for _, tangent in duals]):
+            active = tuple([x.requires_grad for x in xs])
+            if not functorch and torch.is_grad_enabled() and any(active):
+                # The node keeps the duals themselves: gradients have tangents then.
+                return list(_apply_node(h, active, *xs))
             return _forward_mode(duals, h)
     if torch.is_grad_enabled():
         active = tuple([x.requires_grad for x in xs])
@@ -133,16 +137,33 @@ def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
 
 
 def _forward_mode(duals: Sequence[Any], h: str) -> list[torch.Tensor]:
-    nonzero = tuple([tangent is not None for _, tangent in duals])
     primals = [primal for primal, _ in duals]
-    tangents = [tangent for _, tangent in duals if tangent is not None]
-    outs = CALL([*primals, *tangents], resolve(h).jvp(nonzero).handle)
+    outs, tangents = _tangents(primals, [tangent for _, tangent in duals], h)
+    if any([_is_legacy_batched(o) for o in outs]) and not any(map(_is_legacy_batched, primals)):
+        # Only tangents are batched, and torch takes duals of one value with many tangents only
+        # if the value is not.
+        outs = CALL(primals, h)
+    return [
+        o if tangent is None else torch._VF._make_dual(o, tangent, level=0)
+        for o, tangent in zip(outs, tangents, strict=True)
+    ]
+
+
+def _tangents(
+    primals: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None], h: str
+) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+    """Results and their tangents; a result of integers has none."""
+    nonzero = tuple([tangent is not None for tangent in tangents])
+    given = [tangent for tangent in tangents if tangent is not None]
+    outs = CALL([*primals, *given], resolve(h).jvp(nonzero).handle)
     # Results of the jvp program: all primals, then a tangent for each inexact one.
     n_out = _results_of_jvp(outs)
     rest = iter(outs[n_out:])
-    return [
-        torch._VF._make_dual(o, next(rest), level=0) if _is_inexact(o) else o for o in outs[:n_out]
-    ]
+    return outs[:n_out], [next(rest) if _is_inexact(o) else None for o in outs[:n_out]]
+
+
+def _is_legacy_batched(x: torch.Tensor) -> bool:
+    return torch._C._dispatch_keys(x).has(_eager.BATCHED)
 
 
 def _results_of_jvp(outs: Sequence[torch.Tensor]) -> int:
@@ -169,7 +190,10 @@ class Node(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         functorch = torch._C._are_functorch_transforms_active()
         # Which residuals are kept depends on sizes, so a graph for all sizes keeps none.
-        ctx.recompute = functorch or has_symbolic(xs)
+        duals = forward_ad._current_level >= 0 and not functorch
+        ctx.recompute = functorch or duals or has_symbolic(xs)
+        # For jvp, which torch calls next if an input is a dual.
+        ctx.inputs = xs if duals else ()
         if ctx.recompute:
             ctx.save_for_backward(*xs)
             # forward runs under no_grad: without these lines the outer levels of torch.func would
@@ -192,18 +216,30 @@ class Node(torch.autograd.Function):
         return tuple(outs[:n_out])
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        inputs, ctx.inputs = ctx.inputs, ()
+        primals = [torch._VF._unpack_dual(x, level=0)[0] for x in inputs]
+        # The first two inputs of the node are no tensors.
+        return tuple(_tangents(primals, tangents[2:], ctx.h)[1])
+
+    @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         active: Mask = ctx.active
         mask = tuple([g is not None for g in grads])
         if not any(mask):
             return (None,) * (len(active) + 2)
         given = [g for g in grads if g is not None]
-        family = resolve(ctx.h)
         saved = list(ctx.saved_tensors)
-        if ctx.recompute or torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
-            results = CALL([*saved[: len(active)], *given], family.vjp(active, mask).handle)
+        # Compiled autograd lets Dynamo read these lines, and differentiates what it finds.
+        if (
+            ctx.recompute
+            or torch.compiler.is_dynamo_compiling()
+            or torch.is_grad_enabled()
+            or torch._C._are_functorch_transforms_active()
+        ):
+            results = CALL([*saved[: len(active)], *given], vjp_handle(ctx.h, active, mask))
         else:
-            results = CALL([*saved, *given], family.bwd(active, mask).handle)
+            results = CALL([*saved, *given], resolve(ctx.h).bwd(active, mask).handle)
         found = iter(results)
         return (None, None, *[next(found) if a else None for a in active])
 

@@ -107,7 +107,7 @@ class Family(abc.ABC):
 
     def vjp(self, active: Mask, cotangents: Mask) -> Family:
         """Gradients of the inputs ``active`` from inputs and cotangents, all in one program."""
-        return self.child(f"vjp({_text(active)}|{_text(cotangents)})")
+        return self.child(vjp_handle("", active, cotangents)[2:])
 
     def fwd(self, active: Mask) -> Family:
         """Results and residuals."""
@@ -135,7 +135,12 @@ class Family(abc.ABC):
             child.clear()
 
 
-def _text(mask: Mask) -> str:
+def vjp_handle(handle: str, active: Sequence[bool], cotangents: Sequence[bool]) -> str:
+    """The handle of ``vjp`` of the family that ``handle`` names. Dynamo reads these lines."""
+    return f"{handle}::vjp({_text(active)}|{_text(cotangents)})"
+
+
+def _text(mask: Sequence[bool]) -> str:
     return "".join(["1" if m else "0" for m in mask])
 
 

@@ -21,7 +21,7 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_treedef, leaves_with_path
-from tracebridge.interop.torch_adapter import torch_adapter
+from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.torch import _eager
 from tracebridge.torch._call_family import CallFamily
@@ -136,6 +136,10 @@ class Wrapped:
         if any([isinstance(leaf, Tracer) for leaf in leaves]):
             # Inside another traced function there are no tensors: it is just the function.
             return self.fun(*args, **kwargs)
+        proxies = [leaf for leaf in leaves if isinstance(leaf, torch.fx.Proxy)]
+        if proxies:
+            # torch.fx.symbolic_trace: a node of its graph.
+            return proxies[0].tracer.create_proxy("call_function", self, args, kwargs)
         leaves, kinds = self.classify(leaves, key)
         family = self.family(args, kwargs, key, tuple(kinds))
         if _eager.is_special():
@@ -250,6 +254,9 @@ class Wrapped:
     def through_operator(self, family: CallFamily, leaves: list[Any]) -> Any:
         """A call on tensors that are more than memory, or under a mode of torch."""
         xs = number_tensors(leaves, family.kinds)
+        for x in xs:
+            if x.is_nested:
+                check_has_values(x)  # words the error
         outs = _eager.call(family, xs)
         ranks = [(str(x.dtype), x.ndim) for x in xs]
         return out_tree_of(family, ranks, len(outs)).unflatten(outs)

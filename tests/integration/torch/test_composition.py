@@ -207,6 +207,56 @@ def test_forward_mode_duals():
     check(use)
 
 
+def test_duals_through_a_backward_pass():
+    """Forward over reverse: gradients of duals are duals, with or without a further graph."""
+
+    def use(f):
+        x, w, b = inputs(grad=True)
+        cotangent = torch.ones(4, 5, dtype=torch.float64, requires_grad=True)
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, x.detach().sin())
+            grads = torch.autograd.grad(f(dual, w, b), (dual, w), cotangent, create_graph=True)
+            tangents = [forward_ad.unpack_dual(g).tangent for g in grads]
+            again = torch.autograd.grad(tangents[0].sum(), (x, w, cotangent))
+            (grad,) = torch.autograd.grad(f(dual, w.detach(), b), dual, cotangent)
+            return *tangents, *again, forward_ad.unpack_dual(grad).tangent
+
+    check(use)
+
+
+def test_duals_of_several_results():
+    """Results of integers have no tangent, floats have, also where a graph is made."""
+    f = wrap(lambda x: (x * x, x.astype(tnp.int32), tnp.sin(x)))
+    x = torch.linspace(0.0, 2.0, 3, requires_grad=True)
+
+    with forward_ad.dual_level():
+        outs = f(forward_ad.make_dual(x, torch.ones(3)))
+        tangents = [forward_ad.unpack_dual(o).tangent for o in outs]
+
+    torch.testing.assert_close(tangents[0], 2 * x)
+    assert tangents[1] is None
+    torch.testing.assert_close(tangents[2], torch.cos(x))
+
+
+def test_batches_of_tangents():
+    """torch's older vmap over tangents alone, as gradcheck uses it."""
+    f = wrap(lambda x: tnp.sin(x) * x)
+    x = torch.linspace(0.0, 2.0, 3, dtype=torch.float64)
+
+    assert torch.autograd.gradcheck(
+        f, x.clone().requires_grad_(), check_forward_ad=True, check_batched_forward_grad=True
+    )
+
+    def push(tangent):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(f(forward_ad.make_dual(x, tangent))).tangent
+
+    torch.testing.assert_close(
+        torch._vmap_internals._vmap(push)(torch.eye(3, dtype=torch.float64)),
+        torch.diag(torch.cos(x) * x + torch.sin(x)),
+    )
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoint(reentrant):
     """Activation checkpointing runs the function again in the backward pass."""
@@ -429,6 +479,25 @@ def test_compile_dynamic_sizes_that_decide():
         assert f(x).add(1).tolist() == g(x).tolist()
 
 
+# torch asks saved tensors for .grad, and warns of that itself.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+@pytest.mark.parametrize("inner", ["eager", "compiled"])
+def test_compiled_autograd(inner):
+    """A backward pass that torch.compile traces as a whole, in one graph."""
+
+    def use(f):
+        scaled = wrap(lambda x, k: x * k) if f is OURS else (lambda x, k: x * k)
+        t = inputs(grad=True)
+        forward = torch.compile(f, backend="aot_eager") if inner == "compiled" else f
+        compiler = torch.compile(backend="aot_eager", fullgraph=True)
+        with torch._dynamo.compiled_autograd._enable(compiler):
+            scaled(forward(*t), 3.0).sum().backward()
+        return [x.grad for x in t]
+
+    torch._dynamo.reset()
+    check(use)
+
+
 def test_compile_keeps_residuals():
     """A compiled backward pass uses the residuals, not a second forward pass."""
     f = wrap(lambda x, w: tnp.tanh(x @ w))
@@ -546,3 +615,12 @@ def test_make_fx(mode):
     graph = make_fx(OURS, tracing_mode=mode)(X, W, B).graph
     targets = [n.target for n in graph.nodes if n.op == "call_function"]
     assert targets.count(torch.ops.tracebridge.call.default) == 1
+
+
+def test_symbolic_trace_of_fx():
+    """A graph that is recorded without tensors holds the call."""
+
+    def use(f):
+        return torch.fx.symbolic_trace(lambda x, w, b: torch.relu(f(x, w, b=b)))(X, W, B)
+
+    check(use)

@@ -28,9 +28,10 @@ def native(x: Any, w: Any, b: Any) -> Any:
 
 def arguments(*, grad: bool = True, rows: int = 5) -> list[Any]:
     """Argument tensors of the layer."""
-    torch.manual_seed(0)
+    # Not the global generator: threads share that.
+    generator = torch.Generator().manual_seed(0)
     shapes = [(rows, 4), (4, 3), (3,)]
-    return [torch.randn(s, requires_grad=grad) for s in shapes]
+    return [torch.randn(s, generator=generator, requires_grad=grad) for s in shapes]
 
 
 def close(expected: Any, actual: Any) -> None:
