@@ -22,11 +22,11 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
-from tracebridge.core.runtime.executables import SharedExecutables
+from tracebridge.core.runtime.executables import EXECUTABLES
 from tracebridge.core.runtime.monitoring import COMPILE, LOWER, finished
 from tracebridge.core.runtime.placement import MeshPlacement, mesh_of
 from tracebridge.core.runtime.signature import Signature, signature
-from tracebridge.core.runtime.spmd import compile_spmd
+from tracebridge.core.runtime.spmd import SpmdProgram, compile_spmd
 from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 logger = logging.getLogger("tracebridge.compile")
-# By (bytecode, device, options): functions that lower to the same program share one executable.
-EXECUTABLES = SharedExecutables("executables", 128)
 
 
 @final
@@ -167,7 +165,8 @@ def compile_lowered(
         return cast("Program", compile_spmd(lowered, placement, out_avals, (), compiler_options))
     with building():
         bytecode = module_to_bytecode(lowered.module)
-    key = None if lowered.callbacks else (bytecode, placement, compiler_options)
+    own = lowered.callbacks or lowered.keepalives
+    key = None if own else (bytecode, placement, compiler_options)
     executable = None if key is None else EXECUTABLES.get(key)
     if executable is None:
         executable = _compile(lowered, placement, compiler_options)
@@ -183,10 +182,9 @@ def compile_lowered(
     return program
 
 
-def release(program: Any) -> None:
+def release(program: Program | SpmdProgram) -> None:
     """Let the executable of ``program`` go together with the programs that use it now."""
-    # Programs for several devices are not shared.
-    if type(program) is Program and program.key is not None:
+    if program.key is not None:
         EXECUTABLES.release(program.key)
 
 

@@ -88,3 +88,7 @@ class SharedExecutables:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+# By (bytecode, devices, options): functions that lower to the same program share one executable.
+EXECUTABLES = SharedExecutables("executables", 128)

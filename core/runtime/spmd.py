@@ -6,6 +6,8 @@ of the arguments to the results). A program in replicas is written for one devic
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -27,6 +29,8 @@ from tracebridge.core.ir.effects import ordered_effects
 from tracebridge.core.lowering.shardy import define_mesh, sharding_attribute
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of
+from tracebridge.core.runtime.executables import EXECUTABLES
+from tracebridge.core.runtime.monitoring import COMPILE, finished
 from tracebridge.core.runtime.placement import MeshPlacement, sharding_at
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.runtime.tokens import EffectfulExecutable
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from tracebridge.core.lowering.module import LoweredModule
     from tracebridge.core.sharding.mesh import Mesh
 
+logger = logging.getLogger("tracebridge.compile")
 Options = tuple[tuple[str, Any], ...]
 
 
@@ -47,10 +52,12 @@ class SpmdProgram:
     """A loaded executable for several devices; has the attributes of ``Program``."""
 
     __slots__ = (
+        "__weakref__",
         "constants",
         "donated",
         "executable",
         "kept",
+        "key",
         "lowered",
         "name",
         "out_avals",
@@ -60,13 +67,16 @@ class SpmdProgram:
 
     def __init__(
         self,
-        executable: Any,
+        loaded: tuple[Any, Any],
         lowered: LoweredModule,
         placement: MeshPlacement,
         out_avals: Sequence[Any],
         out_shardings: Sequence[NamedSharding],
         donated: tuple[int, ...] = (),
     ) -> None:
+        executable, self.key = loaded
+        if self.key is not None:
+            executable = EXECUTABLES.use(self.key, executable, self)
         self.executable = executable
         self.lowered = lowered
         self.kept = lowered.kept
@@ -107,8 +117,8 @@ def compile_replicas(
     """
     ids = [[d.id] for d in placement.mesh.device_tuple]
     settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
-    executable = _load(lowered, lowered.module, placement.mesh, settings)
-    return SpmdProgram(executable, lowered, placement, out_avals, out_shardings, donated)
+    loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas",))
+    return SpmdProgram(loaded, lowered, placement, out_avals, out_shardings, donated)
 
 
 def compile_spmd(
@@ -127,7 +137,7 @@ def compile_spmd(
     avals = tuple(out_avals)
     whole: set[int] = set()
     while True:
-        executable = _partitioned(lowered, placement, avals, whole, options)
+        executable, key = _partitioned(lowered, placement, avals, whole, options)
         chosen = _chosen(placement, avals, whole)
         found = [
             _usable(found, a) if wished is None else wished
@@ -141,7 +151,7 @@ def compile_spmd(
         # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
         whole |= nameless
     shardings = [placement.replicated if s is None else s for s in found]
-    return SpmdProgram(executable, lowered, placement, avals, shardings, donated)
+    return SpmdProgram((executable, key), lowered, placement, avals, shardings, donated)
 
 
 def _partitioned(
@@ -150,26 +160,22 @@ def _partitioned(
     out_avals: Sequence[Any],
     whole: set[int],
     options: Options,
-) -> Any:
-    """The executable, with the results ``whole`` on each device."""
+) -> tuple[Any, Any]:
+    """The executable, with the results ``whole`` on each device, and its key."""
     mesh = placement.mesh
     with building():
         # A copy: a lowered module may be compiled again, for another placement.
         module = mlir.ir.Module.parse(module_to_bytecode(lowered.module))
         _annotate(module, lowered, placement, out_avals, whole)
     ids = [[d.id for d in mesh.device_tuple]]
+    propagate = [
+        *[s is None for s in _chosen(placement, out_avals, whole)],
+        *[False] * len(ordered_effects(lowered.effects)),
+    ]
     settings = make_compile_options(
-        1,
-        len(ids[0]),
-        ids,
-        spmd=True,
-        env_overrides=options,
-        propagate_to_outputs=[
-            *[s is None for s in _chosen(placement, out_avals, whole)],
-            *[False] * len(ordered_effects(lowered.effects)),
-        ],
+        1, len(ids[0]), ids, spmd=True, env_overrides=options, propagate_to_outputs=propagate
     )
-    return _load(lowered, module, mesh, settings)
+    return _load(lowered, module, mesh, settings, ("spmd", options, tuple(propagate)))
 
 
 def _annotate(
@@ -256,8 +262,22 @@ def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
     return sharding_at(mesh, tuple(dims[:ndim]), positions)
 
 
-def _load(lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any) -> Any:
+def _load(
+    lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any, kind: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The executable, and the key under which programs like this one share it, or None.
+
+    ``kind`` is what the key says besides the module and the devices.
+    """
     devices = mesh.device_tuple
+    key = None
+    if not lowered.callbacks:
+        with building():
+            key = (module_to_bytecode(module), devices, kind)
+        executable = EXECUTABLES.get(key)
+        if executable is not None:
+            return executable, key
+    start = time.perf_counter()
     try:
         with building():
             executable = compile_and_load(
@@ -270,7 +290,8 @@ def _load(lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any) -> Any
     except XlaRuntimeError as error:
         msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"
         raise CompileError(msg) from error
+    finished(COMPILE, lowered.name, start, logger)
     if not lowered.callbacks:
-        return executable
+        return executable, key
     only = SingleDeviceSharding(devices[0]) if len(devices) == 1 else None
-    return EffectfulExecutable(executable, lowered, only)
+    return EffectfulExecutable(executable, lowered, only), None
