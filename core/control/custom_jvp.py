@@ -239,7 +239,7 @@ def _staged(call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
         return run_in_place(call, values)
     outs = custom_jvp_call_p.bind(
         *staged.consts, *values,
-        jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
+        call_jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
     )  # fmt: skip
     return outs, staged.out_tree
 
@@ -366,14 +366,14 @@ class CustomJvpCall(HigherOrderPrimitive):
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
-        return list(params["jaxpr"].out_avals)
+        return list(params["call_jaxpr"].out_avals)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.inline_jaxpr(params["jaxpr"], operands)
+        return ctx.inline_jaxpr(params["call_jaxpr"], operands)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         n = params["num_consts"]
-        check_not_closed_over(params["jaxpr"].debug.name, tangents[:n])
+        check_not_closed_over(params["call_jaxpr"].debug.name, tangents[:n])
         nonzero = tuple([t is not None for t in tangents[n:]])
         jaxpr, taken, given = params["rule"].traced(nonzero)
         filled = [
@@ -382,13 +382,13 @@ class CustomJvpCall(HigherOrderPrimitive):
             if take
         ]
         results = eval_jaxpr(jaxpr, current_trace().process, [*primals, *filled])
-        n_out = len(params["jaxpr"].outs)
+        n_out = len(params["call_jaxpr"].outs)
         rest = iter(results[n_out:])
         return results[:n_out], [next(rest) if here else None for here in given]
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         """Where a rule calls the function on tangents, it must be linear: its own code says how."""
-        return closed_call_p.transpose(ct, *args, jaxpr=params["jaxpr"])
+        return closed_call_p.transpose(ct, *args, jaxpr=params["call_jaxpr"])
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -397,10 +397,10 @@ class CustomJvpCall(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis, in_dims)
+        jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)
         n, mapped = params["num_consts"], any([d is not None for d in out_dims])
         rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis, in_dims, mapped)
-        return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
+        return self.bind(*args, call_jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
 
 
 custom_jvp_call_p = CustomJvpCall()

@@ -119,7 +119,7 @@ def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]
         return run_in_place(call, values)
     outs = custom_vjp_call_p.bind(
         *staged.consts, *values,
-        jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
+        call_jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
     )  # fmt: skip
     return outs, staged.out_tree
 
@@ -142,17 +142,17 @@ class CustomVjpCall(HigherOrderPrimitive):
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
-        return list(params["jaxpr"].out_avals)
+        return list(params["call_jaxpr"].out_avals)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.inline_jaxpr(params["jaxpr"], operands)
+        return ctx.inline_jaxpr(params["call_jaxpr"], operands)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise forward_mode(params["jaxpr"].debug.name)
+        raise forward_mode(params["call_jaxpr"].debug.name)
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """The forward rule, and a linear equation that keeps the backward rule."""
-        n, jaxpr = params["num_consts"], params["jaxpr"]
+        n, jaxpr = params["num_consts"], params["call_jaxpr"]
         name = jaxpr.debug.name
         check_not_closed_over(name, tangents[:n])
         perturbed = tuple([t is not None for t in tangents[n:]])
@@ -176,10 +176,10 @@ class CustomVjpCall(HigherOrderPrimitive):
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
         ]
         in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_call(params["jaxpr"], ctx.size, ctx.axis, in_dims)
+        jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)
         n, base = params["num_consts"], params["rule"]
         rule = BatchedVjpRule(base, n, tuple(out_dims), ctx.size, ctx.axis, in_dims)
-        return self.bind(*args, jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
+        return self.bind(*args, call_jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
 
 
 custom_vjp_call_p = CustomVjpCall()

@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 import tracebridge.core.ir.primitive as base
+from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
 from tracebridge.core.extend.primitive import Primitive, forget_programs
@@ -51,6 +52,20 @@ class ModuleContext:
     def platforms(self) -> tuple[str, ...]:
         """The platform of the program, as the only element."""
         return (self._builder.platform,)
+
+    @property
+    def symbol_table(self) -> Any:
+        """The functions of the module by name, as the bindings keep them."""
+        return mlir.ir.SymbolTable(self._builder.module.operation)
+
+    @property
+    def keepalives(self) -> list[Any]:
+        """What lives as long as the program."""
+        return self._builder.keepalives
+
+    def add_keepalive(self, keepalive: Any) -> None:
+        """Let an object, such as a function that the program calls, live as long as it."""
+        self._builder.keepalives.append(keepalive)
 
 
 @final

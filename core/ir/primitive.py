@@ -90,9 +90,9 @@ class Primitive(abc.ABC):
         with use_trace(scoped(trace)):
             return self.bind(*args, **(avals if params is None else params))
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """``(functions, params)`` with which ``bind`` repeats an equation; no functions here."""
-        return [], dict(params)
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters with which ``bind`` repeats an equation."""
+        return dict(params)
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
         """The interned application at ``avals`` and ``params``."""

@@ -255,7 +255,7 @@ class FloatUnary(UnaryElementwise):
 class InexactUnary(UnaryElementwise):
     """One operand of a floating or complex dtype.
 
-    Parameter ``accuracy``, present only where the caller asked for one, becomes the attribute
+    Parameter ``accuracy``, if there is one and it is not None, becomes the attribute
     ``result_accuracy`` of the operation.
     """
 
@@ -264,7 +264,8 @@ class InexactUnary(UnaryElementwise):
 
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
         del avals
-        return lax.accuracy_attributes(params["accuracy"]) if params else None
+        accuracy = params.get("accuracy")
+        return None if accuracy is None else lax.accuracy_attributes(accuracy)
 
 
 class BinaryElementwise(Elementwise):

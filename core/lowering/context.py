@@ -47,6 +47,7 @@ class LoweringContext(Builder):
         "axis_env",
         "callbacks",
         "inspections",
+        "keepalives",
         "locations",
         "mesh",
         "module",
@@ -72,6 +73,8 @@ class LoweringContext(Builder):
         self.callbacks: list[Any] = []
         # Functions of the placement, called when the program is compiled for one.
         self.inspections: list[Any] = []
+        # Objects that have to live as long as the program, such as functions that it calls.
+        self.keepalives: list[Any] = []
         # The tokens of ordered effects in the current function (lowering/tokens.py).
         self.tokens: dict[Effect, Any] = {}
         self._functions: dict[Any, Any] = {}
@@ -248,13 +251,15 @@ class LoweringContext(Builder):
 
     def bind_constant(self, array: Any, value: Any) -> None:
         """Say which argument of main holds an Array constant."""
-        self._const_values[id(array)] = value
+        self._const_values[id(array)] = array, value
 
     def _array_constant(self, array: Any) -> Any:
+        # The array is kept: those of functions traced here have no other owner, and the number
+        # of one that went away would be that of the next.
         found = self._const_values.get(id(array))
         if found is None:
-            found = self._const_values[id(array)] = self.dense(to_numpy(array))
-        return found
+            found = self._const_values[id(array)] = array, self.dense(to_numpy(array))
+        return found[1]
 
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:

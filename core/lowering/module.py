@@ -41,9 +41,19 @@ class LoweredModule:
     them. ``callbacks``: host functions by index. ``effects``: those of the program; main takes
     an empty array for each ordered one before all other arguments, and gives one after all
     results. ``inspections``: functions of the placement, to be called when it is known.
+    ``keepalives``: objects that have to live as long as what is compiled.
     """
 
-    __slots__ = ("callbacks", "effects", "hoisted", "inspections", "kept", "module", "name")
+    __slots__ = (
+        "callbacks",
+        "effects",
+        "hoisted",
+        "inspections",
+        "keepalives",
+        "kept",
+        "module",
+        "name",
+    )
 
     def __init__(
         self,
@@ -54,6 +64,7 @@ class LoweredModule:
         callbacks: list[Any],
         effects: Effects = no_effects,
         inspections: Sequence[Any] = (),
+        keepalives: Sequence[Any] = (),
     ) -> None:
         self.module = module
         self.name = name
@@ -62,6 +73,7 @@ class LoweredModule:
         self.callbacks = callbacks
         self.effects = effects
         self.inspections = tuple(inspections)
+        self.keepalives = tuple(keepalives)
 
     def as_text(self) -> str:
         """The StableHLO text."""
@@ -132,7 +144,8 @@ def lower_module(
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])
-    return LoweredModule(module, name, kept, hoisted, ctx.callbacks, jaxpr.effects, ctx.inspections)
+    held = ctx.callbacks, jaxpr.effects, ctx.inspections, ctx.keepalives
+    return LoweredModule(module, name, kept, hoisted, *held)
 
 
 def _main(

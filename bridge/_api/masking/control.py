@@ -22,10 +22,16 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.symbolic.dims import DimExpr
 
 
-@rule_for(jit_p, closed_call_p, checkpoint_p, custom_jvp_call_p, custom_vjp_call_p)
+@rule_for(jit_p, closed_call_p, checkpoint_p)
 def _call(masker: Masker, app: Application, args: list[Any]) -> list[Any]:
-    """The program in place; rules of its own that it may have are for logical shapes."""
+    """The program in place."""
     return masker.run(app.params["jaxpr"], args)
+
+
+@rule_for(custom_jvp_call_p, custom_vjp_call_p)
+def _custom_call(masker: Masker, app: Application, args: list[Any]) -> list[Any]:
+    """The program in place; rules of its own are for logical shapes."""
+    return masker.run(app.params["call_jaxpr"], args)
 
 
 @rule_for(cond_p)

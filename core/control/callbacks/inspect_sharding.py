@@ -28,8 +28,9 @@ class InspectSharding(Primitive):
     holds_functions = True
 
     def bind(self, *args: Any, **params: Any) -> Any:
-        app = self.application(tuple([a.aval for a in args]), params)
-        return current_trace().process(app, args)
+        values = [as_value(a) for a in args]
+        app = self.application(tuple([v.aval for v in values]), params)
+        return current_trace().process(app, values)
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
         return Application(self, avals, params)

@@ -348,6 +348,10 @@ def _own_jaxpr(app: Application, args: list[Any]) -> tuple[Jaxpr, list[Any]]:
     return app.params["jaxpr"], args
 
 
+def _call_jaxpr(app: Application, args: list[Any]) -> tuple[Jaxpr, list[Any]]:
+    return app.params["call_jaxpr"], args
+
+
 def _solver(app: Application, args: list[Any]) -> tuple[Jaxpr, list[Any]]:
     first, second, third, _ = app.params["const_counts"]
     n = sum(app.params["const_counts"])
@@ -356,8 +360,8 @@ def _solver(app: Application, args: list[Any]) -> tuple[Jaxpr, list[Any]]:
 
 # Primitives with rules that must be kept: the program in them that can fail, and its inputs.
 BESIDE: dict[Primitive, Callable[[Application, list[Any]], tuple[Jaxpr, list[Any]]]] = {
-    custom_jvp_call_p: _own_jaxpr,
-    custom_vjp_call_p: _own_jaxpr,
+    custom_jvp_call_p: _call_jaxpr,
+    custom_vjp_call_p: _call_jaxpr,
     linear_call_p: _own_jaxpr,
     custom_transpose_call_p: _own_jaxpr,
     linear_solve_p: _solver,

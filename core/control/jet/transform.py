@@ -263,7 +263,7 @@ def _while(app: Application, args: list[Series], order: int) -> list[Series]:
 
 def _plain_function(app: Application, args: list[Series], order: int) -> list[Series]:
     """A function that only has a rule for reverse mode: its own program counts."""
-    return run_jet(app.params["jaxpr"], args, order)
+    return run_jet(app.params["call_jaxpr"], args, order)
 
 
 _HIGHER_ORDER: dict[Primitive, Callable[[Application, list[Series], int], list[Series]]] = {

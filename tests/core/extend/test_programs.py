@@ -34,8 +34,8 @@ def evaluate(jaxpr, consts, *args, visit=lambda eqn: None):
     env.update(zip(jaxpr.constvars, consts, strict=True))
     for eqn in jaxpr.eqns:
         visit(eqn)
-        functions, params = eqn.primitive.get_bind_params(eqn.params)
-        outs = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+        params = eqn.primitive.get_bind_params(eqn.params)
+        outs = eqn.primitive.bind(*map(read, eqn.invars), **params)
         outs = outs if eqn.primitive.multiple_results else [outs]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
@@ -66,6 +66,39 @@ def test_interpreter_gives_what_the_function_gives():
     np.testing.assert_allclose(
         2 * np.exp(2.0), tb.grad(lambda x: evaluate(exponential.jaxpr, [], x)[0])(1.0), rtol=1e-6
     )
+
+
+def test_equations_are_repeated_with_plain_numbers():
+    """Inputs and literals that are Python numbers can be operands of every equation."""
+
+    def f(x):
+        tb.debug.callback(lambda x, y: None, x, 2.0)
+        tb.debug.inspect_array_sharding(x, callback=lambda sharding: None)
+        y = tb.pure_callback(lambda x, y: x + y, tb.ShapeDtypeStruct((), "float32"), x, 2.0)
+        return lax.sin(y) + x
+
+    closed = tb.make_jaxpr(f)(1.0)
+
+    assert f(1.0) == evaluate(closed.jaxpr, closed.consts, 1.0)[0]
+    assert f(1.0) == tb.jit(lambda x: evaluate(closed.jaxpr, closed.consts, x)[0])(1.0)
+
+
+def test_parameters_may_be_none():
+    """An accuracy that is not asked for can be given as None."""
+    assert lax.sin(1.0) == lax.sin_p.bind(1.0, accuracy=None)
+    assert "accuracy" not in tb.jit(lambda x: lax.exp_p.bind(x, accuracy=None)).lower(1.0).as_text()
+
+
+def test_functions_with_rules_tell_their_program():
+    """It is the parameter call_jaxpr, alone and batched."""
+    f, g = tb.custom_jvp(lambda x: 2 * x), tb.custom_vjp(lambda x: 3 * x)
+    f.defjvp(lambda primals, tangents: (f(*primals), 7 * tangents[0]))
+    g.defvjp(lambda x: (g(x), None), lambda _, ct: (9 * ct,))
+    for fun, factor in ((f, 2.0), (g, 3.0)):
+        for around, x in ((fun, 1.0), (tb.vmap(fun), tnp.ones(1))):
+            (equation,) = tb.make_jaxpr(around)(x).eqns
+            assert isinstance(equation.params["call_jaxpr"], core.ClosedJaxpr)
+            assert factor == core.jaxpr_as_fun(equation.params["call_jaxpr"])(x)[0]
 
 
 def test_functions_with_rules_keep_them():
