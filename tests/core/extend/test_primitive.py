@@ -367,6 +367,35 @@ def test_callback_from_a_lowering_rule():
     np.testing.assert_array_equal([1, 2, 3], tb.jit(p.bind)(np.float32([3, 1, 2])))
 
 
+def test_objects_live_as_long_as_the_program():
+    """A rule can keep what its program needs; the program of another rule is not taken for it."""
+
+    class Thing:
+        """Something that can be watched."""
+
+    p = Primitive("keeping")
+    p.def_abstract_eval(lambda x, *, number: x)
+    seen = []
+
+    def rule(ctx, x, *, number):
+        thing = Thing()
+        seen.append(weakref.ref(thing))
+        ctx.module_context.add_keepalive(thing)
+        assert thing is ctx.module_context.keepalives[-1]
+        assert "main" in ctx.module_context.symbol_table
+        return [x]
+
+    mlir.register_lowering(p, rule)
+    first, second = [tb.jit(lambda x, n=n: p.bind(x, number=n)) for n in (1, 2)]
+    assert 3.0 == first(3.0) == second(3.0)
+    gc.collect()
+    assert [True, True] == [ref() is not None for ref in seen]
+    del first, second
+    tb.clear_caches()
+    gc.collect()
+    assert [None, None] == [ref() for ref in seen]
+
+
 def test_names_may_occur_twice():
     """A primitive named as one of the engine's leaves that one alone."""
     p = Primitive("sin")
@@ -398,35 +427,6 @@ def test_axis_rules_get_the_axis():
         dims[0],
     )
     np.testing.assert_array_equal(3 * X, tb.vmap(p.bind)(X))
-def test_objects_live_as_long_as_the_program():
-    """A rule can keep what its program needs; the program of another rule is not taken for it."""
-
-    class Thing:
-        """Something that can be watched."""
-
-    p = Primitive("keeping")
-    p.def_abstract_eval(lambda x, *, number: x)
-    seen = []
-
-    def rule(ctx, x, *, number):
-        thing = Thing()
-        seen.append(weakref.ref(thing))
-        ctx.module_context.add_keepalive(thing)
-        assert thing is ctx.module_context.keepalives[-1]
-        assert "main" in ctx.module_context.symbol_table
-        return [x]
-
-    mlir.register_lowering(p, rule)
-    first, second = [tb.jit(lambda x, n=n: p.bind(x, number=n)) for n in (1, 2)]
-    assert 3.0 == first(3.0) == second(3.0)
-    gc.collect()
-    assert [True, True] == [ref() is not None for ref in seen]
-    del first, second
-    tb.clear_caches()
-    gc.collect()
-    assert [None, None] == [ref() for ref in seen]
-
-
 
 
 def test_reducer():
