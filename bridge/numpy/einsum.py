@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _TYPICAL_SIZE = 256
 # last of the axes that an ellipsis stands for.
 Labels = tuple[Any, ...]
 Form = tuple[tuple[Labels, ...], Labels | None]
+# (one operand and its labels, the other, labels needed later) -> their product and its labels.
+Product = Callable[[tuple[Any, Labels], tuple[Any, Labels], set[Any]], tuple[Any, Labels]]
 
 
 # reading the subscripts --------------------------------------------------------------------------
@@ -165,6 +168,8 @@ def _pair(
     a: tuple[Any, Labels],
     b: tuple[Any, Labels],
     needed: set[Any],
+    *,
+    dot: Callable[..., Any],
     precision: Any,
     preferred: Any,
 ) -> tuple[Any, Labels]:
@@ -174,14 +179,13 @@ def _pair(
     batch = [n for n in shared if n in needed]
     summed = [n for n in shared if n not in needed]
     out = (*batch, *[n for n in left if n not in shared], *[n for n in right if n not in shared])
-    if not summed:
+    if not summed and dot is lax.dot_general:
         return _multiply(x, left, y, right, out, preferred), out
     numbers = (
         (tuple([left.index(n) for n in summed]), tuple([right.index(n) for n in summed])),
         (tuple([left.index(n) for n in batch]), tuple([right.index(n) for n in batch])),
     )
-    product = lax.dot_general(x, y, numbers, precision=precision, preferred_element_type=preferred)
-    return product, out
+    return dot(x, y, numbers, precision, preferred_element_type=preferred), out
 
 
 def _multiply(x: Any, left: Labels, y: Any, right: Labels, out: Labels, preferred: Any) -> Any:
@@ -208,20 +212,27 @@ def _ordered(x: Any, labels: Labels, wanted: Labels) -> Any:
 
 
 def _einsum(*args: Any) -> Any:
-    *xs, form, optimize, precision, preferred = args
+    """Planned: everything but the operands is static. Products are those of ``lax``."""
+    return _contract_all(*args, lax.dot_general)
+
+
+def _contract_all(*args: Any) -> Any:
+    *xs, form, optimize, precision, preferred, dot = args
     shapes = [x.aval.shape for x in xs]
     inputs, output = _expand(_parse(form) if isinstance(form, str) else form, shapes)
     sizes = _sizes(inputs, shapes)
     xs = promote_dtypes(*xs)
     dtype, weak = xs[0].aval.dtype, xs[0].aval.weak_type
+    given = preferred or (None if dot is lax.dot_general else dtype)
+    product = partial(_pair, dot=dot, precision=precision, preferred=given)
     work = list(zip(xs, inputs, strict=True))
     for positions in _path(inputs, output, sizes, optimize):
         chosen = [work[i] for i in positions]
         work = [w for i, w in enumerate(work) if i not in positions]
-        work.append(_contract(chosen, work, output, sizes, precision, preferred))
+        work.append(_contract(chosen, work, output, sizes, product))
     while len(work) > 1 or work[0][1] != output:
         chosen, work = work[:2], work[2:]
-        work.append(_contract(chosen, work, output, sizes, precision, preferred))
+        work.append(_contract(chosen, work, output, sizes, product))
         if len(work) == 1:
             last, labels = work[0]
             work = [(_ordered(last, labels, output), output)]
@@ -234,8 +245,7 @@ def _contract(
     others: Sequence[tuple[Any, Labels]],
     output: Labels,
     sizes: dict[Any, Any],
-    precision: Any,
-    preferred: Any,
+    product: Product,
 ) -> tuple[Any, Labels]:
     """One or more operands contracted to one, from left to right."""
     after = {n for _, labels in others for n in labels} | set(output)
@@ -249,7 +259,7 @@ def _contract(
         right = _prepare(*other, sizes, rest | set(left[1]))
         # What only a repeated axis of size 1 shared is alone now.
         left = _prepare(*left, sizes, rest | set(right[1]))
-        found = _pair(left, right, rest, precision, preferred)
+        found = product(left, right, rest)
     return found
 
 
@@ -296,6 +306,7 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
+    _dot_general: Callable[..., Any] = lax.dot_general,
 ) -> Any:
     """Sum of products of arrays, by labels of their axes.
 
@@ -310,6 +321,9 @@ def einsum(
             ``"optimal"``, ``False`` (from left to right), or a path from ``einsum_path``.
         precision: precision of the products, see ``tracebridge.lax.Precision``.
         preferred_element_type: dtype of the sums and of the result.
+        _dot_general: a function that multiplies pairs of operands in place of
+            ``tracebridge.lax.dot_general`` (with rounding of its own, say), which is called as
+            ``f(x, y, dimension_numbers, precision, preferred_element_type=...)``.
 
     Raises:
         ShapeMismatchError: axes of one label have different sizes.
@@ -330,9 +344,13 @@ def einsum(
         preferred = preferred_element_type
         if preferred is not None:
             preferred = canonicalize_explicit(preferred, "einsum")
-        return _einsum_planned(
-            xs, (form, _optimize_static(optimize), static_precision("einsum", precision), preferred)
-        )
+        order = _optimize_static(optimize)
+        # The public function wraps that of the engine once; users wrap the public one.
+        if getattr(_dot_general, "__wrapped__", _dot_general) is not lax.dot_general:
+            values = [value_of(x) for x in xs]
+            return _contract_all(*values, form, order, precision, preferred, _dot_general)
+        precision = static_precision("einsum", precision)
+        return _einsum_planned(xs, (form, order, precision, preferred))
     except Exception as error:
         hide_internal_frames(error)
         raise

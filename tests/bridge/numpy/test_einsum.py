@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,3 +90,72 @@ def test_bad_subscripts(args, text):
     """The message names einsum and what does not fit."""
     with pytest.raises((TypeError, ValueError), match=f"einsum.*({text})"):
         tnp.einsum(*args)
+
+
+def test_the_public_product_is_the_default():
+    """Giving lax.dot_general changes nothing, not even the program; wrapping it does."""
+    seen = []
+
+    @functools.wraps(tb.lax.dot_general)
+    def counted(*args, **kwargs):
+        seen.append(args)
+        return tb.lax.dot_general(*args, **kwargs)
+
+    def program(**options):
+        x = np.ones((2, 2), "float32")
+        return str(tb.make_jaxpr(lambda x: tnp.einsum("i,j", x[0], x[1], **options))(x))
+
+    assert program() == program(_dot_general=tb.lax.dot_general)
+    assert program() != program(_dot_general=counted)
+    assert 1 == len(seen)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"), [("ij,jk->ik", 1), ("i,j->ji", 1), ("ij,ij,j->i", 2), ("ij->j", 0)]
+)
+def test_products_of_pairs_can_be_replaced(text, calls):
+    """A function for the products sees every pair, with what it needs to be dot_general."""
+    seen = []
+
+    def dot(x, y, numbers, precision, **options):
+        seen.append((precision, options))
+        return tb.lax.dot_general(x, y, numbers, precision, **options)
+
+    random = np.random.default_rng(1)
+    sizes = {"i": 2, "j": 3, "k": 4}
+    terms = text.split("->")[0].split(",")
+    operands = [random.normal(size=[sizes[n] for n in t]).astype("float32") for t in terms]
+
+    def einsum(*xs):
+        return tnp.einsum(text, *xs, precision="highest", _dot_general=dot)
+
+    expected = np.einsum(text, *operands)
+    assert_allclose(einsum(*operands), expected, rtol=1e-5, check_dtype=True)
+    assert [("highest", {"preferred_element_type": np.float32})] * calls == seen
+    assert_allclose(tb.jit(einsum)(*operands), expected, rtol=1e-5)
+    batched = tb.vmap(einsum)(*[np.stack([x, 2 * x]) for x in operands])
+    assert_allclose(batched, np.stack([expected, 2 ** len(terms) * expected]), rtol=1e-5)
+
+
+def test_a_replaced_product_decides_values_and_derivatives():
+    """Rounding before the product and a derivative rule of its own are used."""
+
+    @tb.custom_jvp
+    def coarse(x):
+        return tnp.round(x)
+
+    coarse.defjvp(lambda primals, tangents: (coarse(*primals), 10 * tangents[0]))
+
+    def dot(x, y, numbers, precision, preferred_element_type):
+        x, y = coarse(x), coarse(y)
+        return tb.lax.dot_general(x, y, numbers, precision, preferred_element_type)
+
+    x, y = tnp.array([1.2, 2.6]), tnp.array([2.4, 0.6])
+
+    def product(x):
+        return tnp.einsum("i,i", x, y, _dot_general=dot)
+
+    assert 5.0 == product(x)
+    assert [20.0, 10.0] == tb.grad(product)(x).tolist()
+    out = tnp.einsum("i,i", x, y, preferred_element_type="float16", _dot_general=dot)
+    assert np.float16 == out.dtype
