@@ -20,6 +20,7 @@ from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import LinearInput, is_linear_input
 from tracebridge.core.ir.typeof import as_value, typeof
+from tracebridge.core.tree.registry import register_pytree_node
 
 __all__ = [
     "JvpTrace",
@@ -70,6 +71,11 @@ class Zero:
 
     def __repr__(self) -> str:
         return f"Zero({self.aval.str_short()})"
+
+
+# Both are structure of a tree without leaves, so that rules may go through vmap and the like.
+register_pytree_node(Zero, lambda zero: ((), zero.aval), lambda aval, _: Zero(aval))
+register_pytree_node(LinearInput, lambda x: ((), x.aval), lambda aval, _: LinearInput(aval))
 
 
 def zeros_like_aval(aval: ShapedArray) -> Any:
