@@ -13,7 +13,7 @@ from tracebridge.core.control.pmap_jaxprs import (
     whole_aval,
 )
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
-from tracebridge.core.errors.transform_errors import EffectError
+from tracebridge.core.ir.effects import check_over_devices
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.runtime.backends import check_not_forked, get_backend
 from tracebridge.core.runtime.placement import MeshPlacement
@@ -90,12 +90,11 @@ def lower_pmap(
     """The module that each device runs.
 
     Raises:
-        EffectError: the function has ordered effects.
+        EffectError: the function has ordered effects that need one order for all devices.
     """
-    ordered = sorted({repr(e) for e in params["jaxpr"].effects if e.ordered})
-    if ordered:
-        msg = f"pmap({params['name']}): {', '.join(ordered)} has no order among several devices"
-        raise EffectError(msg, hint="use unordered callbacks inside pmap")
+    if placement.mesh.size > 1:
+        where = "programs for several devices"
+        check_over_devices(params["jaxpr"].effects, f"pmap({params['name']})", where)
     return lower_module(
         as_parts(params),
         params["name"],

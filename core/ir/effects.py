@@ -20,7 +20,8 @@ class Effect:
     where equations with the effect may stand: in bodies of cond, while and scan; in functions
     with custom derivative rules; in a checkpoint that is differentiated, which runs them again;
     and under vmap in a cond or while whose predicate differs between the elements, where
-    branches run that were not chosen.
+    branches run that were not chosen; and, for ordered ones, in programs over several devices,
+    where each device has an order of its own.
     """
 
     __slots__ = ()
@@ -29,6 +30,7 @@ class Effect:
     in_custom_rules: ClassVar[bool] = True
     in_checkpoint: ClassVar[bool] = False
     in_batched_choice: ClassVar[bool] = False
+    over_devices: ClassVar[bool] = False
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -51,6 +53,7 @@ class OrderedIOEffect(IOEffect):
 
     __slots__ = ()
     ordered = True
+    over_devices = True
 
 
 class DebugEffect(Effect):
@@ -77,6 +80,20 @@ def ordered_effects(effects: Effects) -> list[Effect]:
     if not effects:
         return []
     return sorted([e for e in effects if e.ordered], key=repr)
+
+
+def check_over_devices(effects: Effects, call: str, place: str) -> None:
+    """Raise unless all ordered ``effects`` may stand in a program over several devices.
+
+    Raises:
+        EffectError: names the effects.
+    """
+    refused = [repr(e) for e in ordered_effects(effects) if not e.over_devices]
+    if refused:
+        raise EffectError(
+            f"{call}: {', '.join(refused)} does not work in {place}",
+            hint="use ordered=False, an ordered io_callback, or arrays on one device",
+        )
 
 
 _PLACES = {

@@ -25,7 +25,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
-from tracebridge.core.ir.effects import ordered_effects
+from tracebridge.core.ir.effects import check_over_devices, ordered_effects
 from tracebridge.core.lowering.shardy import define_mesh, sharding_attribute
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of
@@ -129,11 +129,12 @@ def compile_spmd(
     options: Options = (),
 ) -> SpmdProgram:
     """A program for whole arrays, split over the devices of a mesh."""
-    ordered = sorted({repr(e) for e in ordered_effects(lowered.effects)})
-    if lowered.inspections or (ordered and placement.mesh.size > 1):
-        what = ", ".join(ordered) or "inspect_array_sharding"
-        msg = f"{lowered.name}: {what} does not work in programs that XLA splits over devices"
-        raise EffectError(msg, hint="use unordered callbacks, or arrays on one device")
+    where = "programs that XLA splits over devices"
+    if lowered.inspections:
+        msg = f"{lowered.name}: inspect_array_sharding does not work in {where}"
+        raise EffectError(msg, hint="inspect arrays on one device")
+    if placement.mesh.size > 1:
+        check_over_devices(lowered.effects, lowered.name, where)
     avals = tuple(out_avals)
     whole: set[int] = set()
     while True:
@@ -209,8 +210,8 @@ def _annotate(
             ir.DictAttr.get({}) if s is None else _sdy(s, aval.ndim)
             for s, aval in zip(chosen, out_avals, strict=True)
         ]
-        # A program for a mesh of one device may have ordered effects, with tokens as last results.
-        + [ir.DictAttr.get({})] * len(ordered_effects(lowered.effects))
+        # The last results are the tokens of ordered effects.
+        + [_sdy(placement.replicated, 1)] * len(ordered_effects(lowered.effects))
     )
 
 
@@ -236,7 +237,8 @@ def _result_shardings(
     protos = executable.get_output_shardings()
     if protos is None:  # a mesh of one device
         return [NamedSharding(mesh, PartitionSpec())] * len(avals)
-    found = [HloSharding.from_proto(p) for p in protos]
+    # Tokens of ordered effects are behind the results.
+    found = [HloSharding.from_proto(p) for p in protos[: len(avals)]]
     return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
 
 
@@ -291,7 +293,8 @@ def _load(
         msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"
         raise CompileError(msg) from error
     finished(COMPILE, lowered.name, start, logger)
-    if not lowered.callbacks:
+    if not lowered.callbacks and not ordered_effects(lowered.effects):
         return executable, key
-    only = SingleDeviceSharding(devices[0]) if len(devices) == 1 else None
-    return EffectfulExecutable(executable, lowered, only), None
+    one = len(devices) == 1
+    place = SingleDeviceSharding(devices[0]) if one else NamedSharding(mesh, PartitionSpec())
+    return EffectfulExecutable(executable, lowered, place), None

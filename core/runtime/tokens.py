@@ -3,6 +3,7 @@
 For each ordered effect and device a thread holds an empty array, a result of the last program
 with that effect; the next one takes it as an argument and so begins after it. For each device
 the token of the last program with any effect is kept, so that ``effects_barrier`` can wait.
+Programs over several devices wait for the effects of earlier programs and are waited for.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from tracebridge.core.lowering.module import LoweredModule
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.host_callback import raise_callback_error
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.transfer import put_host
+from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 MAX_PENDING = 32  # programs whose effects nobody has waited for; older ones are waited for
 
@@ -97,22 +100,31 @@ class EffectfulExecutable:
     """An executable of a program with effects, which is called like any other one.
 
     ``execute_sharded`` adds the tokens of ordered effects, and ``consume_with_handlers`` takes
-    them back; other attributes are the executable's own. Programs for several devices have no
-    ordered effects, and no single placement.
+    them back; other attributes are the executable's own. ``placement`` is where tokens are: the
+    device, or a sharding that has them whole on each of several devices.
     """
 
-    __slots__ = ("_callbacks", "_device", "_handlers", "_ordered", "_placement", "executable")
+    __slots__ = (
+        "_callbacks",
+        "_device",
+        "_handlers",
+        "_ordered",
+        "_placement",
+        "_several",
+        "executable",
+    )
 
-    def __init__(self, executable: Any, lowered: LoweredModule, placement: Any) -> None:
+    def __init__(self, executable: Any, lowered: LoweredModule, placement: Sharding) -> None:
         self.executable = executable
         self._callbacks: list[HostFunction] = lowered.callbacks
         self._ordered = ordered_effects(lowered.effects)
         self._handlers: list[Any] = []
         self._placement = placement
-        self._device: Any = None
+        self._several = type(placement) is not SingleDeviceSharding
+        # Under what tokens are kept: the device, or a sharding over several.
+        self._device: Any = placement if self._several else placement.device_tuple[0]
         if self._ordered:
-            self._device = placement.device
-            handler = array_result_handler(RUNTIME_TOKEN, placement.backend_sharding, False)
+            handler = array_result_handler(RUNTIME_TOKEN, placement.backend_for(1), False)
             self._handlers = [handler] * len(self._ordered)
 
     def __getattr__(self, name: str) -> Any:
@@ -120,13 +132,16 @@ class EffectfulExecutable:
 
     def execute_sharded(self, buffers: Sequence[Any]) -> _Results:
         """Start the program; the results are to be consumed at once."""
+        if self._several:
+            for effect in self._ordered:
+                wait_for(effect)
         tokens = [self._token(effect) for effect in self._ordered]
         for callback in self._callbacks:
             callback.pop_failure()
         try:
             results = self.executable.execute_sharded([*tokens, *buffers], with_tokens=True)
             done = results.consume_token()
-            if self._placement is None:
+            if self._several:
                 # Callbacks for several devices keep failures to themselves: look for them.
                 done.block_until_ready()
             else:
@@ -152,7 +167,7 @@ class EffectfulExecutable:
     def _token(self, effect: Effect) -> Any:
         found = _TOKENS.ordered.get((effect, self._device))
         if found is None:
-            found = put_numpy(np.zeros(0, np.bool_), self._placement).buf
+            found = put_host(np.zeros(0, np.bool_), self._placement).buf
         return found
 
     def _failed(self, error: Exception | None) -> None:

@@ -63,16 +63,110 @@ def test_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert "sum 28.0\n" == capsys.readouterr().out
 
 
-def test_ordered_effects_need_one_device() -> None:
-    """A mesh of one device will do."""
-    seen: list[Any] = []
-    f = tb.jit(lambda x: io_callback(noted(seen), OUT, x, ordered=True))
+def log(seen: list[Any], tag: str, x: Any) -> None:
+    """Note the sum of ``x``, after the notes before."""
+    io_callback(lambda v: seen.append((tag, float(v.sum()))), None, x, ordered=True)
 
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_ordered_callbacks_keep_their_order(devices: int) -> None:
+    """Through loops and branches, and between programs for one and for several devices."""
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        log(seen, "first", x)
+        x, _ = tb.lax.scan(lambda c, _: (log(seen, "scan", c), (c * 2, None))[1], x, None, length=2)
+        x = tb.lax.cond(x.sum() > 0, lambda x: (log(seen, "cond", x), x)[1], lambda x: x, x)
+        x = tb.lax.while_loop(
+            lambda x: x.sum() < 300, lambda x: (log(seen, "while", x), x * 2)[1], x
+        )
+        log(seen, "last", x)
+        return x
+
+    many = tb.jit(f)
+    one = tb.jit(lambda x: (log(seen, "one", x), x + 1)[1])
+    for _ in range(3):
+        one(1.0)
+        assert_allclose(many(spread(devices)), 16 * X)
+        one(2.0)
+    tb.effects_barrier()
+
+    call = [("one", 1.0), ("first", 28.0), ("scan", 28.0), ("scan", 56.0), ("cond", 112.0)]
+    call += [("while", 112.0), ("while", 224.0), ("last", 448.0), ("one", 2.0)]
+    assert 3 * call == seen
+
+
+def test_ordered_results_over_a_mesh() -> None:
+    """Results of ordered callbacks are values of the program."""
+    seen: list[Any] = []
+    f = tb.jit(lambda x: io_callback(noted(seen), OUT, x, ordered=True) * 2)
+
+    for n in (1, 2, 4):
+        assert_allclose(f(spread(n)), 2 * np.sin(X), rtol=1e-6)
+        assert_allclose(f.lower(spread(n)).compile()(spread(n)), 2 * np.sin(X), rtol=1e-6)
+    assert [(4, 2)] * 6 == seen
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_ordered_callbacks_in_pmap(n: int) -> None:
+    """Each element has an order of its own; programs before and after keep theirs."""
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        log(seen, "a", x)
+        log(seen, "b", x)
+        return 2 * x
+
+    one = tb.jit(lambda: log(seen, "one", tb.numpy.ones(1)))
+    mapped = tb.pmap(f)
     for _ in range(2):
-        assert_allclose(f(spread(1)), np.sin(X), rtol=1e-6)
-    assert [(4, 2)] * 2 == seen
-    with pytest.raises(EffectError, match="OrderedIOEffect does not work in programs that XLA"):
-        f(spread())
+        one()
+        assert_allclose(mapped(X[:n]), 2 * X[:n])
+        call, seen[:] = list(seen), []
+        assert ("one", 1.0) == call[0]
+        sums = [float(row.sum()) for row in X[:n]]
+        for s in sums:
+            assert [("a", s), ("b", s)] == [pair for pair in call[1:] if pair[1] == s]
+        assert 1 + 2 * n == len(call)
+
+
+def test_ordered_prints_need_one_device(capsys: pytest.CaptureFixture[str]) -> None:
+    """One order for all devices is what nobody can give; a map over one element has it."""
+
+    def f(x: Any) -> Any:
+        tb.debug.print("{}", x, ordered=True)
+        return x
+
+    with pytest.raises(EffectError, match="OrderedDebugEffect does not work in programs that XLA"):
+        tb.jit(f)(spread())
+    with pytest.raises(EffectError, match=r"pmap\(f\): OrderedDebugEffect does not work in"):
+        tb.pmap(f)(X)
+    with pytest.raises(EffectError, match="OrderedDebugEffect does not work"):
+        tb.lax.scan(lambda c, _: (f(c), None), spread(), None, length=2)
+    tb.pmap(f)(X[:1])
+    tb.effects_barrier()
+    assert "[0. 1.]\n" == capsys.readouterr().out
+
+
+def test_ordered_failures_are_raised_and_forgotten() -> None:
+    """The next calls run again."""
+    broken = [True]
+
+    def fail(x: Any) -> None:
+        if broken[0]:
+            raise ValueError("no luck")
+
+    def f(x: Any) -> Any:
+        io_callback(fail, None, x, ordered=True)
+        return 2 * x
+
+    many, mapped = tb.jit(f), tb.pmap(f)
+    for call, x in ((many, spread()), (mapped, X)):
+        broken[0] = True
+        with pytest.raises(CallbackError, match="no luck"):
+            call(x)
+        broken[0] = False
+        assert_allclose(call(x), 2 * X)
 
 
 def test_failures_are_raised() -> None:
