@@ -39,7 +39,7 @@ def _reshape(self: Any, *args: Any, order: str = "C", copy: bool | None = None) 
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    if not axes or axes == (None,):
+    if not axes or (len(axes) == 1 and axes[0] is None):
         return manipulation.transpose(self)
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
     return manipulation.transpose(self, order)

@@ -6,7 +6,7 @@ These run while a function is planned, once per kind of argument, so they may be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.runtime.array import Array
 
 
 def promote_dtypes(*xs: Any) -> list[Any]:
@@ -137,8 +139,8 @@ def normalize_axes(axis: Any, ndim: int, name: str = "") -> tuple[int, ...]:
     """Non-negative, sorted, distinct axes; ``None`` means all."""
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, tuple | list) else (axis,)
-    axes = [normalize_axis(a, ndim, name) for a in given]
+    given = members(axis)
+    axes = [normalize_axis(a, ndim, name) for a in ((axis,) if given is None else given)]
     if len(set(axes)) != len(axes):
         msg = f"{name}: repeated axis in {axis}"
         raise ArgumentValueError(msg)
@@ -149,9 +151,21 @@ def hashable_axis(axis: Any, name: str = "") -> Any:
     """An axis argument of function ``name`` as a static: None, int or tuple of ints."""
     if axis is None or type(axis) is int:
         return axis
-    if isinstance(axis, tuple | list):
-        return tuple([index_of(a, name, "an axis") for a in axis])
+    given = members(axis)
+    if given is not None:
+        return tuple([index_of(a, name, "an axis") for a in given])
     return index_of(axis, name, "axis")
+
+
+def members(x: Any) -> Sequence[Any] | None:
+    """What a list, range, set, array of one axis, iterator, ... holds; None for a single thing."""
+    if isinstance(x, tuple | list):
+        return x
+    if isinstance(x, str) or getattr(x, "ndim", None) == 0 or not isinstance(x, Iterable):
+        return None
+    # An element of a known array would be traced inside a trace, and is no index then.
+    known = not isinstance(x, Tracer) and isinstance(x, Array)
+    return tuple(np.asarray(x) if known else x)
 
 
 def check_no_out(name: str, out: Any) -> None:

@@ -43,7 +43,7 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.symbolic.dims import DimExpr, is_symbolic_dim
 from tracebridge.core.tree.tree import leaves as tree_leaves
 from tracebridge.interop.registry import import_tensor
-from tracebridge.numpy._promote import broadcast_operands, promote_inexact
+from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 
 
 def _placement(device: Any) -> Any:
@@ -254,9 +254,8 @@ def _is_foreign(leaf: Any) -> bool:
 
 def canonical_shape(shape: Any, name: str) -> tuple[Any, ...]:
     """A shape argument of the public function ``name`` as a tuple of dimensions."""
-    if isinstance(shape, tuple | list | range | np.ndarray):
-        return tuple([_dim(d, name) for d in shape])
-    return (_dim(shape, name),)
+    sizes = members(shape)
+    return (_dim(shape, name),) if sizes is None else tuple([_dim(d, name) for d in sizes])
 
 
 def _dim(d: Any, name: str) -> Any:

@@ -14,6 +14,7 @@ from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
     check_no_out,
+    members,
     normalize_axis,
     promote_dtypes,
     promote_inexact,
@@ -378,7 +379,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
         raise ArgumentValueError(msg)
     f = value_of(f)
     axes = tuple(range(f.aval.ndim)) if axis is None else axis
-    given = axes if isinstance(axes, tuple | list) else (axes,)
+    several = members(axes)
+    given = (axes,) if several is None else several
     spacing = [
         v if hasattr(v, "aval") or isinstance(v, int | float) else value_of(v) for v in varargs
     ]

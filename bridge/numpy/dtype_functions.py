@@ -13,7 +13,7 @@ from tracebridge.core.dtypes.finfo import finfo as _finfo
 from tracebridge.core.dtypes.finfo import iinfo as _iinfo
 from tracebridge.core.runtime.array import Array
 from tracebridge.numpy._planning import shape_of
-from tracebridge.numpy._promote import normalize_axis
+from tracebridge.numpy._promote import members, normalize_axis
 from tracebridge.numpy.creation import asarray
 
 # scalar types ------------------------------------------------------------------------------------
@@ -272,7 +272,8 @@ def size(a: Any, axis: Any = None) -> Any:
     (6, 3)
     """
     sizes = _shape(a)
-    axes = range(len(sizes)) if axis is None else axis if isinstance(axis, tuple | list) else [axis]
+    given = range(len(sizes)) if axis is None else members(axis)
+    axes = [axis] if given is None else given
     total: Any = 1
     for i in axes:
         total = total * sizes[normalize_axis(i, len(sizes), "size")]

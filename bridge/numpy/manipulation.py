@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,
     hashable_axis,
+    members,
     normalize_axes,
     normalize_axis,
 )
@@ -65,9 +65,8 @@ def _size(name: str, d: Any) -> Any:
 
 
 def _shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
-    if isinstance(shape, tuple | list):
-        return tuple([_size(name, d) for d in shape])
-    return (_size(name, shape),)
+    sizes = members(shape)
+    return (_size(name, shape),) if sizes is None else tuple([_size(name, d) for d in sizes])
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
@@ -129,9 +128,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
     (4, 3, 2)
     """
     try:
-        if not (axes is None or isinstance(axes, Sequence | np.ndarray)):
-            axes = (index_of(axes, "transpose", "axes"),)
-        order = None if axes is None else hashable_axis(tuple(axes), "transpose")
+        order = None if axes is None else _axes_tuple(axes, "transpose")
         return _transpose_planned((a,), (order,))
     except Exception as error:
         hide_internal_frames(error)
@@ -229,9 +226,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 
 def _axes_tuple(axes: Any, name: str) -> tuple[int, ...]:
-    if isinstance(axes, tuple | list):
-        return tuple(hashable_axis(axes, name))
-    return (index_of(axes, name, "axis"),)
+    found = hashable_axis(axes, name)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:

@@ -18,7 +18,7 @@ from tracebridge.numpy import elementwise_math as m
 from tracebridge.numpy import reductions, searching
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, positions_in
 from tracebridge.numpy._planning import static_dtype, value_of
-from tracebridge.numpy._promote import broadcast_to, check_no_out, normalize_axis
+from tracebridge.numpy._promote import broadcast_to, check_no_out, members, normalize_axis
 from tracebridge.numpy.at_updates import at
 from tracebridge.numpy.cumulative import cumprod, cumsum
 from tracebridge.numpy.manipulation import moveaxis, reshape
@@ -310,7 +310,7 @@ def _fold(
     self: ufunc, name: str, x: Any, axis: Any, keepdims: bool, initial: Any, mask: Any
 ) -> Any:
     """The fold of any binary function, one element after another."""
-    if isinstance(axis, tuple | list):
+    if members(axis) is not None:
         msg = f"{name}: got axis={axis!r}, expected an int or None: elements have an order"
         raise ArgumentValueError(msg)
     ndim = x.aval.ndim

@@ -12,7 +12,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.numpy._planning import value_of
-from tracebridge.numpy._promote import broadcast_shape, normalize_axis
+from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
 from tracebridge.numpy.creation import arange, canonical_shape
 from tracebridge.numpy.manipulation import expand_dims, reshape
 
@@ -209,7 +209,8 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]
     """
     value = value_of(a)
     ndim = value.aval.ndim
-    for axis in axes if isinstance(axes, list | tuple) else (axes,):
+    given = members(axes)
+    for axis in (axes,) if given is None else given:
         where = normalize_axis(axis, ndim, "apply_over_axes")
         found = func(value, where)
         value = found if found.ndim == ndim else expand_dims(found, where)

@@ -1,0 +1,73 @@
+"""Axis and shape arguments may be any collection of integers, as in NumPy and beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.errors import ArgumentTypeError, TracerIntegerConversionError
+
+COLLECTIONS: dict[str, Callable[[], Any]] = {
+    "range": lambda: range(2),
+    "list": lambda: [0, 1],
+    "set": lambda: {0, 1},
+    "keys": lambda: {0: "a", 1: "b"}.keys(),
+    "iterator": lambda: iter((0, 1)),
+    "numpy": lambda: np.array([0, 1]),
+    "array": lambda: tnp.array([0, 1]),
+    "numpy integers": lambda: (np.int64(0), np.int8(1)),
+}
+X = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize("axes", COLLECTIONS.values(), ids=COLLECTIONS)
+@pytest.mark.parametrize("name", ["sum", "max", "mean", "var", "all", "count_nonzero", "flip"])
+def test_reductions_take_collections_of_axes(name, axes):
+    """A reduction over a collection of axes is that over the tuple of them."""
+    expected = getattr(np, name)(X, axis=(0, 1))
+
+    assert np.allclose(expected, getattr(tnp, name)(X, axis=axes()))
+    assert np.allclose(expected, tb.jit(lambda x: getattr(tnp, name)(x, axis=axes()))(X))
+
+
+@pytest.mark.parametrize("axes", COLLECTIONS.values(), ids=COLLECTIONS)
+def test_shape_functions_take_collections(axes):
+    """New, moved and dropped axes, shapes and repetitions come in any collection."""
+    empty = np.zeros((0,), np.float32)
+
+    assert (1, 1, 2, 3, 4) == tnp.expand_dims(X, axes()).shape
+    assert (4,) == tnp.squeeze(np.zeros((1, 1, 4)), axes()).shape
+    assert (2, 3, 4) == tnp.moveaxis(X, axes(), axes()).shape
+    assert (2, 3) == tnp.transpose(X[..., 0], axes()).shape
+    assert (2, 3) == tnp.asarray(X[..., 0]).transpose(axes()).shape
+    assert (0, 1) == tnp.reshape(empty, axes()).shape
+    assert (0, 1) == tnp.asarray(empty).reshape(axes()).shape
+    assert (0, 1) == tnp.zeros(axes()).shape
+    assert (2, 0, 4) == tnp.tile(X, axes()).shape
+    assert np.array_equal(np.roll(X, (1, 2), (0, 1)), tnp.roll(X, (1, 2), axes()))
+    assert 6 == tnp.size(X, axes())
+    assert np.array_equal(np.gradient(X, axis=(0, 1)), tnp.gradient(X, axis=axes()))
+
+
+def test_gradient_through_a_collection_of_axes():
+    """Derivatives and batches of a reduction do not depend on the form of its axes."""
+    found = tb.vmap(tb.grad(lambda x: tnp.sum(tnp.prod(x, axis=range(2)))))(tnp.ones((5, 2, 3)))
+
+    assert np.array_equal(np.ones((5, 2, 3)), found)
+
+
+def test_single_axes():
+    """Arrays without axes are single integers; strings, floats and traced axes are none."""
+    assert (2, 4) == tnp.sum(X, np.array(1)).shape
+    assert (2, 4) == tnp.sum(X, tnp.array(1)).shape
+    with pytest.raises(ArgumentTypeError, match="axis is '01'"):
+        tnp.sum(X, "01")
+    with pytest.raises(ArgumentTypeError, match=r"an axis is .*0\.0"):
+        tnp.sum(X, np.array([0.0, 1.0]))
+    with pytest.raises(TracerIntegerConversionError, match="sum"):
+        tb.jit(lambda axes: tnp.sum(X, axes))(tnp.array([0, 1]))
