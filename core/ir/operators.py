@@ -10,6 +10,8 @@ extra call of ``api_boundary`` would be paid each time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -226,6 +228,8 @@ class ArrayOperators(BinaryOperators):
     __slots__ = ()
     aval: Any
     _public_name = "Array"
+    # What to do about attributes that are missing for a reason.
+    _ways_out: Mapping[str, str] = MappingProxyType({})
 
     def __eq__(self, other: object) -> Any:
         try:
@@ -326,6 +330,10 @@ class ArrayOperators(BinaryOperators):
             _adopt_methods()
             if name in ArrayOperators.__dict__:
                 return getattr(self, name)
+            if name in self._ways_out:
+                way_out = self._ways_out[name]
+                msg = f"{self._public_name!r} object has no attribute {name!r}"
+                raise AttributeError(f"{msg}\n    way out: {way_out}")
         msg = f"{self._public_name!r} object has no attribute {name!r}"
         raise AttributeError(msg)
 

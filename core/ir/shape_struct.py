@@ -68,8 +68,9 @@ class ShapeDtypeStruct:
         plain = not hasattr(x, "aval") and hasattr(x, "shape") and hasattr(x, "dtype")
         aval: Any = x if plain else as_value(x).aval
         weak = bool(getattr(aval, "weak_type", False))
-        placed = type(x) is not ShapedArray and getattr(x, "committed", True)
-        where = getattr(x, "sharding", None) if placed else None
+        where = None if type(x) is ShapedArray else getattr(x, "sharding", None)
+        if where is not None and not getattr(x, "committed", True):
+            where = None
         return cls(aval.shape, aval.dtype, sharding=where, weak_type=weak)
 
     @property

@@ -24,6 +24,34 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.trace import Trace
 
 
+# What arrays have and tracers never will, and what to do about it. These are missing attributes
+# (`hasattr` says so), since programs ask by them whether a value is an array that exists.
+_MISSING = {
+    "block_until_ready": "wait for the results of the traced function, outside of it",
+    "copy_to_host_async": "copy the results of the traced function, outside of it",
+    "device": "give devices and shardings to device_put or jit",
+    "sharding": "tb.typeof(x).sharding is what the type says; tb.lax.with_sharding_constraint sets "
+    "how a compiled value is split",
+}
+# These are there, and raise: nobody takes what they give as optional.
+_METHODS_OF_BUFFERS = (
+    "addressable_data",
+    "delete",
+    "devices",
+    "is_deleted",
+    "on_device_size_in_bytes",
+    "tobytes",
+    "unsafe_buffer_pointer",
+)
+_PROPERTIES_OF_BUFFERS = (
+    "addressable_shards",
+    "committed",
+    "global_shards",
+    "is_fully_addressable",
+    "is_fully_replicated",
+)
+
+
 def shown(value: Any) -> str:
     """A value inside a tracer, for its ``repr``: numbers as they are, of arrays the type."""
     if type(value) is Literal:
@@ -45,6 +73,7 @@ class Tracer(ArrayOperators):
 
     __slots__ = ("_trace", "aval")
     _public_name = "Traced"
+    _ways_out = _MISSING
     aval: ShapedArray
     _trace: Trace
 
@@ -146,5 +175,27 @@ class Tracer(ArrayOperators):
     def __deepcopy__(self, memo: object) -> Tracer:
         return self
 
+
+def _raising_method(name: str) -> Any:
+    def method(self: Tracer, *_: Any, **__: Any) -> Any:
+        raise ConcretizationTypeError(self, f"{name}() was called on it.")
+
+    method.__name__ = name
+    method.__qualname__ = f"{Tracer.__qualname__}.{name}"
+    method.__doc__ = "Raise: there is no buffer while tracing."
+    return method
+
+
+def _raising_property(name: str) -> Any:
+    def read(self: Tracer) -> Any:
+        raise ConcretizationTypeError(self, f"Its {name} was asked for.")
+
+    return property(read, doc="Raise: there is no buffer while tracing.")
+
+
+for _name in _METHODS_OF_BUFFERS:
+    setattr(Tracer, _name, _raising_method(_name))
+for _name in _PROPERTIES_OF_BUFFERS:
+    setattr(Tracer, _name, _raising_property(_name))
 
 register_value_type(Tracer, identity)
