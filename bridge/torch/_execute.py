@@ -32,7 +32,7 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.compile import Program, compile_jaxpr
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
-from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dtypes import CARRIERS, row_of
 from tracebridge.interop.torch_adapter import DISGUISES, TORCH_DTYPES, CapsuleView, current_stream
@@ -41,6 +41,7 @@ Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 MAX_UNROLLED = 200
 _FACTORIES: BoundedCache[Any] = BoundedCache("torch call templates", 512)
 _from_capsule = torch._C._from_dlpack
+swaps_parameters = torch.__future__.get_swap_module_params_on_conversion
 
 # How an argument crosses: as its own dtype, as bytes (bool), disguised as an integer, or as a
 # Python number.
@@ -252,6 +253,8 @@ _HELD: dict[int, Held] = {}
 
 def hold(x: torch.Tensor, aval: ShapedArray, sharding: Any, buf: Any) -> None:
     """Remember ``buf`` if it is over the memory of ``x``."""
+    if swaps_parameters():
+        return  # torch swaps no tensors that somebody has a weak reference to
     key, address = id(x), x.data_ptr()
     if not address or buf.unsafe_buffer_pointer() != address:
         return  # a copy of misaligned memory, which would not see later values
@@ -259,11 +262,31 @@ def hold(x: torch.Tensor, aval: ShapedArray, sharding: Any, buf: Any) -> None:
     def forget(ref: Any) -> None:
         entry = _HELD.get(key)
         if entry is not None and entry.ref is ref:
-            del _HELD[key]
+            del _HELD[key], entry
+            # XLA frees the memory at its next transfer, which may be never.
+            collect_garbage()
 
     _HELD[key] = Held(weakref.ref(x, forget), address, aval, sharding, buf)
 
 
+@final
+class _HeldBuffers:
+    """What ``clear_caches`` sees of them."""
+
+    __slots__ = ("__weakref__",)
+    name = "buffers of torch tensors"
+
+    def clear(self) -> None:
+        """Let go of all memory."""
+        _HELD.clear()
+        collect_garbage()
+
+    def __len__(self) -> int:
+        return len(_HELD)
+
+
+_HELD_BUFFERS = _HeldBuffers()
+register_cache(_HELD_BUFFERS)
 on_fork(_HELD.clear)
 
 

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
@@ -454,6 +455,39 @@ def test_arguments_die_after_the_call():
     f(x)
 
     assert before == torch._C._storage_Use_Count(x.untyped_storage()._cdata)
+
+
+def test_held_arguments_die_with_their_tensor():
+    """A tensor that comes again has a buffer, which does not keep its memory when it dies."""
+    f = wrap(lambda x: tnp.sum(x))
+    x = torch.randn(1000)
+    for _ in range(3):
+        f(x)
+    storage = StorageWeakRef(x.untyped_storage())
+
+    del x
+
+    assert storage.expired()
+
+
+def test_clear_caches_lets_go_of_tensors():
+    """Nothing refers to an argument then; nothing ever does where torch swaps parameters."""
+    f = wrap(lambda x: x * 2)
+    p = torch.nn.Parameter(torch.ones(3))
+    f(p)
+    assert weakref.getweakrefs(p)
+
+    tb.clear_caches()
+    assert not weakref.getweakrefs(p)
+
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer = torch.nn.Linear(2, 2)
+        f(layer.weight)
+        layer.double()
+        assert torch.float64 == f(layer.weight).dtype
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
 
 
 def test_copy_and_pickle():
