@@ -24,6 +24,7 @@ PUBLIC_FILES = frozenset(
         "experimental/multihost_utils.py",
         "extend/core/primitives.py",
         "extend/linear_util.py",
+        "extend/source_info_util.py",
         "interpreters/ad.py",
         "interpreters/batching.py",
         "interpreters/mlir.py",

@@ -101,22 +101,51 @@ class OpenConst:
         self.aval = aval
 
 
+class NameStack(tuple[str, ...]):
+    """A path of named scopes, outermost first; its text joins them by slashes.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> names = source_info_util.new_name_stack("layer") + source_info_util.new_name_stack("norm")
+    >>> str(names), len(names)
+    ('layer/norm', 2)
+    """
+
+    __slots__ = ()
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """The names alone."""
+        return tuple(self)
+
+    def extend(self, name: str) -> NameStack:
+        """The path of a scope inside of the last one."""
+        return NameStack((*self, name))
+
+    def __add__(self, other: Iterable[str]) -> NameStack:  # type: ignore[override]  # paths join paths only
+        return NameStack((*self, *other))
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
 class SourceInfo(NamedTuple):
     """Where an equation comes from: a stored traceback, and the named scopes around it."""
 
     traceback: Any = None
-    name_stack: tuple[str, ...] = ()
+    name_stack: NameStack = NameStack()
 
 
 def source_info_of(source: Any) -> SourceInfo:
     """The view of a stored source of an equation."""
     if type(source) is NamedSource:
-        return SourceInfo(source.traceback, source.names)
+        return SourceInfo(source.traceback, NameStack(source.names))
     return source if type(source) is SourceInfo else SourceInfo(source)
 
 
 def _source_of(info: SourceInfo) -> Any:
-    return NamedSource(info.name_stack, info.traceback) if info.name_stack else info.traceback
+    return (
+        NamedSource(tuple(info.name_stack), info.traceback) if info.name_stack else info.traceback
+    )
 
 
 class JaxprEqn:

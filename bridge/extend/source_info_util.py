@@ -1,0 +1,32 @@
+"""Where equations come from: lines and named scopes, for interpreters that make them anew."""
+
+from __future__ import annotations
+
+from tracebridge.core.extend.source_info import (
+    current,
+    current_name_stack,
+    extend_name_stack,
+    new_name_stack,
+    new_source_info,
+    register_exclusion,
+    reset_name_stack,
+    set_name_stack,
+    summarize,
+    user_context,
+)
+from tracebridge.core.ir.atoms import NameStack, SourceInfo
+
+__all__ = [
+    "NameStack",
+    "SourceInfo",
+    "current",
+    "current_name_stack",
+    "extend_name_stack",
+    "new_name_stack",
+    "new_source_info",
+    "register_exclusion",
+    "reset_name_stack",
+    "set_name_stack",
+    "summarize",
+    "user_context",
+]

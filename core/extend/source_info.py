@@ -1,0 +1,169 @@
+"""Where equations come from, for interpreters that repeat them; what tracebacks leave out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tracebridge.core._jaxlib.xla import get_traceback
+from tracebridge.core.errors.filtering import mark_internal
+from tracebridge.core.ir.atoms import NameStack, SourceInfo
+from tracebridge.core.ir.name_scopes import entered
+from tracebridge.core.ir.name_stack import NAMES, current_names
+from tracebridge.core.ir.source_info import describe_line
+
+
+def new_name_stack(name: str = "") -> NameStack:
+    """A path of named scopes: the scope ``name``, or none.
+
+    Args:
+        name: what the scope is called.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> str(source_info_util.new_name_stack("layer").extend("norm"))
+    'layer/norm'
+    """
+    return NameStack((name,) if name else ())
+
+
+def current_name_stack() -> NameStack:
+    """The named scopes around this line.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.extend import source_info_util
+    >>> with tb.named_scope("layer"):
+    ...     str(source_info_util.current_name_stack())
+    'layer'
+    """
+    return NameStack(current_names())
+
+
+def new_source_info() -> SourceInfo:
+    """A source that says nothing.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> source_info_util.new_source_info().traceback is None
+    True
+    """
+    return SourceInfo(None, NameStack())
+
+
+def current() -> SourceInfo:
+    """The source of equations that are made here.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> source_info_util.current().traceback is None
+    False
+    """
+    return SourceInfo(get_traceback(), current_name_stack())
+
+
+def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
+    """``file:line (function)`` of the user's line; "unknown" if it is not known.
+
+    Args:
+        source_info: ``source_info`` of an equation.
+        num_frames: accepted; the innermost line of the user is given.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> source_info_util.summarize(source_info_util.new_source_info())
+    'unknown'
+    """
+    del num_frames
+    return describe_line(source_info.traceback) or "unknown"
+
+
+def register_exclusion(path: str) -> None:
+    """Leave the frames of a file, or of all files in a folder, out of tracebacks and messages.
+
+    Args:
+        path: the file or the folder.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> source_info_util.register_exclusion("/usr/lib/some_library/")
+    """
+    mark_internal(path + os.sep if Path(path).is_dir() and not path.endswith(os.sep) else path)
+
+
+@contextlib.contextmanager
+def set_name_stack(name_stack: Any) -> Iterator[None]:
+    """Let the named scopes of a ``with`` block be exactly these.
+
+    Args:
+        name_stack: a path of scopes.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> with source_info_util.set_name_stack(source_info_util.new_name_stack("layer")):
+    ...     str(source_info_util.current_name_stack())
+    'layer'
+    """
+    outer, names = current_names(), tuple(name_stack)
+    if names[: len(outer)] == outer:
+        with entered(names[len(outer) :]):
+            yield
+        return
+    token = NAMES.set(())
+    try:
+        with entered(names):
+            yield
+    finally:
+        NAMES.reset(token)
+
+
+@contextlib.contextmanager
+def extend_name_stack(name: str) -> Iterator[NameStack]:
+    """Put a ``with`` block into one more named scope, and give the path of scopes.
+
+    Args:
+        name: what the scope is called.
+
+    >>> from tracebridge.extend import source_info_util
+    >>> with source_info_util.extend_name_stack("layer") as names:
+    ...     str(names)
+    'layer'
+    """
+    with entered((name,)):
+        yield current_name_stack()
+
+
+def reset_name_stack() -> contextlib.AbstractContextManager[None]:
+    """Take a ``with`` block out of all named scopes.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.extend import source_info_util
+    >>> with tb.named_scope("layer"), source_info_util.reset_name_stack():
+    ...     str(source_info_util.current_name_stack())
+    ''
+    """
+    return set_name_stack(NameStack())
+
+
+@contextlib.contextmanager
+def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
+    """Say in errors of a ``with`` block which line of the user an equation comes from.
+
+    Args:
+        traceback: ``source_info.traceback`` of the equation that is being evaluated.
+        name_stack: the named scopes of the block (default: those around it).
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.extend import source_info_util
+    >>> equation = tb.make_jaxpr(tb.lax.sin)(1.0).eqns[0]
+    >>> with source_info_util.user_context(equation.source_info.traceback):
+    ...     print(equation.primitive.bind(0.0))
+    0.0
+    """
+    scopes = contextlib.nullcontext() if name_stack is None else set_name_stack(name_stack)
+    try:
+        with scopes:
+            yield
+    except Exception as error:
+        line = describe_line(traceback)
+        if line:
+            note = f"    equation of {line}"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+        raise
