@@ -127,7 +127,7 @@ def _mask_positions(entry: Any, value: Any) -> Sequence[Any]:
 
 @final
 class MaskScalar:
-    """A 0-d boolean in an index: a new axis of size 1 or 0."""
+    """A 0-d boolean in an index: an array of one position, or none, along a new axis."""
 
     __slots__ = ("value",)
 
@@ -147,9 +147,34 @@ class MaskPositions:
         self.axis = axis
 
 
+def scalar_masks_as_axes(
+    x: Any, static: tuple[Any, ...], arrays: list[Any]
+) -> tuple[Any, tuple[Any, ...], list[Any]]:
+    """``x`` with a new axis of size 1 for each 0-d boolean in the index, and positions along it.
+
+    Those are ``[0]`` for True and ``[]`` for False, and are broadcast with the other arrays.
+    """
+    if not any([isinstance(a, MaskScalar) for a in arrays]):
+        return x, static, arrays
+    values = list(arrays)
+    shape = list(x.aval.shape)
+    masks = [
+        isinstance(e, ArrayPart) and isinstance(arrays[e.position], MaskScalar) for e in static
+    ]
+    plain = [e for e, is_mask in zip(static, masks, strict=True) if not is_mask]
+    consumed = len([e for e in plain if e is not None and e != ELLIPSIS])
+    axis = 0
+    for e, is_mask in zip(static, masks, strict=True):
+        if is_mask:
+            shape.insert(axis, 1)
+            values[e.position] = as_value(np.zeros(int(arrays[e.position].value), np.int32))
+        axis += x.aval.ndim - consumed if e == ELLIPSIS else int(e is not None)
+    return lax.reshape(x, tuple(shape)), static, values
+
+
 def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple[Any, list[Any]]:
     """Array operands ready for a plan: masks checked against ``shape`` and made arrays."""
-    if not any([isinstance(a, MaskScalar | MaskPositions) for a in arrays]):
+    if not any([isinstance(a, MaskPositions) for a in arrays]):
         return static, arrays
     entries: list[Any] = []
     values: list[Any] = []
@@ -157,13 +182,6 @@ def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple
     consumed = len([e for e in static if e is not None and e != ELLIPSIS])
     for e in static:
         a = arrays[e.position] if isinstance(e, ArrayPart) else None
-        if isinstance(a, MaskScalar):
-            entries.append(None)
-            consumed -= 1
-            if not a.value:
-                msg = "a False scalar in an index selects nothing; use an empty slice instead"
-                raise IndexingError(msg)
-            continue
         if isinstance(a, MaskPositions):
             if axis < len(shape) and a.shape[a.axis] != shape[axis]:
                 msg = (

@@ -29,6 +29,7 @@ from tracebridge.numpy._index_parts import (
     ArrayPart,
     operands_of,
     outside_as_arrays,
+    scalar_masks_as_axes,
     split_index,
 )
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to
@@ -203,6 +204,21 @@ def _extent(e: Axis, shape: tuple[Any, ...]) -> tuple[Any, Any, int]:
 
 def _extents(geometry: Geometry, shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
     return [_extent(e, shape) for e in geometry.entries if e is not None]
+
+
+def refuse_empty_axes(geometry: Geometry, arrays: Sequence[Any], shape: tuple[Any, ...]) -> None:
+    """Raise IndexingError where a single position is asked of an axis that has none."""
+    for e in geometry.entries:
+        if e is not None and e.kind == "array" and not arrays[e.part].aval.ndim:
+            size = shape[e.axis]
+            if type(size) is int and size == 0:
+                msg = f"an index into axis {e.axis}, which has size 0"
+                raise IndexingError(msg)
+
+
+def is_empty_shape(shape: tuple[Any, ...]) -> bool:
+    """Whether an array of this shape certainly has no elements."""
+    return any([type(d) is int and d == 0 for d in shape])
 
 
 def _static_shape(geometry: Geometry, shape: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -382,6 +398,10 @@ def _array_getitem(x: Any, *rest: Any) -> Any:
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     shapes = [arrays[e.part].aval.shape for e in geometry.entries if e and e.kind == "array"]
     layout = layout_of(geometry, x.aval.shape, shapes)
+    refuse_empty_axes(geometry, arrays, x.aval.shape)
+    if is_empty_shape(layout.shape):
+        # No position is looked at, so that axes of size 0 may be indexed too.
+        return lax.zeros_of(x.aval.update(shape=layout.shape))
     plan = GatherPlan(x, arrays, geometry, layout)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=plan.offset,
@@ -430,6 +450,7 @@ def take_index(
     unique_indices: bool = False,
 ) -> Any:
     """``x[index]`` with arrays in the index, with all options of a gather."""
+    x, static, arrays = scalar_masks_as_axes(x, static, arrays)
     static, values = operands_of(static, arrays, x.aval.shape)
     if mode is not None:
         static, values = outside_as_arrays(static, values, x.aval.shape)
@@ -453,6 +474,7 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
     """Integer scalars that are not known while tracing: dynamic_slice and reshape."""
     *arrays, static = rest
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
+    refuse_empty_axes(geometry, arrays, x.aval.shape)
     starts: list[Any] = []
     sizes: list[Any] = []
     out: list[Any] = []

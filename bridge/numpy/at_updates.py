@@ -20,6 +20,7 @@ from tracebridge.numpy._index_parts import (
     count_from_start,
     operands_of,
     outside_as_arrays,
+    scalar_masks_as_axes,
     split_index,
 )
 from tracebridge.numpy._indexing import (
@@ -28,7 +29,9 @@ from tracebridge.numpy._indexing import (
     Layout,
     _extents,
     _static_shape,
+    is_empty_shape,
     layout_of,
+    refuse_empty_axes,
     resolve,
     take_index,
 )
@@ -118,10 +121,12 @@ def _scatter_update(
 ) -> Any:
     shapes = [arrays[e.part].aval.shape for e in geometry.entries if e and e.kind == "array"]
     layout = layout_of_any(geometry, x.aval.shape, shapes)
-    plan = GatherPlan(x, arrays, geometry, layout)
-    values = lax.reshape(_fit_values(x, values, layout.shape), plan.kept_shape())
-    if type(x.aval.size) is int and not x.aval.size:
+    refuse_empty_axes(geometry, arrays, x.aval.shape)
+    values = _fit_values(x, values, layout.shape)
+    if is_empty_shape(x.aval.shape) or is_empty_shape(layout.shape):
         return x
+    plan = GatherPlan(x, arrays, geometry, layout)
+    values = lax.reshape(values, plan.kept_shape())
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=plan.offset,
         inserted_window_dims=plan.collapsed,
@@ -255,13 +260,15 @@ class IndexUpdateRef:
         clamp = how is lax.GatherScatterMode.CLIP
         if not wrap:
             static, arrays = count_from_start(static, arrays, clamp=clamp)
+        x, static, arrays = scalar_masks_as_axes(x, static, arrays)
         static, operands = operands_of(static, arrays, x.aval.shape)
         if not clamp:
             static, operands = outside_as_arrays(static, operands, x.aval.shape)
         if not operands:
             return _static_update_planned((x, values), (static, name))
         statics = (static, name, how, indices_are_sorted, unique_indices)
-        return _array_update_planned((x, values, *operands), statics)
+        out = _array_update_planned((x, values, *operands), statics)
+        return out if x is self._x else lax.reshape(out, self._x.aval.shape)
 
     def _whole_mask(self, values: Any) -> Any:
         """A traced mask of the shape of ``x`` with a scalar value needs no positions."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from tracebridge.core.errors.check_errors import CheckError
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.registry import register_pytree_node
 
@@ -45,14 +46,10 @@ class Site(NamedTuple):
 
     def message(self, payload: list[Any]) -> str:
         """The message for the numbers that were found."""
-        args, kwargs = self.tree.unflatten([_plain(p) for p in payload])
+        # Arrays, as the check was given: what a template asks of them is theirs to answer.
+        args, kwargs = self.tree.unflatten([as_value(p) for p in payload])
         text = self.template.format(*args, **kwargs)
         return f"{text} [{self.line}]" if self.line else text
-
-
-def _plain(x: np.ndarray[Any, Any]) -> Any:
-    """A scalar array as a NumPy scalar, so that format specifications apply."""
-    return x[()] if x.ndim == 0 else x
 
 
 Sites = tuple[Site, ...]

@@ -73,6 +73,9 @@ class DynamicSlice(Structural):
             starts.insert(x_dim, _start_of_batch(starts))
             sizes = (*sizes[:x_dim], ctx.size, *sizes[x_dim:])
             return self.bind(x, *starts, slice_sizes=sizes), x_dim
+        if type(ctx.size) is int and ctx.size == 0:
+            # Windows of size 1 along the new axis would not fit.
+            return lax.zeros_of(x.aval.update(shape=(0, *sizes))), 0
         indices = _index_vectors(starts, start_dims, ctx.size)
         axes = tuple(range(len(sizes)))
         if x_dim is None:
@@ -140,6 +143,8 @@ class DynamicUpdateSlice(Primitive):
             starts.insert(at, _start_of_batch(starts))
             return self.bind(x, update, *starts), at
         x = lax.to_front(x, x_dim, ctx.size)
+        if type(ctx.size) is int and ctx.size == 0:
+            return x, 0
         update = lax.to_front(update, update_dim, ctx.size)
         indices = _index_vectors(starts, start_dims, ctx.size)
         axes = tuple(range(1, x.aval.ndim))

@@ -120,6 +120,9 @@ class Scatter(Primitive):
     ) -> tuple[Any, Any]:
         x, indices, updates = args
         x = lax.to_front(x, dims[0], ctx.size)
+        if type(ctx.size) is int and ctx.size == 0:
+            # Nothing changes; windows of size 1 along the new axis would not fit.
+            return x, 0
         updates = lax.to_front(updates, dims[2], ctx.size)
         numbers = _behind_new_axis(params["dimension_numbers"])
         numbers = numbers._replace(update_window_dims=_shifted(numbers.update_window_dims))

@@ -35,3 +35,30 @@ def test_traced_slice_bound_names_dynamic_slice() -> None:
     """A traced bound would make the size unknown; the error names dynamic_slice."""
     with pytest.raises(IndexingError, match="dynamic_slice"):
         tb.jit(lambda x, n: x[:n])(tnp.arange(3.0), 2)
+
+
+@pytest.mark.parametrize("index", [0, -1, np.array(0), (slice(0), 0)])
+def test_no_position_in_an_empty_axis(index: object) -> None:
+    """One position of an axis of size 0 is refused, known or traced, read or updated."""
+    x = tnp.zeros((0, 0))
+    with pytest.raises(IndexingError, match="size 0"):
+        x[index]
+    with pytest.raises(IndexingError, match="size 0"):
+        x.at[index].set(1.0)
+    with pytest.raises(IndexingError, match="size 0"):
+        tb.jit(lambda x, i: x.at[i].add(1.0))(x, 0)
+    with pytest.raises(IndexingError, match="size 0"):
+        tb.vmap(lambda i: x[:, i])(tnp.arange(2))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 3)])
+def test_no_positions_in_empty_axes(shape: tuple[int, ...]) -> None:
+    """Empty index arrays fit axes of size 0: empty reads, updates of nothing, zero gradients."""
+    x, none = tnp.ones(shape), np.zeros(0, np.int32)
+
+    assert (0,) == x[none, none].shape
+    assert (0, shape[1]) == x[none].shape
+    assert (shape[0], 0) == tb.jit(lambda x: x[:, none])(x).shape
+    assert np.ones(shape).tolist() == x.at[none, none].add(5.0).tolist()
+    assert np.ones(shape).tolist() == tb.jit(lambda x: x.at[:, none].set(5.0))(x).tolist()
+    assert np.zeros(shape).tolist() == tb.grad(lambda x: x[none, none].sum())(x).tolist()

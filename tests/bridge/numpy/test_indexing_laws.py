@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -349,3 +351,26 @@ def test_bad_modes_and_values():
         x.at[tnp.array([0])].set(1.0, mode="wrong")
     with pytest.raises(ValueError, match=r"\(4,\).*\(3,\)"):
         x.at[0].set(np.ones(4))
+
+
+SCALAR_MASK_PARTS = [True, False, None, Ellipsis, 1, slice(None), np.array([0, 1])]
+
+
+@pytest.mark.parametrize("first", SCALAR_MASK_PARTS[:2])
+def test_scalar_masks_are_positions_of_a_new_axis(first: bool) -> None:
+    """Booleans beside other entries act as in NumPy: as arrays of one position, or of none."""
+    x = np.arange(12.0, dtype=np.float32).reshape(2, 3, 2)
+    ours = tnp.array(x)
+    for rest in [(), *itertools.permutations(SCALAR_MASK_PARTS, 2)]:
+        for index in ((first, *rest), (*rest, first)):
+            kinds = [type(e) for e in index]
+            if np.ndarray in kinds and any(e is False for e in index):
+                continue  # no position beside two: shapes that do not fit
+            updated, added = x.copy(), x.copy()
+            updated[index] = 7.0
+            np.add.at(added, index, 1.0)
+
+            assert_allclose(ours[index], x[index])
+            assert x[index].shape == tb.eval_shape(lambda x, i=index: x[i], ours).shape
+            assert_allclose(ours.at[index].set(7.0), updated)
+            assert_allclose(tb.jit(lambda x, i=index: x.at[i].add(1.0))(ours), added)

@@ -92,6 +92,19 @@ def test_user_checks_have_formatted_messages():
     assert found(f, tnp.array([1.0, 2.0])) == "too late"
 
 
+def test_what_messages_format_are_arrays():
+    """Templates see what the check was given as arrays, of each rank and in batches."""
+
+    def f(x):
+        ck.check(x.sum() > 0, "{0!r} of {x.shape} has {n:03d}, {0.dtype}", x[0], x=x, n=x.size)
+        return x
+
+    expected = "Array(-1., dtype=float32) of (2,) has 002, float32"
+    assert expected == found(f, tnp.array([-1.0, 0.5]))
+    rows = tnp.array([[1.0, 2.0], [-1.0, 0.5]])
+    assert expected == found(tb.vmap(f), rows)
+
+
 def test_through_jit_scan_while_and_cond():
     """A failure inside is found, that of a branch only if the branch runs."""
 

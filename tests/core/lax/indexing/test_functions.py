@@ -347,6 +347,21 @@ def test_mapping_over_nothing() -> None:
     assert found.shape == (0, 2)
 
 
+def test_mapping_windows_and_updates_over_nothing() -> None:
+    """Positions that differ along a batch of size 0 fit it, in loops too."""
+    x, i, u = np.zeros((0, 5), np.float32), np.zeros(0, np.int32), np.zeros((0, 2), np.float32)
+
+    def loop(x: Any, i: Any) -> Any:
+        return lax.scan(lambda c, j: (c.at[i + j].add(1.0), c[i]), x, np.arange(3))
+
+    assert (0, 2) == tb.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (2,)))(x, i).shape
+    assert (0, 2) == tb.vmap(lambda i: lax.dynamic_slice(np.ones(5), (i,), (2,)))(i).shape
+    put = lax.dynamic_update_slice
+    assert (0, 5) == tb.vmap(lambda x, u, i: put(x, u, (i,)))(x, u, i).shape
+    assert (0, 5) == tb.jit(tb.vmap(lambda x, i: x.at[i].set(1.0)))(x, i).shape
+    assert [(0, 5), (0, 3)] == [y.shape for y in tb.vmap(loop)(x, i)]
+
+
 def test_index_take_checks_axes() -> None:
     """Axes are those of the operand."""
     with pytest.raises(AxisError, match="index_take: axis 2"):
