@@ -26,7 +26,7 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from
 from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
-from tracebridge.tf.gradient import pull_all_orders, run_differentiable
+from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.program import Program
 
 _MAX_PROGRAMS = 256
@@ -156,7 +156,7 @@ class _Converted:
         if self._gradient:
             outs = run_differentiable(program, tensors, pull_all_orders)
         else:
-            outs = program.module(tensors)
+            outs = run_without_gradient(program, tensors, self._name)
         return traced.out_tree.unflatten(outs)
 
     def _tensor(self, leaf: Any, tree: PyTreeDef, i: int) -> Any:

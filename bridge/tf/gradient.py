@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tracebridge.core.errors.base import InternalError
 from tracebridge.tf.program import Program
 
 Pull = Callable[[Program, list[Any]], list[Any]]
@@ -31,9 +32,7 @@ could_record = _recording_probe()
 
 def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> list[Any]:
     """The results of ``program``, with gradients by ``pull(program.pullback, ...)``."""
-    if not program.diff_in or not program.diff_out:
-        return program.module(tensors)
-    if not could_record() and tf.executing_eagerly():
+    if not program.diff_in or (not could_record() and tf.executing_eagerly()):
         return program.module(tensors)
 
     @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
@@ -41,6 +40,9 @@ def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> 
         outs = program.module(xs)
 
         def gradient(*cotangents: Any) -> list[Any]:
+            if not program.diff_out:
+                # Without this gradient tapes would ask for one of the operation, and raise.
+                return [None] * len(xs)
             given = [_cotangent(cotangents[i], outs[i]) for i in program.diff_out]
             grads = iter(pull(program.pullback, [*xs, *given]))
             return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(xs))]
@@ -51,6 +53,23 @@ def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> 
     # Without the identities, second derivatives inside a tf.function with the tapes outside of
     # it refer to tensors of the wrong graph.
     return list(run(*[tf.identity(t) for t in tensors]))
+
+
+def run_without_gradient(program: Program, tensors: Sequence[Any], name: str) -> list[Any]:
+    """The results of ``program``; who asks a tape for their gradient gets an error."""
+    outs = run_differentiable(program, tensors, _refuse)
+    if not program.diff_in:
+        return outs
+    message = f"{name} was made with with_gradient=False"
+    return [
+        tf.raw_ops.PreventGradient(input=o, message=message) if i in program.diff_out else o
+        for i, o in enumerate(outs)
+    ]
+
+
+def _refuse(program: Program, tensors: list[Any]) -> list[Any]:
+    msg = f"the gradient of {program.name} was asked for behind PreventGradient"
+    raise InternalError(msg)
 
 
 def pull_all_orders(program: Program, tensors: list[Any]) -> list[Any]:

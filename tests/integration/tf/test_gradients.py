@@ -135,14 +135,47 @@ def test_complex_gradients_follow_tensorflow(order: int) -> None:
     np.testing.assert_allclose(got, gradient(lambda z: z * z * z, order, z), rtol=1e-5)
 
 
-def test_without_gradient() -> None:
-    """A tape then finds no way through, and says so."""
+@pytest.mark.parametrize("wrapper", [lambda f: f, lambda f: tf.function(f, autograph=False)])
+def test_without_gradient(wrapper: Any) -> None:
+    """Asking a tape for the gradient is an error that says why; constants are no obstacle."""
     x = normal(3)
-    with tf.GradientTape() as tape:
+    fun = tb.tf.to_tf(lambda x: (x * 2, x > 0), with_gradient=False)
+
+    @wrapper
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = fun(x)[0]
+        return tape.gradient(y, x)
+
+    @wrapper
+    def gradient_of_the_rest(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x * tf.stop_gradient(fun(x)[0]) * tf.cast(fun(x)[1], x.dtype)
+        return tape.gradient(y, x)
+
+    with pytest.raises(LookupError, match="with_gradient=False"):
+        gradient(x)
+    np.testing.assert_allclose(
+        gradient_of_the_rest(x), np.where(x > 0, 2 * x.numpy(), 0), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}, None])
+def test_results_without_derivatives(options: dict[str, bool] | None) -> None:
+    """Integers and bools have no gradient, as with TensorFlow's own functions."""
+    x = normal(4)
+    fun = tb.tf.to_tf(tnp.argmax)
+    fun = fun if options is None else tf.function(fun, **options)
+    with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
-        y = tb.tf.to_tf(lambda x: x * 2, with_gradient=False)(x)
-    with pytest.raises(LookupError):
-        tape.gradient(y, x)
+        index = fun(x)
+        y = x * tf.cast(index, x.dtype)
+
+    assert int(np.argmax(x)) == int(index)
+    assert tape.gradient(index, x) is None
+    np.testing.assert_allclose(tape.gradient(y, x), np.full(4, index, np.float32))
 
 
 def test_jacobian_and_vectorized_map() -> None:
