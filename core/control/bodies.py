@@ -13,9 +13,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -161,17 +160,15 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
 def _holds_functions(jaxpr: Jaxpr) -> bool:
     """Whether an equation has a Python function in its parameters: it must not be kept alive."""
     for app, _ in jaxpr.steps:
-        if app.primitive.holds_functions:
+        known = app.holds_functions
+        if known is None:
+            known = app.holds_functions = (
+                app.primitive.holds_functions
+                or any([callable(value) for value in app.params.values()])
+                or any([_holds_functions(inner) for inner in jaxprs_in_params(app.params)])
+            )
+        if known:
             return True
-        for value in app.params.values():
-            if callable(value):
-                return True
-            if isinstance(value, Jaxpr) and _holds_functions(value):
-                return True
-            if isinstance(value, tuple) and isinstance(app.primitive, HigherOrderPrimitive):
-                inner = [v for v in value if isinstance(v, Jaxpr)]
-                if any([_holds_functions(v) for v in inner]):
-                    return True
     return False
 
 

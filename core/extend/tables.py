@@ -12,6 +12,9 @@ from tracebridge.core.ir.primitive import all_primitives
 
 Rule = Callable[..., Any]
 
+# Methods by which some primitives make a whole plan themselves, by the rule that it stands for.
+_PLANS = {"jvp": "linear_plan", "transpose": "transpose_plan"}
+
 
 class RuleTable(MutableMapping[Any, Rule]):
     """Rules of one kind by primitive.
@@ -54,11 +57,14 @@ class RuleTable(MutableMapping[Any, Rule]):
         setattr(primitive, self._method, adapted)
         if self._method == "jvp" and hasattr(type(primitive), "linearize"):
             primitive.linearize = adapted  # type: ignore[attr-defined]  # instead of the class's
+        plan = _PLANS.get(self._method)
+        if plan is not None and hasattr(type(primitive), plan):
+            setattr(primitive, plan, None)
 
     def __delitem__(self, primitive: Any) -> None:
         del self._rules[primitive]
         forget_programs(primitive)
-        for method in (self._method, "linearize"):
+        for method in (self._method, "linearize", _PLANS.get(self._method, "")):
             vars(primitive).pop(method, None)
 
     def __contains__(self, primitive: object) -> bool:

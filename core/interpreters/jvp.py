@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
+from tracebridge.core.interpreters.graph import Graph, within
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
 from tracebridge.core.interpreters.plans import jvp_plan
-from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer, known_value, shown
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.ad_util import zeros_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,23 +141,40 @@ def jvp_jaxpr(
 def _make_jvp_jaxpr(
     jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...]
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
-    n = jaxpr.n_in
-    nonzero_out: list[bool] = []
-
-    def run(*args: Any) -> list[Any]:
-        given = iter(args[n:])
-        tangents = [next(given) if nz else None for nz in nonzero_in]
-
-        def body(*xs: Any) -> list[Any]:
-            return eval_jaxpr(jaxpr, current_trace().process, xs)
-
-        outs, out_tangents = jvp_flat(body, args[:n], tangents)
-        for i, t in enumerate(out_tangents):
-            if t is None and wanted[i]:
-                out_tangents[i] = zeros_of(outs[i].aval.tangent)
-        nonzero_out.extend(t is not None for t in out_tangents)
-        return [*outs, *[t for t in out_tangents if t is not None]]
-
-    tangent_avals = [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
-    result = stage(run, [*jaxpr.in_avals, *tangent_avals], jaxpr.debug, locate=False)
-    return result, tuple(nonzero_out)
+    graph = Graph()
+    primals = graph.inputs(jaxpr.in_avals)
+    given = graph.inputs(
+        [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
+    )
+    rest = iter(given)
+    tangents: list[int | None] = [next(rest) if nz else None for nz in nonzero_in]
+    tangents.extend([None] * len(jaxpr.consts))
+    values = [*primals, *[graph.constant(c) for c in jaxpr.consts]]
+    sources = jaxpr.sources
+    for k, (app, idx) in enumerate(jaxpr.steps):
+        source = None if sources is None else within("jvp", sources[k])
+        args = [values[i] for i in idx]
+        mask = 0
+        for j, i in enumerate(idx):
+            tangent = tangents[i]
+            if tangent is not None:
+                mask |= 1 << j
+                args.append(tangent)
+        n_out = len(app.outs)
+        if not mask:
+            first = graph.add(app, args, source)
+            values.extend(range(first, first + n_out))
+            tangents.extend([None] * n_out)
+            continue
+        plan = jvp_plan(app, mask)
+        results = iter(graph.inline(plan.jaxpr, args, source))
+        values.extend([next(results) for _ in range(n_out)])
+        tangents.extend([next(results) if here else None for here in plan.extra[0][n_out:]])
+    outs = [values[s] for s in jaxpr.outs]
+    out_tangents = [tangents[s] for s in jaxpr.outs]
+    for i, (out, want) in enumerate(zip(outs, wanted, strict=True)):
+        if want and out_tangents[i] is None:
+            out_tangents[i] = graph.zeros(graph.avals[out].tangent)
+    found = [*outs, *[t for t in out_tangents if t is not None]]
+    result = graph.program([*primals, *given], found, jaxpr.debug)
+    return result, tuple([t is not None for t in out_tangents])

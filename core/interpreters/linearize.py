@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
+from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
 from tracebridge.core.interpreters.plans import linear_plan
-from tracebridge.core.interpreters.staging import StagedTracer, StagingTrace, stage
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_scopes import ScopedTape, entered
-from tracebridge.core.ir.name_stack import NAMES
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer, known_value, shown
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.ad_util import zeros_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -253,70 +251,24 @@ def linearize_jaxpr(
 
 
 def _split(jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...]) -> LinearizedJaxpr:
-    """Linearize under a staging trace; residuals are the staged values that the tape uses."""
-    staging = StagingTrace(jaxpr.debug)
-    inputs = [staging.input(a, i) for i, a in enumerate(jaxpr.in_avals)]
-    token = set_state(with_trace(state(), staging))
-    # The result is remembered with the program: the caller's names have no part in it.
-    names = NAMES.set(())
-    try:
-
-        def body(*xs: Any) -> list[Any]:
-            return eval_jaxpr(jaxpr, current_trace().process, xs)
-
-        outs, linear = linearize_flat(body, inputs, nonzero_in)
-    finally:
-        reset_state(token)
-        NAMES.reset(names)
-    used = _residuals(linear, staging)
-    position = {id(t): i for i, t in enumerate(inputs)}
-    forwarded = [t for t in used if id(t) in position]
-    computed = [t for t in used if id(t) not in position]
-    primal = staging.finalize(inputs, [*outs, *computed])
-    staging.done = True
-    residuals = [*forwarded, *computed]
-    n_res = len(residuals)
-
-    def run(*args: Any) -> list[Any]:
-        given = {id(t): v for t, v in zip(residuals, args[:n_res], strict=True)}
-        tape = [
-            (app, mask, [a if mask >> i & 1 else given.get(id(a), a) for i, a in enumerate(xs)], n)
-            for app, mask, xs, n in linear.tape
-        ]
-        replay = Linearized(tape, linear.size, linear.in_avals, linear.out_nodes, [])
-        tangents = replay.forward(current_trace().process, args[n_res:])
-        for i, t in enumerate(tangents):
-            if t is None and wanted[i]:
-                tangents[i] = zeros_of(linear.out_avals[i])
-        return [t for t in tangents if t is not None]
-
-    linear_jaxpr = stage(
-        run, [*[t.aval for t in residuals], *linear.in_avals], jaxpr.debug, locate=False
+    """Linearize in a graph; residuals are the values of the primal program that the tape uses."""
+    linear = LinearGraph(jaxpr, nonzero_in)
+    graph, n_in = linear.graph, jaxpr.n_in
+    used = linear.residuals()
+    forwarded = [n for n in used if n < n_in]
+    computed = [n for n in used if n >= n_in]
+    primal = graph.program(linear.inputs, [*linear.outs, *computed], jaxpr.debug)
+    first = len(graph.steps)
+    tangents = linear.tangent_outs
+    for i, (out, want) in enumerate(zip(linear.outs, wanted, strict=True)):
+        if want and tangents[i] is None:
+            tangents[i] = graph.zeros(graph.avals[out].tangent)
+    linear_jaxpr = graph.program(
+        [*forwarded, *computed, *linear.tangents],
+        [t for t in tangents if t is not None],
+        jaxpr.debug,
+        [*linear.tape, *graph.steps[first:]],
+        keep_effects=False,
     )
-    nonzero_out = tuple(n is not None or w for n, w in zip(linear.out_nodes, wanted, strict=True))
-    return LinearizedJaxpr(
-        primal, linear_jaxpr, tuple(position[id(t)] for t in forwarded), len(computed), nonzero_out
-    )
-
-
-def _residuals(linear: Linearized, staging: StagingTrace) -> list[StagedTracer]:
-    """Staged values that the live part of the tape uses, each once. Drops dead tape entries."""
-    live = [False] * linear.size
-    for node in linear.out_nodes:
-        if node is not None:
-            live[node] = True
-    found: dict[int, StagedTracer] = {}
-    kept: list[TapeEntry] = []
-    for entry in reversed(linear.tape):
-        app, mask, args, node = entry
-        if not any(live[node : node + len(app.outs)]):
-            continue
-        kept.append(entry)
-        for i, a in enumerate(args):
-            if mask >> i & 1:
-                live[a] = True
-            elif a._trace is staging:
-                found.setdefault(id(a), a)
-    kept.reverse()
-    linear.tape = kept
-    return list(found.values())
+    nonzero_out = tuple([t is not None for t in tangents])
+    return LinearizedJaxpr(primal, linear_jaxpr, tuple(forwarded), len(computed), nonzero_out)

@@ -22,7 +22,9 @@ from tracebridge.core.ir.tracer import Tracer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tracebridge.core.interpreters.graph import GraphStep
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.values import Value
 
 
 @final
@@ -137,57 +139,83 @@ class LinearPlan:
 
     __slots__ = ("consts", "linear_steps", "outs", "positions", "primal_steps")
 
-    def __init__(self, plan: Plan, app: Application, positions: list[int]) -> None:
-        n_primal = len(app.avals)
-        n_in = plan.jaxpr.n_in
-        jaxpr = separate_jaxpr(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
-        self.consts = jaxpr.consts
+    def __init__(
+        self,
+        inputs: Sequence[int],
+        consts: dict[int, Value],
+        primal_steps: Sequence[GraphStep],
+        linear_steps: Sequence[GraphStep],
+        outs: Sequence[tuple[int, int | None]],
+        positions: list[int],
+    ) -> None:
+        """From equations between numbered values; ``inputs`` are primals, then tangents."""
+        self.consts = tuple(consts.values())
         self.positions = positions
-        fixed = jaxpr.n_in + len(jaxpr.consts)
-        linear = [n_primal <= i < jaxpr.n_in for i in range(fixed)]
-        groups: tuple[list[Any], list[Any]] = ([], [])
-        slot = fixed
-        for step_app, idx in jaxpr.steps:
-            is_linear = any([linear[i] for i in idx])
-            groups[is_linear].append((step_app, idx, slot))
-            slot += len(step_app.outs)
-            linear.extend([is_linear] * len(step_app.outs))
-        new_slot = list(range(fixed)) + [0] * (slot - fixed)
-        position = fixed
-        for step_app, _, old in (*groups[0], *groups[1]):
-            for k in range(len(step_app.outs)):
-                new_slot[old + k] = position
-                position += 1
-
-        def moved(idx: Sequence[int]) -> tuple[int, ...]:
-            return tuple([new_slot[i] for i in idx])
-
-        self.primal_steps = [(a, moved(idx)) for a, idx, _ in groups[0]]
+        slots = {number: i for i, number in enumerate([*inputs, *consts])}
+        linear = set(inputs[len(inputs) - len(positions) :])
+        self.primal_steps = _renumbered(primal_steps, slots)
+        first = len(slots)
+        steps = _renumbered(linear_steps, slots)
+        linear = {slots[number] for number in linear}
         self.linear_steps = [
-            (a, moved(idx), sum(1 << k for k, i in enumerate(idx) if linear[i]))
-            for a, idx, _ in groups[1]
+            (a, idx, sum([1 << k for k, i in enumerate(idx) if i >= first or i in linear]))
+            for a, idx in steps
         ]
-        present, _ = plan.extra
-        slots: list[Any] = []
-        given = iter(jaxpr.outs)
-        for here in present:
-            slots.append(next(given) if here else None)
-        n_out = len(app.outs)
-        # A tangent that does not depend on the tangent inputs can only be zero.
-        tangents = [new_slot[s] if s is not None and linear[s] else None for s in slots[n_out:]]
-        self.outs = tuple(zip([new_slot[s] for s in slots[:n_out]], tangents, strict=True))
+        self.outs = tuple([(slots[p], None if t is None else slots[t]) for p, t in outs])
+
+
+def _renumbered(
+    steps: Sequence[GraphStep], slots: dict[int, int]
+) -> list[tuple[Application, tuple[int, ...]]]:
+    found: list[tuple[Application, tuple[int, ...]]] = []
+    for app, args, first, _ in steps:
+        found.append((app, tuple([slots[a] for a in args])))
+        for number in range(first, first + len(app.outs)):
+            slots[number] = len(slots)
+    return found
+
+
+def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPlan:
+    """A jvp plan as a linear plan: equations sorted by whether they depend on tangents."""
+    n_primal, n_in = len(app.avals), plan.jaxpr.n_in
+    jaxpr = separate_jaxpr(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
+    fixed = n_in + len(jaxpr.consts)
+    linear = [n_primal <= i < n_in for i in range(fixed)]
+    groups: tuple[list[GraphStep], list[GraphStep]] = ([], [])
+    for step, idx in jaxpr.steps:
+        is_linear = any([linear[i] for i in idx])
+        groups[is_linear].append((step, idx, len(linear), None))
+        linear.extend([is_linear] * len(step.outs))
+    present, _ = plan.extra
+    given = iter(jaxpr.outs)
+    slots = [next(given) if here else None for here in present]
+    n_out = len(app.outs)
+    # A tangent that does not depend on the tangent inputs can only be zero.
+    tangents = [s if s is not None and linear[s] else None for s in slots[n_out:]]
+    primals = [s for s in slots[:n_out] if s is not None]
+    consts = dict(zip(range(n_in, fixed), jaxpr.consts, strict=True))
+    outs = list(zip(primals, tangents, strict=True))
+    return LinearPlan(range(n_in), consts, *groups, outs, positions)
 
 
 def linear_plan(app: Application, mask: int) -> LinearPlan:
-    """The split plan of the linearization rule (``Primitive.linearize``, or else ``jvp``)."""
+    """The split plan of the linearization rule (``Primitive.linearize``, or else ``jvp``).
+
+    Primitives with a method ``linear_plan(app, mask)`` make the plan themselves.
+    """
     plans = app.linear_plans
     if plans is None:
         plans = app.linear_plans = {}
     plan = plans.get(mask)
     if plan is None:
-        rule = getattr(app.primitive, "linearize", None)
-        whole = jvp_plan(app, mask) if rule is None else _stage_jvp(app, mask, rule)
-        plan = plans[mask] = LinearPlan(whole, app, bits(mask, len(app.avals)))
+        make = getattr(app.primitive, "linear_plan", None)
+        if make is not None:
+            plan = make(app, mask)
+        else:
+            rule = getattr(app.primitive, "linearize", None)
+            whole = jvp_plan(app, mask) if rule is None else _stage_jvp(app, mask, rule)
+            plan = _split_plan(whole, app, bits(mask, len(app.avals)))
+        plans[mask] = plan
     return plan
 
 
@@ -198,14 +226,19 @@ def transpose_plan(app: Application, mask: int, ct_mask: int) -> Plan:
     """Plan of the transpose rule for linear arguments ``mask``.
 
     Inputs: the cotangents at the bits of ``ct_mask``, then the nonlinear arguments. Results: the
-    cotangents of the linear arguments that are not zero (``extra[0]`` says which).
+    cotangents of the linear arguments that are not zero (``extra[0]`` says which). Primitives
+    with a method ``transpose_plan(app, mask, ct_mask)`` make the plan themselves, or give None.
     """
     plans = app.transpose_plans
     if plans is None:
         plans = app.transpose_plans = {}
     plan = plans.get((mask, ct_mask))
     if plan is None:
-        plan = plans[mask, ct_mask] = _stage_transpose(app, mask, ct_mask)
+        make = getattr(app.primitive, "transpose_plan", None)
+        plan = None if make is None else make(app, mask, ct_mask)
+        if plan is None:
+            plan = _stage_transpose(app, mask, ct_mask)
+        plans[mask, ct_mask] = plan
     return plan
 
 

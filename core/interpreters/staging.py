@@ -285,16 +285,12 @@ def close_jaxpr(jaxpr: Jaxpr) -> tuple[Jaxpr, list[Value]]:
             table.append(lead)
             lead += 1
     fixed = n_in + n_const
-
-    def moved(slot: int) -> int:
-        return slot if slot >= fixed else table[slot]
-
-    steps = [(app, tuple([moved(i) for i in idx])) for app, idx in jaxpr.steps]
+    steps = [(app, tuple([i if i >= fixed else table[i] for i in idx])) for app, idx in jaxpr.steps]
     closed = Jaxpr(
         [*[c.aval for c in hoisted], *jaxpr.in_avals],
         [c for c in jaxpr.consts if type(c) is Literal],
         steps,
-        [moved(i) for i in jaxpr.outs],
+        [i if i >= fixed else table[i] for i in jaxpr.outs],
         jaxpr.out_avals,
         jaxpr.sources,
         jaxpr.debug,

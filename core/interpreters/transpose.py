@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
 from tracebridge.core.interpreters.plans import transpose_plan
 from tracebridge.core.interpreters.separate import separate_jaxpr
-from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_scopes import ScopedTape, entered, transposed
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.primitive import LinearInput
-from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lax.ad_util import add_application, weak_type_application, zeros_of
+from tracebridge.core.lax.ad_util import add_application, weak_type_application
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,28 +196,19 @@ def transpose_jaxpr(
 def _stage_transpose(
     jaxpr: Jaxpr, linear_in: tuple[bool, ...], ct_in: tuple[bool, ...], instantiate: bool
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
-    n_nonlinear = linear_in.count(False)
-    present: list[bool] = []
-
-    def run(*values: Any) -> list[Any]:
-        process = current_trace().process
-        given = iter(values[:n_nonlinear])
-        args = [None if is_linear else next(given) for is_linear in linear_in]
-        linear, _ = linear_tape(jaxpr, linear_in, args, process)
-        rest = iter(values[n_nonlinear:])
-        cts = [next(rest) if here else None for here in ct_in]
-        results = _pull_back(linear, cts, process)
-        if instantiate:
-            results = [
-                zeros_of(a) if r is None else r
-                for r, a in zip(results, linear.in_avals, strict=True)
-            ]
-        present.extend(r is not None for r in results)
-        return [r for r in results if r is not None]
-
-    avals = [a for a, is_linear in zip(jaxpr.in_avals, linear_in, strict=True) if not is_linear]
-    avals += [a for a, here in zip(jaxpr.out_avals, ct_in, strict=True) if here]
-    transposed = stage(run, avals, jaxpr.debug, locate=False)
+    graph = Graph()
+    pairs = list(zip(jaxpr.in_avals, linear_in, strict=True))
+    args = graph.inputs([a for a, is_linear in pairs if not is_linear])
+    cts = graph.inputs([a for a, here in zip(jaxpr.out_avals, ct_in, strict=True) if here])
+    given = iter(cts)
+    results = transpose_into(
+        graph, jaxpr, linear_in, args, [next(given) if here else None for here in ct_in]
+    )
+    if instantiate:
+        avals = [a for a, is_linear in pairs if is_linear]
+        results = [graph.zeros(a) if r is None else r for r, a in zip(results, avals, strict=True)]
+    outs = [r for r in results if r is not None]
+    transposed = graph.program([*args, *cts], outs, jaxpr.debug)
     for const in transposed.consts:
         if isinstance(const, Tracer):
             msg = (
@@ -225,4 +216,4 @@ def _stage_transpose(
                 "function that is being traced, and is itself traced at another time"
             )
             raise CustomRuleError(msg, hint="pass that value as an argument of the function")
-    return transposed, tuple(present)
+    return transposed, tuple([r is not None for r in results])

@@ -26,6 +26,7 @@ class Application:
         "batch_plans",
         "eager",
         "effects",
+        "holds_functions",
         "jvp_plans",
         "linear_plans",
         "multiple",
@@ -53,6 +54,8 @@ class Application:
             self.out = result
         self.effects: Effects = primitive.effects(*avals, **params)
         self.recipe: Any = None
+        # Whether Python functions are in the parameters, at any depth; None: not looked at yet.
+        self.holds_functions: bool | None = None
         # Filled by the interpreters and the runtime; empty dicts cost 64 bytes each, so they are
         # made at first use.
         self.jvp_plans: dict[Any, Any] | None = None

@@ -166,7 +166,8 @@ class HigherOrderPrimitive(Primitive):
         del avals
         found: Effects = no_effects
         for jaxpr in jaxprs_in_params(params):
-            found |= jaxpr.effects
+            if jaxpr.effects:
+                found |= jaxpr.effects
         if found and self.effect_place:
             check_effects(found, self.effect_place, self.name)
         return found

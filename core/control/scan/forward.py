@@ -252,13 +252,13 @@ def _pair(call: str, f: Callable[..., Any], result: Any, init_tree: Any) -> tupl
 
 def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> Any:
     """The common size of the leading axes, or ``length``."""
-    names = [f"xs{p}" for p in leaf_paths(xs)]
-    sizes: dict[Any, str] = {}
-    for name, value in zip(names, values, strict=True):
+    sizes: dict[Any, Any] = {}
+    for i, value in enumerate(values):
         if not value.aval.ndim:
+            name = f"xs{leaf_paths(xs)[i]}"
             msg = f"{call}: {name} is a scalar {value.aval}, it has no leading axis to loop over"
             raise AxisSizeError(msg, hint="close over values that are the same in each step")
-        sizes.setdefault(value.aval.shape[0], name)
+        sizes.setdefault(value.aval.shape[0], i)
     if isinstance(length, Tracer):
         hint = "loop with fori_loop or while_loop if the number of steps is computed"
         raise ConcretizationTypeError(length, f"{call} needs its length as a number", hint=hint)
@@ -266,8 +266,13 @@ def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> A
         length = _as_length(call, length)
         sizes.setdefault(length, "length")
     if len(sizes) > 1:
-        found = ", ".join([f"{name} has {size}" for size, name in sizes.items()])
-        found = found.replace("length has", "length is")
+        paths = leaf_paths(xs)
+        found = ", ".join(
+            [
+                f"length is {size}" if i == "length" else f"xs{paths[i]} has {size}"
+                for size, i in sizes.items()
+            ]
+        )
         msg = f"{call}: the sizes of the leading axes disagree: {found}"
         raise AxisSizeError(msg)
     if not sizes:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.scan.params import derived, groups
-from tracebridge.core.control.scan.residuals import ResidualScan
+from tracebridge.core.control.scan.residuals import (
+    mixes,
+    residual_scan,
+    split_residuals,
+    varying,
+)
+from tracebridge.core.interpreters.graph import Graph, GraphStep
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
-from tracebridge.core.interpreters.linearize import LinearizedJaxpr, linearize_jaxpr
-from tracebridge.core.interpreters.plans import linear_plan
+from tracebridge.core.interpreters.linear_graph import LinearGraph
+from tracebridge.core.interpreters.plans import LinearPlan, bits, linear_plan
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lax.ad_util import zeros_of
 
@@ -32,12 +39,13 @@ def tangent_outs(jaxpr: Jaxpr, nonzero_in: Sequence[bool]) -> list[bool]:
 def nonzero_carries(jaxpr: Jaxpr, consts: Flags, init: Flags, xs: Flags) -> Flags:
     """The carries that have a tangent in some step."""
     carry = init
-    while True:
+    while not all(carry):
         outs = tangent_outs(jaxpr, (*consts, *carry, *xs))
         wider = tuple([a or b for a, b in zip(carry, outs, strict=False)])
         if wider == carry:
-            return carry
+            break
         carry = wider
+    return carry
 
 
 def nonzero_groups(params: dict[str, Any], tangents: Sequence[Any]) -> tuple[Flags, Flags, Flags]:
@@ -53,13 +61,16 @@ def nonzero_groups(params: dict[str, Any], tangents: Sequence[Any]) -> tuple[Fla
 
 
 def tangent_args(
-    params: dict[str, Any], tangents: Sequence[Any], carry: Flags
+    params: dict[str, Any],
+    tangents: Sequence[Any],
+    carry: Flags,
+    zeros: Callable[[ShapedArray], Any] = zeros_of,
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """The tangents of consts, carries and xs; zeros where only a later step has one."""
     consts, init, xs = groups(params, tangents)
     inner = groups(params, params["jaxpr"].in_avals)[1]
     started = [
-        zeros_of(a.tangent) if t is None else t
+        zeros(a.tangent) if t is None else t
         for t, a, nz in zip(init, inner, carry, strict=True)
         if nz
     ]
@@ -138,15 +149,31 @@ class ScanSplit:
 
     __slots__ = ("linear", "primal", "ys_nz")
 
-    def __init__(
-        self, n_out: int, body: LinearizedJaxpr, consts_nz: Flags, carry_nz: Flags
-    ) -> None:
-        # Residuals are results of the primal body here, also those that are its inputs.
-        outs = body.primal.outs
-        primal = rewire(body.primal, None, [*outs[:n_out], *body.forwarded, *outs[n_out:]])
-        self.primal = ResidualScan(primal, len(consts_nz), len(carry_nz), n_out)
-        self.linear = self.primal.in_scan_order(body.linear, sum(consts_nz) + sum(carry_nz))
-        self.ys_nz = body.nonzero_out[len(carry_nz) :]
+    def __init__(self, jaxpr: Jaxpr, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags) -> None:
+        n_consts, n_carry, n_in = len(consts_nz), len(carry_nz), jaxpr.n_in
+        found = LinearGraph(jaxpr, (*consts_nz, *carry_nz, *xs_nz))
+        graph, outs, residuals = found.graph, found.outs, found.residuals()
+        varies = varying(graph, n_consts, n_in)
+        if mixes(graph, varies):
+            whole = graph.program(found.inputs, [*outs, *residuals], jaxpr.debug)
+            self.primal = residual_scan(whole, n_consts, n_carry, len(outs))
+        else:
+            shape = (n_consts, n_carry, n_in)
+            self.primal = split_residuals(graph, varies, shape, outs, residuals, jaxpr.debug)
+        first = len(graph.steps)
+        tangents = found.tangent_outs
+        for i, nz in enumerate(carry_nz):
+            if nz and tangents[i] is None:
+                tangents[i] = graph.zeros(graph.avals[outs[i]].tangent)
+        self.ys_nz = tuple([t is not None for t in tangents[n_carry:]])
+        n_fixed = sum(consts_nz) + sum(carry_nz)
+        self.linear = graph.program(
+            self.primal.in_scan_order(residuals, found.tangents, n_fixed),
+            [t for t in tangents if t is not None],
+            jaxpr.debug,
+            [*graph.steps[first:], *found.tape],
+            keep_effects=False,
+        )
 
 
 def split_scan(
@@ -154,30 +181,37 @@ def split_scan(
 ) -> ScanSplit:
     """The linearized body, remembered on the body."""
     jaxpr: Jaxpr = params["jaxpr"]
-    nonzero = (*consts_nz, *carry_nz, *xs_nz)
-    key = ("scan_linearize", params["num_consts"], params["num_carry"], nonzero)
+    key = ("scan_linearize", consts_nz, carry_nz, xs_nz)
     found = jaxpr.cache.get(key)
     if found is None:
-        n_out = len(jaxpr.outs)
-        wanted = (*carry_nz, *[False] * (n_out - len(carry_nz)))
-        body = linearize_jaxpr(jaxpr, nonzero, wanted)
-        found = jaxpr.cache[key] = ScanSplit(n_out, body, consts_nz, carry_nz)
+        found = jaxpr.cache[key] = ScanSplit(jaxpr, consts_nz, carry_nz, xs_nz)
     return found
 
 
-def linearize_scan(
-    primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-) -> tuple[list[Any], list[Any]]:
-    """Bind the primal scan and the linear scan."""
+def scan_linear_plan(primitive: Any, app: Any, mask: int) -> LinearPlan:
+    """A scan of the primals that also gives residuals, and a linear scan."""
+    params, n = app.params, len(app.avals)
+    graph = Graph()
+    primals = graph.inputs(app.avals)
+    positions = bits(mask, n)
+    given = graph.inputs([app.avals[i].tangent for i in positions])
+    tangents: list[int | None] = [None] * n
+    for i, number in zip(positions, given, strict=True):
+        tangents[i] = number
     consts_nz, carry_nz, xs_nz = nonzero_groups(params, tangents)
     split = split_scan(params, consts_nz, carry_nz, xs_nz)
-    consts, init, xs = groups(params, primals)
-    results, constant, stacked = split.primal.bind(primitive, params, consts, init, xs)
+    results, constant, stacked = split.primal.add_to(graph, primitive, params, primals)
+    consts_t, init_t, xs_t = tangent_args(params, tangents, carry_nz, graph.zeros)
+    primal_steps = list(graph.steps)
+    operands = [*constant, *consts_t, *init_t, *stacked, *xs_t]
     out_nz = (*carry_nz, *split.ys_nz)
-    if not any(out_nz):
-        return results, [None] * len(results)
-    consts_t, init_t, xs_t = tangent_args(params, tangents, carry_nz)
-    n_consts = len(constant) + len(consts_t)
-    linear = derived(params, split.linear, n_consts, len(init_t))
-    out_t = iter(primitive.bind(*constant, *consts_t, *init_t, *stacked, *xs_t, **linear))
-    return results, [next(out_t) if nz else None for nz in out_nz]
+    tape: list[GraphStep] = []
+    if any(out_nz):
+        linear = derived(params, split.linear, len(constant) + len(consts_t), len(init_t))
+        first = graph.add_bound(primitive, operands, linear)
+        tape.append(graph.steps[-1])
+    else:
+        first = 0
+    out_t = iter(range(first, len(graph.avals)))
+    outs = [(r, next(out_t) if nz else None) for r, nz in zip(results, out_nz, strict=True)]
+    return LinearPlan(range(n + len(positions)), graph.consts, primal_steps, tape, outs, positions)

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from tracebridge.core.control.rewire import rewire, used_inputs
 from tracebridge.core.control.scan.params import chosen, derived, groups
-from tracebridge.core.control.scan.residuals import ResidualScan
+from tracebridge.core.control.scan.residuals import residual_scan
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.separate import unknown_outs
@@ -38,17 +38,26 @@ def dce_scan(primitive: Any, used_outs: Flags, app: Any) -> tuple[Any, list[bool
     return primitive.application(avals, given), kept, [*carry, *ys]
 
 
-def unknown_of_scan(unknown: Flags, params: dict[str, Any]) -> tuple[Flags, Flags]:
-    """Which carries, and which results, depend on unknown arguments in some step."""
+def unknown_carries(unknown: Flags, params: dict[str, Any]) -> Flags:
+    """Which carries depend on unknown arguments in some step."""
     jaxpr: Jaxpr = params["jaxpr"]
     consts, init, xs = groups(params, unknown)
     carry = tuple(init)
-    while True:
+    while not all(carry):
         outs = unknown_outs(jaxpr, (*consts, *carry, *xs))
         wider = tuple([a or b for a, b in zip(carry, outs, strict=False)])
         if wider == carry:
-            return carry, (*carry, *outs[len(carry) :])
+            break
         carry = wider
+    return carry
+
+
+def unknown_of_scan(unknown: Flags, params: dict[str, Any]) -> Flags:
+    """Which results depend on unknown arguments in some step."""
+    carry = unknown_carries(unknown, params)
+    consts, _, xs = groups(params, unknown)
+    outs = unknown_outs(params["jaxpr"], (*consts, *carry, *xs))
+    return (*carry, *outs[len(carry) :])
 
 
 @final
@@ -60,7 +69,7 @@ class KnownSplit:
     def __init__(self, params: dict[str, Any], unknown: Flags) -> None:
         jaxpr: Jaxpr = params["jaxpr"]
         consts, _, xs = groups(params, unknown)
-        self.carry, _ = unknown_of_scan(unknown, params)
+        self.carry = unknown_carries(unknown, params)
         # Arguments of the unknown scan: also known starts of carries that become unknown.
         self.unknown = (*consts, *self.carry, *xs)
         n_carry = len(self.carry)
@@ -70,9 +79,12 @@ class KnownSplit:
         n_known_out = len(parts.known.outs) - parts.n_residuals
         n_known_consts = list(consts).count(False)
         n_known_carry = self.carry.count(False)
-        self._known = ResidualScan(parts.known, n_known_consts, n_known_carry, n_known_out)
+        self._known = residual_scan(parts.known, n_known_consts, n_known_carry, n_known_out)
         n_fixed = sum(consts) + sum(self.carry)
-        self._unknown_body = self._known.in_scan_order(parts.unknown, n_fixed)
+        n_res = parts.n_residuals
+        others = range(n_res, parts.unknown.n_in)
+        order = self._known.in_scan_order(range(n_res), others, n_fixed)
+        self._unknown_body = rewire(parts.unknown, order)
 
     def bind_known(
         self, primitive: Any, args: Sequence[Any], params: dict[str, Any]

@@ -8,11 +8,11 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.control.scan.batching import batch_scan
-from tracebridge.core.control.scan.linearize import jvp_scan, linearize_scan
+from tracebridge.core.control.scan.linearize import jvp_scan, scan_linear_plan
 from tracebridge.core.control.scan.lowering import lower_scan
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
-from tracebridge.core.control.scan.transpose import transpose_scan
+from tracebridge.core.control.scan.transpose import scan_transpose_plan, transpose_scan
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
@@ -58,12 +58,16 @@ class Scan(HigherOrderPrimitive):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return jvp_scan(self, primals, tangents, params)
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linear_plan(self, app: Any, mask: int) -> Any:
         """A scan of the primals that also gives residuals, and a linear scan."""
-        return linearize_scan(self, primals, tangents, params)
+        return scan_linear_plan(self, app, mask)
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return transpose_scan(self, ct, args, params)
+
+    def transpose_plan(self, app: Any, mask: int, ct_mask: int) -> Any:
+        """One scan in the other direction; None if more is to be done, by ``transpose``."""
+        return scan_transpose_plan(self, app, mask, ct_mask)
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -76,7 +80,7 @@ class Scan(HigherOrderPrimitive):
 
     def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool]:
         """Which results depend on unknown arguments, through carries too."""
-        return unknown_of_scan(unknown, params)[1]
+        return unknown_of_scan(unknown, params)
 
     def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
         """A scan of the known part that gives residuals, and a scan of the rest."""

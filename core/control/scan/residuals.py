@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, TypeVar
 
-from tracebridge.core.control.rewire import rewire
-from tracebridge.core.control.scan.params import derived
-from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.control.scan.params import derived, groups
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
+from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+
+T = TypeVar("T")
 
 # Computed again in each step rather than made once before the loop and kept: they cost nothing,
 # and their results may be large.
@@ -18,54 +21,25 @@ _CHEAP = frozenset({"broadcast_in_dim", "iota", "reshape", "convert_element_type
 _CONSTANT, _STACKED, _SLICED = 0, 1, 2
 
 
-@final
-class ResidualScan:
+class ResidualScan(NamedTuple):
     """A body whose last results are residuals, prepared for a scan that gives them.
 
     A residual that depends on consts only is computed once before the loop. One that is an input
     of the step is not copied: the xs themselves serve. The others become further ys, each once.
     """
 
-    __slots__ = ("_before", "_body", "_kinds", "_n_held", "_n_out", "_stacked", "_xs_kept")
-
-    def __init__(self, jaxpr: Jaxpr, n_consts: int, n_carry: int, n_out: int) -> None:
-        n_residuals = len(jaxpr.outs) - n_out
-        parts = partial_eval_jaxpr(
-            jaxpr,
-            tuple([i >= n_consts for i in range(jaxpr.n_in)]),
-            (*[True] * n_out, *[False] * n_residuals),
-            _worth_holding,
-            keep_effects=True,
-        )
-        known, n_held = parts.known, parts.n_residuals
-        n_constant = len(known.outs) - n_held
-        # consts -> what the steps need of them, then the constant residuals
-        self._before = rewire(known, None, [*known.outs[n_constant:], *known.outs[:n_constant]])
-        self._n_held = n_held
-        self._n_out = n_out
-        self._xs_kept: list[int] = []
-        self._stacked: list[int] = []
-        self._kinds: list[int] = []
-        step = parts.unknown
-        results = list(step.outs[:n_out])
-        # A residual that is among the ys is stacked already. Carries are not stacked.
-        at = {slot: i for i, slot in enumerate(results) if i >= n_carry}
-        variable = iter(step.outs[n_out:])
-        for varies in parts.unknown_out[n_out:]:
-            if not varies:
-                self._kinds.append(_CONSTANT)
-                continue
-            slot = next(variable)
-            if n_held + n_carry <= slot < step.n_in:
-                self._kinds.append(_SLICED)
-                self._xs_kept.append(slot - n_held - n_carry)
-                continue
-            if slot not in at:
-                at[slot] = len(results)
-                results.append(slot)
-            self._kinds.append(_STACKED)
-            self._stacked.append(at[slot])
-        self._body = rewire(step, None, results)
+    before: Jaxpr
+    """consts -> (the ``n_held`` values that the steps need of them, constant residuals)"""
+    n_held: int
+    body: Jaxpr
+    """(held values, carry, slices) -> (``n_out`` results, stacked residuals)"""
+    n_out: int
+    kinds: list[int]
+    """Per residual: constant, stacked or sliced."""
+    stacked: list[int]
+    """Results of the body that are residuals."""
+    xs_kept: list[int]
+    """xs that are residuals."""
 
     def bind(
         self,
@@ -76,26 +50,134 @@ class ResidualScan:
         xs: Sequence[Any],
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Bind the scan: its results, the constant residuals, the stacked ones."""
-        made = eval_jaxpr(self._before, current_trace().process, consts)
-        held, constant = made[: self._n_held], made[self._n_held :]
-        given = derived(params, self._body, len(held), len(init))
+        made = eval_jaxpr(self.before, current_trace().process, consts)
+        held, constant = made[: self.n_held], made[self.n_held :]
+        given = derived(params, self.body, len(held), len(init))
         results = primitive.bind(*held, *init, *xs, **given)
-        stacked = [results[i] for i in self._stacked] + [xs[i] for i in self._xs_kept]
-        return results[: self._n_out], constant, stacked
+        stacked = [results[i] for i in self.stacked] + [xs[i] for i in self.xs_kept]
+        return results[: self.n_out], constant, stacked
 
-    def in_scan_order(self, jaxpr: Jaxpr, n_fixed: int) -> Jaxpr:
-        """A body that takes (residuals, ``n_fixed`` consts and carries, xs), ready for scan.
+    def add_to(
+        self, graph: Graph, primitive: Any, params: dict[str, Any], args: Sequence[int]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """The same as equations of ``graph``, between numbers."""
+        consts, init, xs = groups(params, args)
+        made = graph.inline(self.before, consts)
+        held, constant = made[: self.n_held], made[self.n_held :]
+        given = derived(params, self.body, len(held), len(init))
+        first = graph.add_bound(primitive, [*held, *init, *xs], given)
+        stacked = [first + i for i in self.stacked] + [xs[i] for i in self.xs_kept]
+        return list(range(first, first + self.n_out)), constant, stacked
 
-        Its inputs become (constant residuals, consts, carries; stacked residuals, xs).
+    def in_scan_order(self, residuals: Sequence[T], others: Sequence[T], n_fixed: int) -> list[T]:
+        """The inputs of a body that takes residuals and others, in the order that scan wants.
+
+        ``others`` are ``n_fixed`` consts and carries, then xs. The order is constant residuals,
+        consts, carries; stacked residuals, xs.
         """
-        kinds = self._kinds
-        others = list(range(len(kinds), jaxpr.n_in))
-        constant = [i for i, kind in enumerate(kinds) if kind == _CONSTANT]
-        stacked = [i for i, kind in enumerate(kinds) if kind == _STACKED]
-        sliced = [i for i, kind in enumerate(kinds) if kind == _SLICED]
-        order = [*constant, *others[:n_fixed], *stacked, *sliced, *others[n_fixed:]]
-        return rewire(jaxpr, order)
+        constant, stacked, sliced = [
+            [r for r, kind in zip(residuals, self.kinds, strict=True) if kind == wanted]
+            for wanted in (_CONSTANT, _STACKED, _SLICED)
+        ]
+        return [*constant, *others[:n_fixed], *stacked, *sliced, *others[n_fixed:]]
 
 
-def _worth_holding(app: Any) -> bool:
-    return app.primitive.name not in _CHEAP
+def residual_scan(jaxpr: Jaxpr, n_consts: int, n_carry: int, n_out: int) -> ResidualScan:
+    """Prepare a body whose results after the first ``n_out`` are residuals."""
+    n_in = jaxpr.n_in
+    jaxpr = separate_jaxpr(jaxpr, tuple([i >= n_consts for i in range(n_in)]))
+    graph = Graph()
+    outs = graph.inline(jaxpr, graph.inputs(jaxpr.in_avals))
+    varies = varying(graph, n_consts, n_in)
+    shape = (n_consts, n_carry, n_in)
+    return split_residuals(graph, varies, shape, outs[:n_out], outs[n_out:], jaxpr.debug)
+
+
+def varying(graph: Graph, n_consts: int, n_in: int) -> bytearray:
+    """Which values differ from step to step: those not made from the first inputs alone."""
+    varies = bytearray(len(graph.avals))
+    varies[n_consts:n_in] = b"\1" * (n_in - n_consts)
+    for app, args, first, _ in graph.steps:
+        # What has effects belongs to each step.
+        here = bool(app.effects)
+        for a in args:
+            if varies[a]:
+                here = True
+                break
+        if here:
+            if app.multiple:
+                n_out = len(app.outs)
+                varies[first : first + n_out] = b"\1" * n_out
+            else:
+                varies[first] = 1
+    return varies
+
+
+def mixes(graph: Graph, varies: bytearray) -> bool:
+    """Whether an equation has results that need not vary, if it is taken apart."""
+    for app, args, _, _ in graph.steps:
+        if app.multiple:
+            mask = tuple([bool(varies[a]) for a in args])
+            if any(mask) and not all(mask) and not all(unknown_results(app, mask)):
+                return True
+    return False
+
+
+def split_residuals(
+    graph: Graph,
+    varies: bytearray,
+    shape: tuple[int, int, int],
+    outs: Sequence[int],
+    residuals: Sequence[int],
+    debug: DebugInfo,
+) -> ResidualScan:
+    """Prepare a body that is given as a graph, whose first values are its inputs.
+
+    ``shape``: how many of these are consts, carries, and how many there are.
+    """
+    n_consts, n_carry, n_in = shape
+    n_fixed = n_consts + n_carry
+    results = list(outs)
+    # A residual that is among the ys is stacked already. Carries are not stacked.
+    at = {number: i for i, number in enumerate(results) if i >= n_carry}
+    kinds: list[int] = []
+    constant: list[int] = []
+    stacked: list[int] = []
+    xs_kept: list[int] = []
+    for number in residuals:
+        if not varies[number]:
+            kinds.append(_CONSTANT)
+            constant.append(number)
+        elif n_fixed <= number < n_in:
+            kinds.append(_SLICED)
+            xs_kept.append(number - n_fixed)
+        else:
+            kinds.append(_STACKED)
+            if number not in at:
+                at[number] = len(results)
+                results.append(number)
+            stacked.append(at[number])
+    fixed = [step for step in graph.steps if not varies[step[2]]]
+    held = _held(graph, varies, n_consts, results)
+    before = graph.program(range(n_consts), [*held, *constant], debug, fixed, keep_effects=False)
+    body = graph.program([*held, *range(n_consts, n_in)], results, debug)
+    return ResidualScan(before, len(held), body, len(outs), kinds, stacked, xs_kept)
+
+
+def _held(graph: Graph, varies: bytearray, n_consts: int, results: Sequence[int]) -> list[int]:
+    """Values that are made of consts before the loop, for the steps."""
+    needed = bytearray(len(graph.avals))
+    for number in results:
+        needed[number] = 1
+    made: list[int] = []
+    for app, args, first, _ in reversed(graph.steps):
+        end = first + len(app.outs)
+        if not any(needed[first:end]) and not app.effects:
+            continue
+        if varies[first] or app.primitive.name in _CHEAP:
+            for a in args:
+                needed[a] = 1
+        else:
+            made.extend([n for n in range(first, end) if needed[n]])
+    made.sort()
+    return [*[n for n in range(n_consts) if needed[n]], *made]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
-import tracebridge.core.lax as lax
 from tracebridge.core.control.rewire import reached, rewire
 from tracebridge.core.control.scan.params import chosen, derived, groups
-from tracebridge.core.control.scan.partial_eval import split_known, unknown_of_scan
+from tracebridge.core.control.scan.partial_eval import split_known, unknown_carries
 from tracebridge.core.interpreters.dce import dce_jaxpr
-from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.interpreters.transpose import transpose_jaxpr
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.interpreters.plans import Plan, bits, cotangent_aval
+from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
-from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.ad_util import add_application, zeros_of
 
 Flags = tuple[bool, ...]
 
@@ -26,8 +25,7 @@ def transpose_scan(
 ) -> list[Any]:
     """Cotangents of the linear arguments."""
     linear = tuple([is_linear_input(a) for a in args])
-    carry_linear, _ = unknown_of_scan(linear, params)
-    if all(carry_linear):
+    if all(unknown_carries(linear, params)):
         return _transpose_linear(primitive, ct, args, params)
     # Some carries do not depend on linear arguments: run them forwards, then go back.
     split = split_known(params, linear)
@@ -47,55 +45,89 @@ def transpose_scan(
 def _transpose_linear(
     primitive: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
 ) -> list[Any]:
-    """Every carry is linear. One that starts at a value (a zero) gets no cotangent."""
+    """Every carry is linear."""
+
+    def bind(given: dict[str, Any], *operands: Sequence[Any]) -> Sequence[Any]:
+        if params["split_transpose"]:
+            return _bind_apart(primitive, given, *operands)
+        return primitive.bind(*[x for group in operands for x in group], **given)
+
+    linear = tuple([is_linear_input(a) for a in args])
+    return _go_back(ct, args, linear, params, zeros_of, bind)
+
+
+def scan_transpose_plan(primitive: Any, app: Any, mask: int, ct_mask: int) -> Plan | None:
+    """The plan of a scan whose carries are all linear, and which needs one backward loop."""
+    params, avals, n_out = app.params, app.avals, len(app.outs)
+    linear = tuple([bool(mask >> i & 1) for i in range(len(avals))])
+    if params["split_transpose"] or not all(unknown_carries(linear, params)):
+        return None
+    graph = Graph()
+    given = bits(ct_mask, n_out)
+    numbers = graph.inputs([cotangent_aval(app.outs[i]) for i in given])
+    values = graph.inputs([a for a, here in zip(avals, linear, strict=True) if not here])
+    cts: list[int | None] = [None] * n_out
+    for i, number in zip(given, numbers, strict=True):
+        cts[i] = number
+    rest = iter(values)
+    args = [None if here else next(rest) for here in linear]
+
+    def bind(given: dict[str, Any], *operands: Sequence[int]) -> Sequence[int]:
+        first = graph.add_bound(primitive, [x for group in operands for x in group], given)
+        return range(first, len(graph.avals))
+
+    results = _go_back(cts, args, linear, params, graph.zeros, bind)
+    outs = [r for r in results if r is not None]
+    jaxpr = graph.program([*numbers, *values], outs, params["jaxpr"].debug)
+    present = tuple([r is not None for r, here in zip(results, linear, strict=True) if here])
+    return Plan(jaxpr, (present, None))
+
+
+def _go_back(
+    ct: Sequence[Any],
+    args: Sequence[Any],
+    linear: Flags,
+    params: dict[str, Any],
+    zeros: Callable[[ShapedArray], Any],
+    bind: Callable[..., Sequence[Any]],
+) -> list[Any]:
+    """Cotangents of the linear arguments, by ``bind(params, *groups of operands)``.
+
+    A carry that starts at a value (a zero) gets none, though it is linear in the steps.
+    """
     jaxpr: Jaxpr = params["jaxpr"]
-    consts, init, xs = groups(params, args)
-    linear_consts = [a for a in consts if is_linear_input(a)]
-    linear = (
-        *[is_linear_input(a) for a in consts],
-        *[True] * len(init),
-        *[is_linear_input(a) for a in xs],
-    )
+    consts_here, init_here, xs_here = groups(params, linear)
+    n_consts, n_carry = len(consts_here), len(init_here)
     given = tuple([c is not None for c in ct])
-    key = ("scan_transpose", len(consts), len(init), linear, given)
+    key = ("scan_transpose", n_carry, tuple(consts_here), tuple(xs_here), given)
     back = jaxpr.cache.get(key)
     if back is None:
-        back = jaxpr.cache[key] = Backward(jaxpr, len(consts), len(init), linear, given)
+        inside = (*consts_here, *[True] * n_carry, *xs_here)
+        back = jaxpr.cache[key] = Backward(jaxpr, n_consts, n_carry, inside, given)
     if back.body is None:
         return [None] * len(args)
-    carry_avals = groups(params, jaxpr.in_avals)[1]
+    consts_avals, carry_avals, _ = groups(params, jaxpr.in_avals)
     ct_carry = [
-        zeros_of(a) if c is None else c
+        zeros(a) if c is None else c
         for c, a, nz in zip(ct, carry_avals, back.carry, strict=False)
         if nz
     ]
-    sums = [zeros_of(a.aval) for a in chosen(back.consts, linear_consts)]
-    fixed = [a for a in consts if not is_linear_input(a)]
-    sliced = [a for a in xs if not is_linear_input(a)]
-    sliced += [c for c in ct[len(init) :] if c is not None]
+    sums = [zeros(a) for a in chosen(back.consts, chosen(consts_here, consts_avals))]
+    consts, _, xs = groups(params, args)
+    fixed = [a for a, here in zip(consts, consts_here, strict=True) if not here]
+    sliced = [a for a, here in zip(xs, xs_here, strict=True) if not here]
+    sliced += [c for c in ct[n_carry:] if c is not None]
     back_params = derived(params, back.body, len(fixed), len(ct_carry) + len(sums))
     back_params["reverse"] = not params["reverse"]
-    bind = _bind_apart if params["split_transpose"] else _bind_together
-    results = iter(bind(primitive, back_params, fixed, ct_carry, sums, sliced))
+    results = iter(bind(back_params, fixed, ct_carry, sums, sliced))
     init_ct = [next(results) if nz else None for nz in back.carry]
     consts_ct = iter([next(results) if nz else None for nz in back.consts])
     xs_ct = iter([next(results) if nz else None for nz in back.xs])
     return [
-        *[next(consts_ct) if is_linear_input(a) else None for a in consts],
-        *[c if is_linear_input(a) else None for a, c in zip(init, init_ct, strict=True)],
-        *[next(xs_ct) if is_linear_input(a) else None for a in xs],
+        *[next(consts_ct) if here else None for here in consts_here],
+        *[c if here else None for here, c in zip(init_here, init_ct, strict=True)],
+        *[next(xs_ct) if here else None for here in xs_here],
     ]
-
-
-def _bind_together(
-    primitive: Any,
-    params: dict[str, Any],
-    fixed: Sequence[Any],
-    ct_carry: Sequence[Any],
-    sums: Sequence[Any],
-    sliced: Sequence[Any],
-) -> list[Any]:
-    return primitive.bind(*fixed, *ct_carry, *sums, *sliced, **params)
 
 
 def _bind_apart(
@@ -145,74 +177,63 @@ class Backward:
         n_linear = sum(linear[:n_consts])
         carry, ys = _reached_carries(jaxpr, n_consts, given[:n_carry], given[n_carry:])
         while True:
-            back, present = transpose_jaxpr(jaxpr, linear, (*carry, *ys), instantiate=False)
+            back = _Transposed(jaxpr, linear, (*carry, *ys))
+            present = [r is not None for r in back.results]
             arrived = present[n_linear : n_linear + n_carry]
             wider = tuple([a or b for a, b in zip(carry, arrived, strict=True)])
             if wider == carry:
                 break
             carry = wider
         self.carry = carry
-        self.consts = present[:n_linear]
-        self.xs = present[n_linear + n_carry :]
+        self.consts = tuple(present[:n_linear])
+        self.xs = tuple(present[n_linear + n_carry :])
         self.body: Jaxpr | None = None
         if any(present):
-            avals = [a for a, here in zip(jaxpr.in_avals, linear, strict=True) if here]
             n_fixed = n_consts - n_linear
-            self.body = self._make(back, arrived, avals, n_fixed, sum(ys))
+            self.body = self._make(back, n_linear, n_fixed, jaxpr)
 
-    def _make(
-        self,
-        back: Jaxpr,
-        arrived: Flags,
-        avals: list[ShapedArray],
-        n_fixed: int,
-        n_ys: int,
-    ) -> Jaxpr:
-        """``back``: (consts, xs, cotangents of carries, of ys); ``avals``: of linear inputs."""
-        n_linear, n_ct = len(self.consts), sum(self.carry)
-        const_avals, carry_avals = avals[:n_linear], avals[n_linear:]
-        split = back.n_in - n_ct - n_ys
-        first, last = split, split + n_ct
-
-        def run(*values: Any) -> list[Any]:
-            fixed, cts, rest = (
-                values[:n_fixed],
-                values[n_fixed : n_fixed + n_ct],
-                values[n_fixed + n_ct :],
-            )
-            sums, rest = rest[: sum(self.consts)], rest[sum(self.consts) :]
-            sliced, ct_ys = rest[: split - n_fixed], rest[split - n_fixed :]
-            process = current_trace().process
-            out = iter(eval_jaxpr(back, process, [*fixed, *sliced, *cts, *ct_ys]))
-            of_consts = [next(out) if here else None for here in self.consts]
-            of_carry = [next(out) if here else None for here in arrived]
-            carry = [
-                zeros_of(a) if c is None else c
-                for c, a, nz in zip(of_carry, carry_avals, self.carry, strict=False)
-                if nz
-            ]
-            added = [
-                lax.add(s, c) for s, c in zip(sums, chosen(self.consts, of_consts), strict=True)
-            ]
-            return [*carry, *added, *out]
-
-        ins = back.in_avals
-        in_avals = [
-            *ins[:n_fixed],
-            *ins[first:last],
-            *chosen(self.consts, const_avals),
-            *ins[n_fixed:split],
-            *ins[last:],
+    def _make(self, back: _Transposed, n_linear: int, n_fixed: int, jaxpr: Jaxpr) -> Jaxpr:
+        graph, results, avals = back.graph, back.results, back.linear_avals
+        n_ct = sum(self.carry)
+        sums = graph.inputs(chosen(self.consts, avals[:n_linear]))
+        of_carry = zip(results[n_linear:], avals[n_linear:], self.carry, strict=False)
+        carry = [graph.zeros(a) if ct is None else ct for ct, a, nz in of_carry if nz]
+        of_consts = [ct for ct in results[:n_linear] if ct is not None]
+        added = [
+            graph.add(add_application(graph.avals[ct]), (total, ct))
+            for total, ct in zip(sums, of_consts, strict=True)
         ]
-        return stage(run, in_avals, back.debug, locate=False)
+        of_xs = [ct for ct in results[n_linear + len(self.carry) :] if ct is not None]
+        inputs = [
+            *back.args[:n_fixed], *back.cts[:n_ct], *sums, *back.args[n_fixed:], *back.cts[n_ct:]
+        ]  # fmt: skip
+        return graph.program(inputs, [*carry, *added, *of_xs], jaxpr.debug)
+
+
+@final
+class _Transposed:
+    """A graph with the transpose of a body: the numbers of its inputs and results."""
+
+    __slots__ = ("args", "cts", "graph", "linear_avals", "results")
+
+    def __init__(self, jaxpr: Jaxpr, linear: Flags, given: Flags) -> None:
+        graph = self.graph = Graph()
+        avals = jaxpr.in_avals
+        self.linear_avals = chosen(linear, avals)
+        self.args = graph.inputs([a for a, here in zip(avals, linear, strict=True) if not here])
+        self.cts = graph.inputs(chosen(given, jaxpr.out_avals))
+        numbers = iter(self.cts)
+        cts = [next(numbers) if here else None for here in given]
+        self.results = transpose_into(graph, jaxpr, linear, self.args, cts)
 
 
 def _reached_carries(jaxpr: Jaxpr, n_consts: int, carry: Flags, ys: Flags) -> tuple[Flags, Flags]:
     """Carries that cotangents may reach, so that the backward body is traced once as a rule."""
     n_carry = len(carry)
-    while True:
+    while not all(carry):
         into = reached(jaxpr, (*carry, *ys))[n_consts : n_consts + n_carry]
         wider = tuple([a or b for a, b in zip(carry, into, strict=True)])
         if wider == carry:
-            return carry, ys
+            break
         carry = wider
+    return carry, ys

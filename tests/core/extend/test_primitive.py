@@ -214,6 +214,37 @@ def test_engine_rules_can_be_replaced_and_restored():
     assert 1.0 == tb.jit(tb.grad(lax.sin))(0.0)
 
 
+def test_rules_of_primitives_that_plan_themselves_can_be_replaced():
+    """Scan makes its linear and backward plans itself; a rule of the user comes first."""
+
+    def total(xs):
+        return lax.scan(lambda c, x: (c + x * x, None), 0.0, xs)[0]
+
+    own = lax.scan_p.jvp
+    seen = []
+
+    def jvp(primals, tangents, **params):
+        seen.append("jvp")
+        return own(primals, [ad.instantiate_zeros(t) for t in tangents], **params)
+
+    def transpose(ct, *args, **params):
+        seen.append("transpose")
+        raise ZeroDivisionError
+
+    xs = np.arange(3.0, dtype=np.float32)
+    ad.primitive_jvps[lax.scan_p] = jvp
+    ad.primitive_transposes[lax.scan_p] = transpose
+    try:
+        with pytest.raises(ZeroDivisionError):
+            tb.grad(total)(xs)
+    finally:
+        del ad.primitive_jvps[lax.scan_p]
+        del ad.primitive_transposes[lax.scan_p]
+    assert ["jvp", "transpose"] == seen
+    np.testing.assert_allclose(2 * xs, tb.grad(total)(xs), rtol=1e-6)
+    assert ["jvp", "transpose"] == seen
+
+
 def test_rule_that_changes_is_used_from_then_on():
     """Programs made with an older rule are forgotten."""
     p = Primitive("changing")

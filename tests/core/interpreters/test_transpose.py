@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tracebridge as tb
 import tracebridge.core.lax as lax
 from tests.strategies import array, run_jaxpr
+from tracebridge.core.control.closed_call import closed_call
 from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
@@ -76,3 +78,24 @@ def test_nonlinear_use_is_an_error() -> None:
     jaxpr = stage(lambda t: [lax.sin(t)], [VECTOR])
     with pytest.raises(TracebridgeError, match="sin"):
         transpose_jaxpr(jaxpr, (True,))
+
+
+def test_equations_that_mix_are_taken_apart_once() -> None:
+    """A call with linear and nonlinear results: its effects happen once in the transpose."""
+
+    def both(a: object, t: object) -> list[object]:
+        return [lax.sin(a), lax.mul(t, a)]
+
+    inner = stage(both, [VECTOR, VECTOR])
+
+    def outer(a: object, t: object) -> list[object]:
+        tb.debug.print("{}", a)
+        nonlinear, linear = closed_call(inner, a, t)
+        return [lax.mul(nonlinear, linear)]
+
+    backward, present = transpose_jaxpr(stage(outer, [VECTOR, VECTOR]), (False, True))
+    a, ct = array((3,), 1, "float32"), array((3,), 2, "float32")
+    assert (True,) == present
+    assert 1 == len(backward.effects)
+    assert 1 == sum([bool(app.effects) for app, _ in backward.steps])
+    np.testing.assert_allclose(run_jaxpr(backward, a, ct)[0], np.sin(a) * a * ct, rtol=1e-5)

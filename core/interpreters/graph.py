@@ -1,0 +1,188 @@
+"""Programs under construction whose values are numbers.
+
+What is derived from a Jaxpr (its linear part, its transpose) replays plans, whose equations and
+types are known: nothing has to be run on tracers. A graph collects such equations; `program` takes
+a Jaxpr out of it, from any values to any values, with what lies between them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.config.scopes import option
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.check import check_jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.name_stack import NamedSource
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.debug_info import DebugInfo
+    from tracebridge.core.ir.values import Value
+
+GraphStep = tuple["Application", "Sequence[int]", int, Any]
+"""An equation: application, numbers of its arguments and of its first result, source."""
+
+_ZEROS: BoundedCache[Jaxpr] = BoundedCache("zeros by aval", 1024)
+
+
+@final
+class Graph:
+    """Equations between numbered values, in an order in which they can run."""
+
+    __slots__ = ("_numbers", "avals", "consts", "steps")
+
+    def __init__(self) -> None:
+        self.avals: list[ShapedArray] = []
+        self.consts: dict[int, Value] = {}
+        self.steps: list[GraphStep] = []
+        self._numbers: dict[int, int] = {}
+
+    def inputs(self, avals: Iterable[ShapedArray]) -> range:
+        """Numbers of new values that no equation makes."""
+        first = len(self.avals)
+        self.avals.extend(avals)
+        return range(first, len(self.avals))
+
+    def constant(self, value: Value) -> int:
+        """The number of a constant; the same object has one number."""
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self.avals)
+            self.avals.append(value.aval)
+            self.consts[number] = value
+        return number
+
+    def add(self, app: Application, args: Sequence[int], source: Any = None) -> int:
+        """Append an equation; the number of its first result."""
+        avals = self.avals
+        first = len(avals)
+        if app.multiple:
+            avals.extend(app.outs)
+        else:
+            avals.append(app.out)
+        self.steps.append((app, args, first, source))
+        return first
+
+    def add_bound(self, primitive: Any, args: Sequence[int], params: dict[str, Any]) -> int:
+        """Append an application of a primitive; the number of its first result."""
+        avals = self.avals
+        return self.add(primitive.application(tuple([avals[a] for a in args]), params), args)
+
+    def zeros(self, aval: ShapedArray) -> int:
+        """Zeros of ``aval``."""
+        made = _ZEROS.get(aval)
+        if made is None:
+            made = stage(lambda: [zeros_of(aval)], (), locate=False)
+            _ZEROS.set(aval, made)
+        return self.inline(made, ())[0]
+
+    def inline(self, jaxpr: Jaxpr, args: Sequence[int], source: Any = None) -> list[int]:
+        """Append the equations of ``jaxpr``; the numbers of its results."""
+        env = [*args, *[self.constant(c) for c in jaxpr.consts]]
+        avals, steps, sources = self.avals, self.steps, jaxpr.sources
+        number = len(avals)
+        for k, (app, idx) in enumerate(jaxpr.steps):
+            here = source if sources is None else joined(source, sources[k])
+            steps.append((app, [env[i] for i in idx], number, here))
+            for aval in app.outs:
+                avals.append(aval)
+                env.append(number)
+                number += 1
+        return [env[s] for s in jaxpr.outs]
+
+    def program(
+        self,
+        inputs: Sequence[int],
+        outs: Sequence[int],
+        debug: DebugInfo,
+        steps: Sequence[GraphStep] | None = None,
+        *,
+        keep_effects: bool = True,
+    ) -> Jaxpr:
+        """The Jaxpr from the values ``inputs`` to the values ``outs``.
+
+        It has those of ``steps`` (default: all) that lie between them, and those with effects if
+        ``keep_effects``. Values in ``inputs`` may be results of equations: those are not repeated.
+        """
+        avals = self.avals
+        # Per value its slot; -1: not needed so far; -2: needed, and numbered below.
+        slots = [-1] * len(avals)
+        for i, number in enumerate(inputs):
+            slots[number] = i
+        for number in outs:
+            if slots[number] == -1:
+                slots[number] = -2
+        kept = _needed(self.steps if steps is None else steps, slots, keep_effects)
+        consts = [n for n in self.consts if slots[n] == -2]
+        slot = len(inputs)
+        for number in consts:
+            slots[number] = slot
+            slot += 1
+        numbered: list[Any] = []
+        located = False
+        for app, args, first, source in kept:
+            numbered.append((app, tuple([slots[a] for a in args])))
+            if source is not None:
+                located = True
+            if app.multiple:
+                for number in range(first, first + len(app.outs)):
+                    if slots[number] < 0:
+                        slots[number] = slot
+                    slot += 1
+            else:
+                slots[first] = slot
+                slot += 1
+        jaxpr = Jaxpr(
+            [avals[n] for n in inputs],
+            [self.consts[n] for n in consts],
+            numbered,
+            [slots[n] for n in outs],
+            [avals[n] for n in outs],
+            [step[3] for step in kept] if located else None,
+            debug,
+        )
+        if option("enable_checks"):
+            check_jaxpr(jaxpr)
+        return jaxpr
+
+
+def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) -> list[GraphStep]:
+    """The steps that make needed values, or have effects; marks what they need."""
+    kept: list[GraphStep] = []
+    for step in reversed(steps):
+        app, args, first, _ = step
+        if app.multiple:
+            needed = -2 in slots[first : first + len(app.outs)]
+        else:
+            needed = slots[first] == -2
+        if needed or (app.effects and keep_effects):
+            kept.append(step)
+            for a in args:
+                if slots[a] == -1:
+                    slots[a] = -2
+    kept.reverse()
+    return kept
+
+
+def within(kind: str, source: Any) -> Any:
+    """The source of what a transformation makes of an equation: its outermost scope says so."""
+    if type(source) is not NamedSource or not source.names:
+        return source
+    first, *others = source.names
+    return NamedSource((f"{kind}({first})", *others), source.traceback)
+
+
+def joined(outer: Any, inner: Any) -> Any:
+    """The source of an equation of a plan that stands for an equation with source ``outer``."""
+    if type(outer) is not NamedSource or type(inner) is not NamedSource:
+        return inner if outer is None else outer
+    names = inner.names
+    if names[: len(outer.names)] != outer.names:
+        names = (*outer.names, *names)
+    return NamedSource(names, outer.traceback)

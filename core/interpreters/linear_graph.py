@@ -1,0 +1,123 @@
+"""Linearization of Jaxprs: their equations and those of the linear part in one graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core.interpreters.graph import Graph, GraphStep, within
+from tracebridge.core.interpreters.plans import linear_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+
+@final
+class LinearGraph:
+    """A linearized Jaxpr: values and tangents as numbers of ``graph``.
+
+    ``inputs``, ``outs``: of the primal program, whose equations are those of ``graph``.
+    ``tangents``: the inputs of the linear part, whose equations are ``tape``, with results
+    ``tangent_outs`` (None where a result has no tangent).
+    """
+
+    __slots__ = ("graph", "inputs", "outs", "tangent_outs", "tangents", "tape")
+
+    def __init__(self, jaxpr: Jaxpr, nonzero_in: Sequence[bool]) -> None:
+        graph = self.graph = Graph()
+        self.inputs = graph.inputs(jaxpr.in_avals)
+        self.tangents = graph.inputs(
+            [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
+        )
+        self.tape: list[GraphStep] = []
+        given = iter(self.tangents)
+        nodes: list[int | None] = [next(given) if nz else None for nz in nonzero_in]
+        values = [*self.inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        nodes.extend([None] * len(jaxpr.consts))
+        sources = jaxpr.sources
+        for k, (app, idx) in enumerate(jaxpr.steps):
+            source = None if sources is None else within("jvp", sources[k])
+            args = [values[i] for i in idx]
+            mask = 0
+            for j, i in enumerate(idx):
+                node = nodes[i]
+                if node is not None:
+                    mask |= 1 << j
+                    args.append(node)
+            if mask:
+                self._add(app, mask, args, source, values, nodes)
+                continue
+            first = graph.add(app, args, source)
+            n_out = len(app.outs)
+            values.extend(range(first, first + n_out))
+            nodes.extend([None] * n_out)
+        self.outs = [values[s] for s in jaxpr.outs]
+        self.tangent_outs = [nodes[s] for s in jaxpr.outs]
+
+    def _add(
+        self,
+        app: Any,
+        mask: int,
+        args: list[int],
+        source: Any,
+        values: list[int],
+        nodes: list[int | None],
+    ) -> None:
+        """The equations of the plan of ``app``; ``args``: values, then those of tangents."""
+        plans = app.linear_plans
+        plan = None if plans is None else plans.get(mask)
+        if plan is None:
+            plan = linear_plan(app, mask)
+        graph = self.graph
+        avals, steps, tape = graph.avals, graph.steps, self.tape
+        env = [*args, *[graph.constant(c) for c in plan.consts]] if plan.consts else args
+        number = len(avals)
+        for step, idx in plan.primal_steps:
+            steps.append((step, [env[i] for i in idx], number, source))
+            for aval in step.outs:
+                avals.append(aval)
+                env.append(number)
+                number += 1
+        for step, idx, _ in plan.linear_steps:
+            tape.append((step, [env[i] for i in idx], number, source))
+            for aval in step.outs:
+                avals.append(aval)
+                env.append(number)
+                number += 1
+        for value, tangent in plan.outs:
+            values.append(env[value])
+            nodes.append(None if tangent is None else env[tangent])
+
+    def residuals(self) -> list[int]:
+        """Values of the primal program that the linear part needs. Drops dead equations of it."""
+        consts = self.graph.consts
+        # Numbers of the linear part: its inputs, and whatever its equations make.
+        linear = bytearray(len(self.graph.avals))
+        live = bytearray(len(linear))
+        for number in self.tangents:
+            linear[number] = 1
+        for step, _, first, _ in self.tape:
+            if step.multiple:
+                n_out = len(step.outs)
+                linear[first : first + n_out] = b"\1" * n_out
+            else:
+                linear[first] = 1
+        for number in self.tangent_outs:
+            if number is not None:
+                live[number] = 1
+        found: dict[int, None] = {}
+        kept: list[GraphStep] = []
+        for entry in reversed(self.tape):
+            step, args, first, _ = entry
+            if not (any(live[first : first + len(step.outs)]) if step.multiple else live[first]):
+                continue
+            kept.append(entry)
+            for number in args:
+                if linear[number]:
+                    live[number] = 1
+                elif number not in consts:
+                    found[number] = None
+        kept.reverse()
+        self.tape = kept
+        return list(found)

@@ -1,0 +1,130 @@
+"""Transposition of linear Jaxprs in a graph: cotangents walk their equations backwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.core.interpreters.graph import within
+from tracebridge.core.interpreters.plans import transpose_plan
+from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.primitive import LinearInput
+from tracebridge.core.lax.ad_util import add_application
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.interpreters.graph import Graph
+    from tracebridge.core.ir.jaxpr import Jaxpr
+
+Cotangents = list[int | None]
+
+
+def transpose_into(
+    graph: Graph,
+    jaxpr: Jaxpr,
+    linear_in: tuple[bool, ...],
+    args: Sequence[int],
+    cotangents: Sequence[int | None],
+) -> Cotangents:
+    """Append the transpose of ``jaxpr`` to ``graph``: numbers of cotangents of linear inputs.
+
+    ``args``: numbers of the nonlinear inputs. ``cotangents``: those of the results. ``None`` is a
+    symbolic zero, both ways.
+    """
+    start = len(graph.steps)
+    given = iter(args)
+    env = [-1 if is_linear else next(given) for is_linear in linear_in]
+    env.extend([graph.constant(c) for c in jaxpr.consts])
+    linear = [*linear_in, *[False] * len(jaxpr.consts)]
+    tape: list[tuple[Any, int, Sequence[int], int, Any]] = []
+    sources = jaxpr.sources
+    for k, (app, idx) in enumerate(jaxpr.steps):
+        source = None if sources is None else sources[k]
+        mask = 0
+        for j, i in enumerate(idx):
+            if linear[i]:
+                mask |= 1 << j
+        n_out = len(app.outs)
+        if mask:
+            if app.multiple and not all(unknown_results(app, tuple([linear[i] for i in idx]))):
+                del graph.steps[start:]
+                apart = separate_jaxpr(jaxpr, linear_in)
+                return transpose_into(graph, apart, linear_in, args, cotangents)
+            tape.append((app, mask, idx, len(env), within("transpose", source)))
+            env.extend([-1] * n_out)
+        else:
+            first = graph.add(app, [env[i] for i in idx], source)
+            env.extend(range(first, first + n_out))
+        linear.extend([mask != 0] * n_out)
+    cts: Cotangents = [None] * len(env)
+    for slot, ct in zip(jaxpr.outs, cotangents, strict=True):
+        if ct is not None and linear[slot]:
+            _accumulate(graph, cts, slot, ct, None)
+    _walk_back(graph, tape, env, cts)
+    return [cts[i] for i, is_linear in enumerate(linear_in) if is_linear]
+
+
+def _walk_back(
+    graph: Graph,
+    tape: Sequence[tuple[Any, int, Sequence[int], int, Any]],
+    env: Sequence[int],
+    cts: Cotangents,
+) -> None:
+    for app, mask, idx, start, source in reversed(tape):
+        given = cts[start : start + len(app.outs)]
+        ct_mask = 0
+        values: list[int] = []
+        for j, ct in enumerate(given):
+            if ct is not None:
+                ct_mask |= 1 << j
+                values.append(ct)
+        if not ct_mask:
+            continue
+        targets: list[int] = []
+        for j, i in enumerate(idx):
+            if mask >> j & 1:
+                targets.append(i)
+            else:
+                values.append(env[i])
+        if app.primitive.transposes_inline:
+            jaxpr, present = _staged(graph, app, mask, given, values)
+        else:
+            plans = app.transpose_plans
+            plan = None if plans is None else plans.get((mask, ct_mask))
+            if plan is None:
+                plan = transpose_plan(app, mask, ct_mask)
+            single = plan.single
+            if single is not None and len(targets) == 1:
+                _accumulate(graph, cts, targets[0], graph.add(single, values, source), source)
+                continue
+            jaxpr, present = plan.jaxpr, plan.extra[0]
+        results = iter(graph.inline(jaxpr, values, source))
+        for target, here in zip(targets, present, strict=True):
+            if here:
+                _accumulate(graph, cts, target, next(results), source)
+
+
+def _accumulate(graph: Graph, cts: Cotangents, slot: int, ct: int, source: Any) -> None:
+    old = cts[slot]
+    cts[slot] = (
+        ct if old is None else graph.add(add_application(graph.avals[ct]), (old, ct), source)
+    )
+
+
+def _staged(
+    graph: Graph, app: Any, mask: int, given: Sequence[int | None], values: Sequence[int]
+) -> tuple[Jaxpr, list[bool]]:
+    """The rule of a user, staged for this equation alone: it may close over anything."""
+    present: list[bool] = []
+
+    def run(*staged: Any) -> list[Any]:
+        rest = iter(staged)
+        cts = [None if ct is None else next(rest) for ct in given]
+        args = [LinearInput(a) if mask >> i & 1 else next(rest) for i, a in enumerate(app.avals)]
+        results = app.primitive.transpose(cts, *args, **app.params)
+        cotangents = [r for i, r in enumerate(results) if mask >> i & 1]
+        present.extend([r is not None for r in cotangents])
+        return [r for r in cotangents if r is not None]
+
+    return stage(run, [graph.avals[v] for v in values], locate=False), present
