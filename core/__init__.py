@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         unsafe_get_axis_names_DO_NOT_USE as unsafe_get_axis_names_DO_NOT_USE,
     )
     from tracebridge.core.extend.traces import valid_jaxtype as valid_jaxtype
+    from tracebridge.core.extend.value_types import pytype_aval_mappings as pytype_aval_mappings
     from tracebridge.core.ir import atoms as _atoms
     from tracebridge.core.ir import typeof as _typeof
     from tracebridge.core.ir.atoms import Atom as Atom
@@ -87,6 +88,7 @@ _NAMES_BY_MODULE = {
         "unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE "
         "unsafe_get_axis_names_DO_NOT_USE valid_jaxtype"
     ),
+    "extend.value_types": "pytype_aval_mappings",
     "ir.debug_info": "DebugInfo",
     "ir.effects": "Effect Effects no_effects",
     "ir.atoms": "Atom DropVar JaxprEqn Literal=LiteralAtom Var",

@@ -1,7 +1,8 @@
-"""Evaluation of single primitives by their compiled form."""
+"""Evaluation of single primitives by their compiled form, and types of operands."""
 
 from __future__ import annotations
 
 from tracebridge.core.extend.primitive import apply_primitive
+from tracebridge.core.extend.value_types import canonicalize_dtype_handlers
 
-__all__ = ["apply_primitive"]
+__all__ = ["apply_primitive", "canonicalize_dtype_handlers"]

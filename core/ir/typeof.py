@@ -36,6 +36,17 @@ def register_value_type(cls: type, convert: Callable[[Any], Value]) -> None:
     _RESOLVED.clear()
 
 
+def unregister_value_type(cls: type) -> None:
+    """Let instances of ``cls`` be no operands any more."""
+    _CONVERTERS.pop(cls, None)
+    _RESOLVED.clear()
+
+
+def known_value_types() -> tuple[type, ...]:
+    """The types whose instances can be operands, without their subclasses."""
+    return tuple(_CONVERTERS)
+
+
 def converter_of(cls: type) -> Callable[[Any], Value] | None:
     """The converter of the nearest registered base of ``cls``, or None."""
     try:

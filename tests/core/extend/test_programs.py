@@ -317,6 +317,7 @@ def test_names_of_core():
         "no_effects",
         "nonempty_axis_env_DO_NOT_USE",
         "primal_dtype_to_tangent_dtype",
+        "pytype_aval_mappings",
         "unsafe_am_i_under_a_jit_DO_NOT_USE",
         "unsafe_am_i_under_a_vmap_DO_NOT_USE",
         "unsafe_get_axis_names_DO_NOT_USE",
