@@ -163,6 +163,7 @@ def _distance(start: Any, first: Any, last: Any, size: Any) -> Any:
 
 def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
     """Slices, reversals and reshapes; no arrays in the index."""
+    x, static = _cut_outside(x, static)
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     starts, limits, strides, reversed_axes = [], [], [], []
     # (axis, size, step) of slices of symbolic axes, whose steps are taken after a first slice
@@ -194,6 +195,25 @@ def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
         if step > 1:
             y = lax.slice_in_dim(y, 0, size, step, axis)
     return lax.reshape(y, _static_shape(geometry, x.aval.shape))
+
+
+def _cut_outside(x: Any, static: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Cut the axes of integers outside of them down to the element that these are clamped to.
+
+    By an operation that clamps where the program runs: what reads programs, like checkify, sees
+    the integers as they were given.
+    """
+    outside, values = outside_as_arrays(static, [], x.aval.shape)
+    if not values:
+        return x, static
+    geometry = resolve(outside, x.aval.shape, x.aval.str_short())
+    starts, sizes = [0] * x.aval.ndim, list(x.aval.shape)
+    for e in geometry.entries:
+        if e is not None and e.kind == "array":
+            starts[e.axis], sizes[e.axis] = int(values[e.part]), 1
+    return lax.dynamic_slice(x, starts, tuple(sizes)), tuple(
+        [0 if isinstance(e, ArrayPart) else e for e in outside]
+    )
 
 
 def _extent(e: Axis, shape: tuple[Any, ...]) -> tuple[Any, Any, int]:
@@ -452,8 +472,7 @@ def take_index(
     """``x[index]`` with arrays in the index, with all options of a gather."""
     x, static, arrays = scalar_masks_as_axes(x, static, arrays)
     static, values = operands_of(static, arrays, x.aval.shape)
-    if mode is not None:
-        static, values = outside_as_arrays(static, values, x.aval.shape)
+    static, values = outside_as_arrays(static, values, x.aval.shape)
     if not values:
         return _static_planned((x,), (static,))
     scalars = _dynamic_scalars(static, values)

@@ -271,8 +271,8 @@ def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
             position = position + size
         if type(position) is not int:
             return lax.dimension_size(position, _I32)
-        # The operation clamps; here the number only has to fit every index dtype.
-        return _constant(max(min(position, 2**31 - 1), 0), default_int(), True)
+        # The operation clamps; here the number only has to fit index dtypes.
+        return _constant(max(min(position, 2**31 - 1), -(2**31)), default_int(), True)
     value = as_value(start)
     dtype = value.aval.dtype
     if not is_integer(dtype):
@@ -302,9 +302,17 @@ def _one_dtype(call: str, values: list[Any]) -> list[Any]:
     found = {v.aval.dtype for v in values if not (type(v) is Literal and v.aval.weak_type)}
     if not all([is_integer(d) for d in found]):
         return values
-    return (
-        [lax.convert_dtype(v, _I64) for v in values] if len(found) > 1 else operands(call, *values)
-    )
+    if len(found) > 1:
+        return [lax.convert_dtype(v, _I64) for v in values]
+    if any([is_unsigned(d) for d in found]):
+        values = [_at_least_zero(v) if type(v) is Literal else v for v in values]
+    return operands(call, *values)
+
+
+def _at_least_zero(value: Literal) -> Literal:
+    """What a position is clamped to below, for dtypes without negative numbers."""
+    aval = value.aval
+    return value if value.value >= 0 else _constant(0, aval.dtype, aval.weak_type)
 
 
 def dynamic_slice(

@@ -72,6 +72,50 @@ def test_indices(f, i, text):
     assert found(f, 0) is None
 
 
+@pytest.mark.parametrize(
+    ("f", "text"),
+    [
+        (lambda x: x[4], "index 4 in dynamic_slice: axis 0 of an array of shape (4,)"),
+        (lambda x: x[-7], "index -3 in dynamic_slice: axis 0"),
+        (lambda x: x[np.int64(9)], "index 9 in dynamic_slice: axis 0"),
+        (lambda x: x.at[4].get(), "index 4 in dynamic_slice: axis 0"),
+        (lambda x: x.reshape(2, 2)[:, 3], "index 3 in dynamic_slice: axis 1"),
+        (lambda x: x.reshape(2, 2)[3, ::-1], "index 3 in dynamic_slice: axis 0"),
+        (lambda x: x.reshape(2, 2)[-4, None, 0], "index -2 in dynamic_slice: axis 0"),
+        (lambda x: x.reshape(2, 2)[2, tnp.array([0, 1])], "index 2 in gather: axis 0"),
+        (lambda x: lax.dynamic_slice(x, (-6,), (1,)), "index -2 in dynamic_slice"),
+        (lambda x: lax.dynamic_update_slice(x, x[:1], (-6,)), "index -2 in dynamic_update_slice"),
+        (lambda x: X[5] * x, "index 5 in dynamic_slice: axis 0"),
+        (tb.jit(lambda x: x[4]), "index 4 in dynamic_slice"),
+        (tb.grad(lambda x: x[4]), "index 4 in dynamic_update_slice"),
+        (lambda x: tb.vmap(lambda x: x[4])(x[None]), "index 4 in dynamic_slice: axis 1"),
+        (lambda x: lax.scan(lambda c, _: (c + x[4], 0), 0.0, None, 2), "index 4 in dynamic_slice"),
+        (lambda x: lax.cond(x[0] < 1, lambda: x[4], lambda: x[0]), "index 4 in dynamic_slice"),
+        (lambda x: lax.while_loop(lambda c: c < 3, lambda c: c + 3 + x[4], 0.0), "index 4 in dyn"),
+        (lambda x: tb.checkpoint(lambda x: x[4])(x), "index 4 in dynamic_slice"),
+    ],
+)
+def test_known_indices(f, text):
+    """Python integers outside of an axis are found like traced ones, and clamped all the same."""
+    assert text in found(f, X)
+    assert found(f, X, errors=ck.nan_checks | ck.div_checks) is None
+
+
+@pytest.mark.parametrize("i", [5, -9])
+def test_known_indices_outside_are_clamped(i):
+    """Values and gradients are those of the nearest element, whatever stands beside the index."""
+    x = tnp.arange(12.0).reshape(3, 4)
+    near = min(max(i, 0), 2)
+
+    for rest in ((), (slice(1, 3),), (slice(None, None, -1),), (None, 2), (..., slice(0, 4, 2))):
+        np.testing.assert_array_equal(x[(i, *rest)], np.asarray(x)[(near, *rest)])
+        gradient = tb.grad(lambda x, rest=rest: x[(i, *rest)].sum())
+        expected = np.zeros((3, 4))
+        expected[(near, *rest)] = 1
+        np.testing.assert_array_equal(gradient(x), expected)
+        np.testing.assert_array_equal(tb.jit(gradient)(x), expected)
+
+
 def test_clipped_indices_are_meant():
     """Mode clip says what to do with indices outside."""
     f = lambda i: X.at[tnp.stack([i, 0])].get(mode="clip")
