@@ -164,7 +164,15 @@ def _wrong_dtype(
 class LinearFunction:
     """The linear function that ``linearize`` gives; see there. A pytree of its residuals."""
 
-    __slots__ = ("_in_avals", "_in_tree", "_linear", "_n_out", "_name", "_out_tree")
+    __slots__ = (
+        "__weakref__",
+        "_in_avals",
+        "_in_tree",
+        "_linear",
+        "_n_out",
+        "_name",
+        "_out_tree",
+    )
 
     def __init__(
         self,

@@ -50,7 +50,15 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 class Pullback:
     """The linear function that ``vjp`` gives; see there. A pytree: its leaves are residuals."""
 
-    __slots__ = ("_in_avals", "_in_tree", "_linear", "_name", "_out_avals", "_out_tree")
+    __slots__ = (
+        "__weakref__",
+        "_in_avals",
+        "_in_tree",
+        "_linear",
+        "_name",
+        "_out_avals",
+        "_out_tree",
+    )
 
     def __init__(
         self,
@@ -240,7 +248,7 @@ def linear_transpose(
 class Transposed:
     """What ``linear_transpose`` gives; see there. A pytree: its leaves are closed-over values."""
 
-    __slots__ = ("_axes", "_call", "_jaxpr", "_trees", "_values")
+    __slots__ = ("__weakref__", "_axes", "_call", "_jaxpr", "_trees", "_values")
 
     def __init__(
         self,

@@ -96,7 +96,7 @@ class Wrapped(Protocol):
 class Stage:
     """What all stages know of the call that they were made for."""
 
-    __slots__ = ("_args", "_avals", "_name", "_traced")
+    __slots__ = ("__weakref__", "_args", "_avals", "_name", "_traced")
 
     def __init__(
         self, name: str, args: Arguments, avals: tuple[ShapedArray, ...], traced: TracedCall

@@ -24,7 +24,7 @@ class SymbolicZero:
     ((), dtype('float32'))
     """
 
-    __slots__ = ("aval",)
+    __slots__ = ("__weakref__", "aval")
 
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval

@@ -167,7 +167,7 @@ class ClosedJaxpr:
         ShapeMismatchError: not one value for each of ``constvars``.
     """
 
-    __slots__ = ("jaxpr",)
+    __slots__ = ("__weakref__", "jaxpr")
 
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] | None = None) -> None:
         self.jaxpr = jaxpr if consts is None else with_consts(jaxpr, consts)

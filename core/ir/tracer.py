@@ -71,7 +71,7 @@ class Tracer(ArrayOperators):
     ``origin`` (a property of subclasses) says where the tracer was made, for error messages.
     """
 
-    __slots__ = ("_trace", "aval")
+    __slots__ = ("__weakref__", "_trace", "aval")
     _public_name = "Traced"
     _ways_out = _MISSING
     aval: ShapedArray

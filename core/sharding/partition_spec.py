@@ -30,7 +30,7 @@ class PartitionSpec:
     PartitionSpec('x', None, ('y', 'z'))
     """
 
-    __slots__ = ("_entries", "reduced", "unreduced")
+    __slots__ = ("__weakref__", "_entries", "reduced", "unreduced")
 
     UNCONSTRAINED = _UNCONSTRAINED
 
