@@ -1,8 +1,15 @@
-"""Reduction of Jaxprs, and tracing of flat functions to Jaxprs."""
+"""Reduction of Jaxprs, tracing of flat functions to Jaxprs, and partial evaluation."""
 
 from __future__ import annotations
 
+from tracebridge.core.extend.partial import PartialVal, trace_to_jaxpr_nounits
 from tracebridge.core.extend.reduction import dce_jaxpr, trace_to_jaxpr_dynamic
 from tracebridge.core.interpreters.staging import StagedTracer as DynamicJaxprTracer
 
-__all__ = ["DynamicJaxprTracer", "dce_jaxpr", "trace_to_jaxpr_dynamic"]
+__all__ = [
+    "DynamicJaxprTracer",
+    "PartialVal",
+    "dce_jaxpr",
+    "trace_to_jaxpr_dynamic",
+    "trace_to_jaxpr_nounits",
+]

@@ -14,6 +14,7 @@ people and for interpreters that they write, made on demand (ir/atoms.py).
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -146,13 +147,15 @@ class Jaxpr:
         return avals
 
     def __str__(self) -> str:
+        if not PRINTER:
+            importlib.import_module("tracebridge.core.ir.pretty")
         return PRINTER[0](self)
 
     __repr__ = __str__
 
 
-# The pretty printer lives in ir/pretty.py, which imports this module.
-PRINTER: list[Any] = [object.__repr__]
+# The pretty printer, which ir/pretty.py puts here: it imports this module, and is seldom needed.
+PRINTER: list[Any] = []
 
 
 @final

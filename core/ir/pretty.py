@@ -185,4 +185,4 @@ def value_text(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
-PRINTER[0] = jaxpr_text
+PRINTER[:] = [jaxpr_text]
