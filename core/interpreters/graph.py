@@ -35,13 +35,14 @@ _ZEROS: BoundedCache[Jaxpr] = BoundedCache("zeros by aval", 1024)
 class Graph:
     """Equations between numbered values, in an order in which they can run."""
 
-    __slots__ = ("_numbers", "avals", "consts", "steps")
+    __slots__ = ("_numbers", "_zeros", "avals", "consts", "steps")
 
     def __init__(self) -> None:
         self.avals: list[ShapedArray] = []
         self.consts: dict[int, Value] = {}
         self.steps: list[GraphStep] = []
         self._numbers: dict[int, int] = {}
+        self._zeros: dict[ShapedArray, int] = {}
 
     def inputs(self, avals: Iterable[ShapedArray]) -> range:
         """Numbers of new values that no equation makes."""
@@ -75,12 +76,16 @@ class Graph:
         return self.add(primitive.application(tuple([avals[a] for a in args]), params), args)
 
     def zeros(self, aval: ShapedArray) -> int:
-        """Zeros of ``aval``."""
-        made = _ZEROS.get(aval)
-        if made is None:
-            made = stage(lambda: [zeros_of(aval)], (), locate=False)
-            _ZEROS.set(aval, made)
-        return self.inline(made, ())[0]
+        """Zeros of ``aval``, the same ones each time."""
+        number = self._zeros.get(aval)
+        if number is None:
+            made = _ZEROS.get(aval)
+            if made is None:
+                made = stage(lambda: [zeros_of(aval)], (), locate=False)
+                _ZEROS.set(aval, made)
+            (number,) = self.inline(made, ())
+            self._zeros[aval] = number
+        return number
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[int], source: Any = None) -> list[int]:
         """Append the equations of ``jaxpr``; the numbers of its results."""
@@ -157,11 +162,11 @@ def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) ->
     kept: list[GraphStep] = []
     for step in reversed(steps):
         app, args, first, _ = step
-        if app.multiple:
-            needed = -2 in slots[first : first + len(app.outs)]
-        else:
-            needed = slots[first] == -2
-        if needed or (app.effects and keep_effects):
+        if (
+            slots[first] == -2
+            or (app.multiple and -2 in slots[first : first + len(app.outs)])
+            or (app.effects and keep_effects)
+        ):
             kept.append(step)
             for a in args:
                 if slots[a] == -1:

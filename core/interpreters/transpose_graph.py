@@ -72,7 +72,7 @@ def _walk_back(
     cts: Cotangents,
 ) -> None:
     for app, mask, idx, start, source in reversed(tape):
-        given = cts[start : start + len(app.outs)]
+        given = cts[start : start + len(app.outs)] if app.multiple else [cts[start]]
         ct_mask = 0
         values: list[int] = []
         for j, ct in enumerate(given):

@@ -93,6 +93,8 @@ for _name, _make, _derive in (
     ),
     ("gradient of a scan", programs.scan_loss, lambda api: api.grad),
     ("gradient of the body of that scan", control_programs.scan_body, lambda api: api.grad),
+    ("gradient of a scan of a new cell", control_programs.new_scan, lambda api: api.grad),
+    ("gradient of one step of a new cell", control_programs.new_body, lambda api: api.grad),
     ("gradient of 20 calls of a jitted layer", control_programs.nested_jit, lambda api: api.grad),
     ("gradient of 20 checkpointed layers", control_programs.checkpointed, lambda api: api.grad),
     ("gradient of 8 nested checkpoints", control_programs.nested_checkpoints, lambda api: api.grad),

@@ -6,11 +6,14 @@ so that nothing of them is remembered from one sample to the next.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
 from programs import floats
+
+_SAMPLES = itertools.count()
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -95,6 +98,50 @@ def while_loop(api: Any) -> Program:
         return api.lax.while_loop(unfinished, step, (x, 0))[0]
 
     return roots, (x,)
+
+
+def _new_cell(api: Any) -> Callable[..., Any]:
+    """A gated recurrent unit with another constant in each sample: nothing of it was seen before."""
+    k = 1.0 + next(_SAMPLES) * 1e-4
+
+    def sigmoid(a: Any) -> Any:
+        return 1 / (1 + api.np.exp(-a))
+
+    def cell(params: Any, h: Any, x: Any) -> Any:
+        wz, uz, wr, ur, wn, un, bz, br, bn = params
+        z = sigmoid(x @ wz + h @ uz + bz)
+        r = sigmoid(x @ wr + h @ ur + br)
+        return (1 - z) * api.np.tanh(x @ wn + (r * h) @ un + bn) + z * h * k
+
+    return cell
+
+
+def _cell_params(api: Any) -> list[Any]:
+    rng = onp.random.default_rng(0)
+    return [api.np.asarray(floats(rng, *shape)) for shape in [(16, 16)] * 6 + [(16,)] * 3]
+
+
+def new_scan(api: Any) -> Program:
+    """A recurrent network over 100 steps, by scan, with a cell that is new in each sample."""
+    xs = api.np.asarray(floats(onp.random.default_rng(1), 100, 16))
+
+    def loss(params: Any, xs: Any) -> Any:
+        cell = _new_cell(api)
+        h, _ = api.lax.scan(lambda h, x: (cell(params, h, x), None), api.np.zeros(16), xs)
+        return (h * h).sum()
+
+    return loss, (_cell_params(api), xs)
+
+
+def new_body(api: Any) -> Program:
+    """One step of that network: what the gradient of ``new_scan`` is compared with."""
+    x = api.np.asarray(floats(onp.random.default_rng(1), 16))
+
+    def loss(params: Any, x: Any) -> Any:
+        h = _new_cell(api)(params, api.np.ones(16), x)
+        return (h * h).sum()
+
+    return loss, (_cell_params(api), x)
 
 
 def scan_body(api: Any) -> Program:

@@ -36,6 +36,8 @@ class Scan(HigherOrderPrimitive):
         jaxpr, length = params["jaxpr"], params["length"]
         fixed = params["num_consts"] + params["num_carry"]
         for position, (aval, inner) in enumerate(zip(avals, jaxpr.in_avals, strict=True)):
+            if aval is inner and position < fixed:
+                continue
             shape = inner.shape if position < fixed else (length, *inner.shape)
             if aval.shape != shape or aval.dtype != inner.dtype:
                 msg = f"scan: operand {position} is {aval}, its body takes {inner}"
