@@ -11,6 +11,7 @@ from tracebridge._api.custom_arguments import method_of_inner
 from tracebridge.core.control.custom_vjp_call import up_to
 from tracebridge.core.control.inline_rules import describe
 from tracebridge.core.control.linear_call import call_with_transpose, custom_transpose_call_p
+from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
@@ -136,13 +137,10 @@ def _check_types(name: str, result: Any, out_types: Any) -> None:
     got, got_tree = flatten(result)
     wanted, tree = flatten(out_types)
     avals = [typeof(leaf) for leaf in got]
+    expected = [ShapedArray(tuple(w.shape), canonicalize(w.dtype)) for w in wanted]
     same = got_tree == tree and all(
-        [
-            a.shape == tuple(w.shape) and a.dtype == w.dtype
-            for a, w in zip(avals, wanted, strict=True)
-        ]
+        [a.shape == w.shape and a.dtype == w.dtype for a, w in zip(avals, expected, strict=True)]
     )
     if not same:
         msg = f"{name}: the result is not of the types out_types"
-        expected = describe(tree, [ShapedArray(tuple(w.shape), w.dtype) for w in wanted])
-        raise CustomRuleError(msg, got=describe(got_tree, avals), expected=expected)
+        raise CustomRuleError(msg, got=describe(got_tree, avals), expected=describe(tree, expected))

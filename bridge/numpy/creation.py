@@ -344,11 +344,12 @@ _broadcast_full = Planned(_broadcast_fill, "full")
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     """Shape, dtype and weak type of an array like ``a``."""
     value = a if hasattr(a, "shape") and hasattr(a, "dtype") else as_value(a)
-    aval = getattr(value, "aval", None)
+    aval = getattr(value, "aval", None) or getattr(value, "__tracebridge_typeof__", None)
     weak = dtype is None and aval is not None and aval.weak_type
-    kind = value.dtype if dtype is None else canonicalize_explicit(dtype, name)
-    if dtype is None and isinstance(value, np.ndarray | np.generic):
-        kind = canonicalize(value.dtype)
+    if dtype is not None:
+        kind = canonicalize_explicit(dtype, name)
+    else:
+        kind = canonicalize(value.dtype) if aval is None else aval.dtype
     return tuple(value.shape) if shape is None else canonical_shape(shape, name), kind, weak
 
 

@@ -29,7 +29,7 @@ def aval_of(x: Any) -> ShapedArray:
     """
     kind = type(x)
     if kind is ShapeDtypeStruct:
-        return ShapedArray(x.shape, x.dtype, x.weak_type)
+        return x.to_aval()
     aval = getattr(x, "aval", None)
     if isinstance(aval, ShapedArray):
         return aval

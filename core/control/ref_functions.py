@@ -6,6 +6,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.ref import Ref, RefView, end_ref, make_ref
+from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
@@ -62,7 +63,7 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     if not (hasattr(ty, "shape") and hasattr(ty, "dtype")):
         msg = f"empty_ref: ty is {ty!r}, expected a type with shape and dtype"
         raise ArgumentSpecError(msg, hint="pass tracebridge.ShapeDtypeStruct(shape, dtype)")
-    aval = ShapedArray(ty.shape, ty.dtype)
+    aval = ShapedArray(ty.shape, canonicalize(ty.dtype))
     return new_ref(lax.full(aval.shape, 0, aval.dtype), memory_space=memory_space)
 
 

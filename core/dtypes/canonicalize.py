@@ -51,6 +51,15 @@ def canonicalize(dtype: Any) -> Any:
     return pair[0] if pair[0] is pair[1] or option("enable_x64") else pair[1]
 
 
+def as_given(dtype: Any) -> Any:
+    """The dtype that ``dtype`` asks for, whether or not it exists while ``enable_x64`` is off.
+
+    Raises:
+        UnsupportedDtypeError: a dtype that the engine does not have.
+    """
+    return _known_or_resolved(dtype)[0]
+
+
 def _known_or_resolved(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
     """``(dtype with 64 bits, dtype without)``: one object twice where they are equal."""
     try:

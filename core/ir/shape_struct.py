@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.canonicalize import as_given, canonicalize
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
@@ -19,7 +19,8 @@ class ShapeDtypeStruct:
 
     Args:
         shape: sizes of the axes.
-        dtype: dtype of the elements.
+        dtype: dtype of the elements. One of 64 bits is kept, and narrowed where it is used while
+            the option ``enable_x64`` is off.
         sharding: where the array would live, or None. A ``PartitionSpec`` is one of the mesh that
             is in force when ``sharding`` is asked for.
         weak_type: whether the dtype yields to that of other operands.
@@ -33,11 +34,13 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("_sharding", "dtype", "shape", "weak_type")
+    __slots__ = ("_exact", "_sharding", "dtype", "shape", "weak_type")
     shape: tuple[Any, ...]
     dtype: Any
     _sharding: Any
     weak_type: bool
+    # Whether the dtype is that of an array that exists: it is never narrowed.
+    _exact: bool
 
     def __init__(
         self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False
@@ -47,7 +50,8 @@ class ShapeDtypeStruct:
             raise ArgumentValueError(msg)
         put = object.__setattr__
         put(self, "shape", tuple(shape))
-        put(self, "dtype", canonicalize(dtype))
+        put(self, "dtype", as_given(dtype))
+        put(self, "_exact", False)
         if sharding is not None:
             _check_sharding(sharding, self.shape)
         put(self, "_sharding", sharding)
@@ -71,7 +75,9 @@ class ShapeDtypeStruct:
         where = None if type(x) is ShapedArray else getattr(x, "sharding", None)
         if where is not None and not getattr(x, "committed", True):
             where = None
-        return cls(aval.shape, aval.dtype, sharding=where, weak_type=weak)
+        struct = cls(aval.shape, aval.dtype, sharding=where, weak_type=weak)
+        object.__setattr__(struct, "_exact", not plain)
+        return struct
 
     @property
     def sharding(self) -> Any:
@@ -106,7 +112,8 @@ class ShapeDtypeStruct:
 
     def to_aval(self) -> ShapedArray:
         """The abstract value of such an array."""
-        return ShapedArray(self.shape, self.dtype, self.weak_type)
+        dtype = self.dtype if self._exact else canonicalize(self.dtype)
+        return ShapedArray(self.shape, dtype, self.weak_type)
 
     @property
     def __tracebridge_typeof__(self) -> ShapedArray:
@@ -124,7 +131,9 @@ class ShapeDtypeStruct:
         if unknown:
             msg = f"ShapeDtypeStruct.update: unknown fields {unknown}, expected {sorted(fields)}"
             raise ArgumentTypeError(msg)
-        return ShapeDtypeStruct(**{**fields, **changes})
+        changed = ShapeDtypeStruct(**{**fields, **changes})
+        object.__setattr__(changed, "_exact", self._exact and "dtype" not in changes)
+        return changed
 
     def __len__(self) -> int:
         if not self.shape:
@@ -144,7 +153,7 @@ class ShapeDtypeStruct:
         return (self.shape, self.dtype, self._sharding, self.weak_type)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, self._key()
+        return _rebuild, (*self._key(), self._exact)
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -161,8 +170,12 @@ def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
         raise ArgumentValueError(msg, expected="a Sharding, a PartitionSpec, or None")
 
 
-def _rebuild(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+def _rebuild(
+    shape: Any, dtype: Any, sharding: Any, weak_type: bool, exact: bool
+) -> ShapeDtypeStruct:
+    struct = ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+    object.__setattr__(struct, "_exact", exact)
+    return struct
 
 
 def struct_of(aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
@@ -173,4 +186,5 @@ def struct_of(aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
     put(struct, "dtype", aval.dtype)
     put(struct, "_sharding", sharding)
     put(struct, "weak_type", aval.weak_type)
+    put(struct, "_exact", True)
     return struct

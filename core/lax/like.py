@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.canonicalize import canonicalize, canonicalize_explicit
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
@@ -103,8 +103,9 @@ def ones_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:
 def aval_like(x: Any) -> ShapedArray:
     """The aval of an array, or of anything that has a shape and a dtype."""
     if not isinstance(x, np.ndarray | Literal) and hasattr(x, "shape") and hasattr(x, "dtype"):
-        found = getattr(x, "aval", None)
+        found = getattr(x, "aval", None) or getattr(x, "__tracebridge_typeof__", None)
         if isinstance(found, ShapedArray):
             return found
-        return ShapedArray(tuple(x.shape), x.dtype, bool(getattr(x, "weak_type", False)))
+        weak = bool(getattr(x, "weak_type", False))
+        return ShapedArray(tuple(x.shape), canonicalize(x.dtype), weak)
     return as_value(x).aval

@@ -21,6 +21,7 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering.callbacks import emit_callback
+from tracebridge.core.runtime.debug import check_finite, wants_checks
 from tracebridge.core.runtime.host_callback import HostCallback
 from tracebridge.core.runtime.tokens import wait_for
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -61,7 +62,11 @@ class CallbackPrimitive(Primitive):
         for effect in self.effects(**params):
             if effect.ordered:
                 wait_for(effect)
-        return params["callback"].evaluate(params["result_avals"], arrays)
+        callback: HostCallback = params["callback"]
+        outs = callback.evaluate(params["result_avals"], arrays)
+        if wants_checks():
+            check_finite(outs, callback.name)
+        return outs
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         callback: HostCallback = params["callback"]

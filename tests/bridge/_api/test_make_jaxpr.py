@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,40 @@ def test_stand_ins_are_values() -> None:
     with pytest.raises(ValueError, match="dtype is None"):
         tb.ShapeDtypeStruct((1,), None)
     assert "ShapeDtypeStruct(shape=(2, 3), dtype=float32)" == repr(s)
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [("float64", "float32"), ("int64", "int32"), ("uint64", "uint32"), (complex, "complex64")],
+)
+def test_stand_ins_keep_64_bits(wide: Any, narrow: str) -> None:
+    """Their dtype is the one that was given; what is traced with them obeys enable_x64."""
+    s = tb.ShapeDtypeStruct((2,), wide)
+    double = lambda x: x + x
+
+    assert np.dtype(wide) == s.dtype
+    assert 2 * np.dtype(wide).itemsize == s.nbytes
+    assert tb.ShapeDtypeStruct((2,), narrow) == tb.eval_shape(double, s)
+    assert tb.ShapeDtypeStruct((2,), narrow) == tb.jit(double).lower(s).out_info
+    assert narrow == tb.typeof(s).dtype.name
+    assert [narrow] * 2 == [tnp.zeros_like(s).dtype.name, tb.lax.zeros_like(s).dtype.name]
+    with tb.enable_x64(True):
+        assert s == tb.eval_shape(double, s)
+    copies = [pickle.loads(pickle.dumps(s)), s.update(shape=(2,)), tb.ShapeDtypeStruct.like(s)]
+    assert [s] * 3 == copies
+
+
+def test_stand_ins_of_arrays_keep_their_dtype() -> None:
+    """An array of 64 bits stays one while enable_x64 is off, and so does its type."""
+    with tb.enable_x64(True):
+        x = tnp.ones(2, "float64")
+
+    shape = tb.eval_shape(lambda x: x, x)
+    structs = [shape, tb.ShapeDtypeStruct.like(x), pickle.loads(pickle.dumps(shape))]
+    structs += [shape.update(shape=(3,))]
+
+    assert ["float64"] * 4 == [tb.typeof(s).dtype.name for s in structs]
+    assert "float32" == tb.typeof(shape.update(dtype=np.float64)).dtype.name
 
 
 def test_placements_of_stand_ins() -> None:

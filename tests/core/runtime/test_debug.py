@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracebridge as tb
@@ -153,3 +154,16 @@ def test_infinities() -> None:
             tb.jit(lambda x: 1 / x)(0.0)
         assert float(tb.jit(lambda x: x + 1)(0.0)) == 1.0
     assert float(tb.jit(lambda x: 1 / x)(0.0)) == float("inf")
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_results_of_callbacks_are_checked(wrap: Any) -> None:
+    """NaN may come from the host."""
+
+    @wrap
+    def f(x: Any) -> Any:
+        return tb.pure_callback(lambda v: np.log(v), x, x)
+
+    assert float(f(tnp.ones(()))) == 0.0
+    with pytest.raises(errors.NonFiniteError, match="contains NaN"), np.errstate(all="ignore"):
+        f(tnp.float32(-1.0))
