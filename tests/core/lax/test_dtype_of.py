@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
-from tracebridge.errors import UnsupportedDtypeError
+from tracebridge.errors import ExplicitX64Warning, UnsupportedDtypeError
 
 
 def test_dtype():
@@ -19,3 +19,26 @@ def test_dtype():
     assert "float32" == tb.jit(lambda x: x.astype(tb.lax.dtype(x)))(1.0).dtype.name
     with pytest.raises(UnsupportedDtypeError):
         tb.lax.dtype("text")
+
+
+@pytest.mark.parametrize("of", ["int8", np.int8, np.dtype("int8"), tb.numpy.int8])
+def test_dtype_of_what_names_one(of):
+    """A dtype, its name and its class stand for themselves; so does the type of an array."""
+    assert np.dtype("int8") == tb.lax.dtype(of)
+    x = tb.numpy.zeros(3, of)
+    assert np.dtype("int8") == tb.lax.dtype(tb.lax.dtype(x))
+    assert np.dtype("int8") == tb.lax.dtype(tb.typeof(x))
+
+
+def test_dtype_of_python_classes():
+    """Python's classes have the dtypes of their numbers; 64 bits are narrowed with a warning."""
+    classes = [bool, int, float, complex]
+    assert [tb.lax.dtype(c(1)) for c in classes] == [tb.lax.dtype(c) for c in classes]
+    with pytest.warns(ExplicitX64Warning):
+        assert "float32" == tb.lax.dtype(np.float64).name
+    with tb.enable_x64():
+        assert "float64" == tb.lax.dtype(float).name
+        assert "float64" == tb.lax.dtype("float64").name
+    for wrong in (object, None, "foo", [1]):
+        with pytest.raises(UnsupportedDtypeError):
+            tb.lax.dtype(wrong)
