@@ -172,8 +172,13 @@ def as_dtype(dtype: DTypeLike) -> DType:
 
 
 def native(dtype: DType) -> DType:
-    """The dtype in this machine's byte order."""
-    return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
+    """The dtype in this machine's byte order: the one object that NumPy has for a scalar class."""
+    if not isinstance(dtype, np.dtype):
+        return dtype
+    plain = np.dtype(dtype.type)
+    # Strings and records have sizes of their own.
+    same = plain.itemsize == dtype.itemsize and dtype.names is None
+    return plain if same else dtype.newbyteorder("=")
 
 
 def is_supported(dtype: Any) -> bool:

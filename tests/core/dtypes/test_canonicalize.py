@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tracebridge.numpy as tnp
 from tracebridge.core.config import scopes
 from tracebridge.core.dtypes import canonicalize as c
 from tracebridge.core.dtypes import dtypes as d
@@ -130,3 +131,13 @@ def test_to_inexact_of_no_number():
     """Tangents of integers have no floating counterpart."""
     with pytest.raises(TypeError, match="no floating counterpart"):
         c.to_inexact(d.float0)
+
+
+@pytest.mark.parametrize("dtype", [*[n for _, n in WIDE], d.bfloat16, d.bool_, d.int8], ids=str)
+def test_one_object_for_each_dtype(dtype):
+    """The object that NumPy has for the scalar class, also of copies and foreign byte orders."""
+    expected = np.dtype(dtype.type)
+
+    for spelling in (dtype, dtype.type, dtype.name, dtype.newbyteorder(">"), dtype.newbyteorder()):
+        assert expected is c.canonicalize(spelling)
+        assert expected is tnp.zeros(2, spelling).dtype
