@@ -32,10 +32,16 @@ from tracebridge.numpy import (
 )
 
 
-def _reshape(self: Any, *args: Any, order: str = "C", copy: bool | None = None) -> Any:
+def _reshape(
+    self: Any,
+    *args: Any,
+    order: str = "C",
+    copy: bool | None = None,
+    out_sharding: Any = None,
+) -> Any:
     """``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
     shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-    return manipulation.reshape(self, shape, order, copy=copy)
+    return manipulation.reshape(self, shape, order, copy=copy, out_sharding=out_sharding)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:

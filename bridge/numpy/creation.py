@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.config.scopes import state
+from tracebridge.core.control.device_put import device_put_p
+from tracebridge.core.control.sharding_constraint import constrained_result
 from tracebridge.core.dtypes.canonicalize import (
     canonicalize,
     canonicalize_explicit,
@@ -57,11 +60,20 @@ def _placement(device: Any) -> Any:
     return SingleDeviceSharding(device)
 
 
-def on_device(x: Any, device: Any) -> Any:
+def on_device(x: Any, device: Any, out_sharding: Any = None, call: str = "") -> Any:
     """``x`` committed to ``device`` (a device or a sharding); ``x`` itself for None."""
-    if device is None or type(x) is not Array:
+    if out_sharding is not None:
+        if device is not None:
+            msg = f"{call}: both device and out_sharding are given"
+            raise ArgumentValueError(msg, expected="one of them")
+        return constrained_result(call, x, out_sharding)
+    if device is None:
         return x
-    return move(x, _placement(device), committed=True)
+    placement = _placement(device)
+    current = state()
+    if type(x) is Array and (current is None or current.trace is None):
+        return move(x, placement, committed=True)
+    return device_put_p.bind(x, placement=placement, source=None)
 
 
 def array(
@@ -72,6 +84,7 @@ def array(
     ndmin: int = 0,
     *,
     device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """An array of any array-like object: numbers, nested sequences, arrays of any framework.
 
@@ -84,6 +97,7 @@ def array(
         order: accepted for NumPy's sake; arrays are row-major.
         ndmin: least number of axes; axes of size 1 are added in front.
         device: where to put the array (default: the default device, uncommitted).
+        out_sharding: how to split it over a mesh with axes of the type Explicit.
 
     Raises:
         UnsupportedDtypeError: the object has elements that no device has (strings, objects).
@@ -102,7 +116,7 @@ def array(
         result = lax.convert_dtype(result, result.aval.dtype, False)
     if result.aval.ndim < index_of(ndmin, "array", "ndmin"):
         result = lax.reshape(result, (*(1,) * (ndmin - result.aval.ndim), *result.aval.shape))
-    return on_device(result, device)
+    return on_device(result, device, out_sharding, "array")
 
 
 def asarray(
@@ -112,6 +126,7 @@ def asarray(
     *,
     copy: bool | None = None,
     device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """An array of any array-like object, without a copy where that is safe.
 
@@ -122,7 +137,7 @@ def asarray(
     >>> tnp.asarray(2.0).weak_type
     True
     """
-    return array(a, dtype, copy=bool(copy), order=order, device=device)
+    return array(a, dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding)
 
 
 def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
@@ -276,42 +291,50 @@ def _full(value: Any, shape: Any, dtype: Any, weak: bool = False) -> Any:
 _full_planned = Planned(_full, "full")
 
 
-def _constant(name: str, shape: Any, dtype: Any, value: Any, device: Any) -> Any:
+def _constant(name: str, shape: Any, dtype: Any, value: Any, device: Any, out_sharding: Any) -> Any:
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, name)
-    return on_device(_full_planned((value,), (canonical_shape(shape, name), kind)), device)
+    filled = _full_planned((value,), (canonical_shape(shape, name), kind))
+    return on_device(filled, device, out_sharding, name)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros; the default dtype is float32 (float64 with enable_x64).
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.zeros((2, 3)).shape
     (2, 3)
     """
-    return _constant("zeros", shape, dtype, 0, device)
+    return _constant("zeros", shape, dtype, 0, device, out_sharding)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones; the default dtype is float32 (float64 with enable_x64).
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.ones(2).tolist()
     [1.0, 1.0]
     """
-    return _constant("ones", shape, dtype, 1, device)
+    return _constant("ones", shape, dtype, 1, device, out_sharding)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros: uninitialised memory does not exist here.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.empty(2).tolist()
     [0.0, 0.0]
     """
-    return _constant("empty", shape, dtype, 0, device)
+    return _constant("empty", shape, dtype, 0, device, out_sharding)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """An array of copies of ``fill_value``, which is broadcast to ``shape``.
 
     >>> import tracebridge.numpy as tnp
@@ -328,8 +351,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
         kind, weak = canonicalize_explicit(dtype, "full"), False
     sizes = canonical_shape(shape, "full")
     if getattr(value, "ndim", 0):
-        return on_device(_broadcast_full((value,), (sizes, kind)), device)
-    return on_device(_full_planned((value,), (sizes, kind, weak)), device)
+        filled = _broadcast_full((value,), (sizes, kind))
+    else:
+        filled = _full_planned((value,), (sizes, kind, weak))
+    return on_device(filled, device, out_sharding, "full")
 
 
 def _broadcast_fill(value: Any, shape: Any, dtype: Any) -> Any:
@@ -353,7 +378,14 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     return tuple(value.shape) if shape is None else canonical_shape(shape, name), kind, weak
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def zeros_like(
+    a: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Zeros of the shape and dtype of ``a``.
 
     >>> import tracebridge.numpy as tnp
@@ -362,17 +394,26 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     """
     if dtype is None and is_float0(a):
         return float0_zeros(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
-    return on_device(_full_planned((0,), _like("zeros_like", a, dtype, shape)), device)
+    filled = _full_planned((0,), _like("zeros_like", a, dtype, shape))
+    return on_device(filled, device, out_sharding, "zeros_like")
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def ones_like(
+    a: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Ones of the shape and dtype of ``a``.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.ones_like(tnp.array([1.5, 2.5])).tolist()
     [1.0, 1.0]
     """
-    return on_device(_full_planned((1,), _like("ones_like", a, dtype, shape)), device)
+    filled = _full_planned((1,), _like("ones_like", a, dtype, shape))
+    return on_device(filled, device, out_sharding, "ones_like")
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -386,7 +427,13 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Copies of ``fill_value`` in the shape and dtype of ``a``.
 
@@ -397,12 +444,20 @@ def full_like(
     sizes, kind, weak = _like("full_like", a, dtype, shape)
     value = fill_value if is_python_scalar(fill_value) else asarray(fill_value)
     if getattr(value, "ndim", 0):
-        return on_device(_broadcast_full((value,), (sizes, kind)), device)
-    return on_device(_full_planned((value,), (sizes, kind, weak)), device)
+        filled = _broadcast_full((value,), (sizes, kind))
+    else:
+        filled = _full_planned((value,), (sizes, kind, weak))
+    return on_device(filled, device, out_sharding, "full_like")
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Numbers from ``start`` (default 0) up to ``stop`` (not included) by ``step`` (default 1).
 
@@ -433,7 +488,7 @@ def arange(
     kind = canonicalize_explicit(dtype, "arange") if dtype is not None else _arange_dtype(given)
     bounds: list[Any] = [np.asarray(g)[()] for g in given]
     host = np.arange(*bounds)
-    return on_device(put_numpy(host.astype(kind)), device)
+    return on_device(put_numpy(host.astype(kind)), device, out_sharding, "arange")
 
 
 def _arange_dtype(given: list[Any]) -> Any:

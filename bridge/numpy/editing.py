@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -61,7 +62,12 @@ _repeat_positions_planned = Planned(_repeat_positions, "repeat")
 
 
 def repeat(
-    a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None
+    a: Any,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Each element repeated along an axis.
 
@@ -71,6 +77,7 @@ def repeat(
         axis: axis in ``[-ndim, ndim)``; ``None`` flattens first.
         total_repeat_length: size of the result along the axis; needed if ``repeats`` is traced.
             The last element is repeated, or the end cut off, to reach it.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         ConcretizationTypeError: ``repeats`` is traced and the length is not given.
@@ -81,6 +88,16 @@ def repeat(
     >>> tnp.repeat(tnp.array([1, 2]), tnp.array([1, 3])).tolist()
     [1, 2, 2, 2]
     """
+    if out_sharding is not None:
+        return split_result(
+            "repeat",
+            out_sharding,
+            repeat,
+            a,
+            repeats,
+            axis,
+            total_repeat_length=total_repeat_length,
+        )
     x, where = _flatten_unless(value_of(a), axis, "repeat")
     if x.aval.ndim == 0:
         x, where = _flat_planned((x,)), 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.argument_errors import (
@@ -21,6 +22,7 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.lax._placed import dot_general
 from tracebridge.numpy._planning import shape_of, static_precision, value_of
 from tracebridge.numpy._promote import check_no_out, promote_dtypes
 
@@ -306,7 +308,8 @@ def einsum(
     optimize: Any = "auto",
     precision: Any = None,
     preferred_element_type: Any = None,
-    _dot_general: Callable[..., Any] = lax.dot_general,
+    _dot_general: Callable[..., Any] = dot_general,
+    out_sharding: Any = None,
 ) -> Any:
     """Sum of products of arrays, by labels of their axes.
 
@@ -324,6 +327,7 @@ def einsum(
         _dot_general: a function that multiplies pairs of operands in place of
             ``tracebridge.lax.dot_general`` (with rounding of its own, say), which is called as
             ``f(x, y, dimension_numbers, precision, preferred_element_type=...)``.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         ShapeMismatchError: axes of one label have different sizes.
@@ -335,6 +339,19 @@ def einsum(
     >>> float(tnp.einsum("ii", tnp.eye(3)))
     3.0
     """
+    if out_sharding is not None:
+        return split_result(
+            "einsum",
+            out_sharding,
+            einsum,
+            subscripts,
+            *operands,
+            out=out,
+            optimize=optimize,
+            precision=precision,
+            preferred_element_type=preferred_element_type,
+            _dot_general=_dot_general,
+        )
     try:
         check_no_out("einsum", out)
         form: Any = subscripts
@@ -346,7 +363,7 @@ def einsum(
             preferred = canonicalize_explicit(preferred, "einsum")
         order = _optimize_static(optimize)
         # The public function wraps that of the engine once; users wrap the public one.
-        if getattr(_dot_general, "__wrapped__", _dot_general) is not lax.dot_general:
+        if getattr(_dot_general, "__wrapped__", _dot_general) is not dot_general:
             values = [value_of(x) for x in xs]
             return _contract_all(*values, form, order, precision, preferred, _dot_general)
         precision = static_precision("einsum", precision)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
@@ -51,7 +52,14 @@ def _bincount(*args: Any) -> Any:
 _bincount_planned = Planned(_bincount, "bincount")
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(
+    x: Any,
+    weights: Any = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:
     """How often each of the integers 0, 1, 2, ... occurs.
 
     Args:
@@ -59,6 +67,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         weights: what each occurrence counts (default 1).
         minlength: least size of the result.
         length: size of the result, needed while tracing; larger integers are left out.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         ConcretizationTypeError: ``x`` is traced and ``length`` is not given.
@@ -69,6 +78,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     >>> tnp.bincount(tnp.array([0, 2, 2])).tolist()
     [1, 0, 2]
     """
+    if out_sharding is not None:
+        return split_result(
+            "bincount", out_sharding, bincount, x, weights, minlength, length=length
+        )
     value = value_of(x)
     if not (is_integer(value.aval.dtype) or is_bool(value.aval.dtype)):
         msg = f"bincount: x must hold integers, got {value.aval.str_short()}"

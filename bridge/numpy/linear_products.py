@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
@@ -83,7 +84,14 @@ _matmul_planned = Planned(_matmul, "matmul")
 _matmul_fast = binary(_matmul_planned)
 
 
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Matrix product; leading axes are batches and broadcast.
 
     Args:
@@ -91,6 +99,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         b: array of shape ``(..., k, m)`` or ``(k,)``.
         precision: precision of the products, see ``tracebridge.lax.Precision``.
         preferred_element_type: dtype of the sums and of the result.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         ShapeMismatchError: the inner sizes differ.
@@ -99,6 +108,16 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     >>> tnp.matmul(tnp.ones((2, 3)), tnp.ones((3, 4))).shape
     (2, 4)
     """
+    if out_sharding is not None:
+        return split_result(
+            "matmul",
+            out_sharding,
+            matmul,
+            a,
+            b,
+            precision=precision,
+            preferred_element_type=preferred_element_type,
+        )
     try:
         if precision is None and preferred_element_type is None:
             return _matmul_fast(a, b)
@@ -136,13 +155,30 @@ def _dot(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = No
 _dot_planned = Planned(_dot, "dot")
 
 
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(
+    a: Any,
+    b: Any,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """Sum over the last axis of ``a`` and the second-to-last of ``b``; scalars multiply.
 
     >>> import tracebridge.numpy as tnp
     >>> float(tnp.dot(tnp.array([1.0, 2.0]), tnp.array([3.0, 4.0])))
     11.0
     """
+    if out_sharding is not None:
+        return split_result(
+            "dot",
+            out_sharding,
+            dot,
+            a,
+            b,
+            precision=precision,
+            preferred_element_type=preferred_element_type,
+        )
     try:
         return _dot_planned(
             (a, b),
@@ -200,6 +236,7 @@ def tensordot(
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """Sum over axes of both operands.
 
@@ -210,11 +247,23 @@ def tensordot(
             sequences of axes.
         precision: precision of the products, see ``tracebridge.lax.Precision``.
         preferred_element_type: dtype of the sums and of the result.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.tensordot(tnp.ones((2, 3, 4)), tnp.ones((3, 4, 5))).shape
     (2, 5)
     """
+    if out_sharding is not None:
+        return split_result(
+            "tensordot",
+            out_sharding,
+            tensordot,
+            a,
+            b,
+            axes,
+            precision=precision,
+            preferred_element_type=preferred_element_type,
+        )
     try:
         preferred = static_dtype("tensordot", preferred_element_type)
         return _tensordot_planned(

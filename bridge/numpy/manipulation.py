@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -69,7 +70,14 @@ def _shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
     return (_size(name, shape),) if sizes is None else tuple([_size(name, d) for d in sizes])
 
 
-def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+def reshape(
+    a: Any,
+    shape: Any,
+    order: str = "C",
+    *,
+    copy: bool | None = None,
+    out_sharding: Any = None,
+) -> Any:
     """The same elements in another shape; one size may be -1.
 
     Raises:
@@ -80,6 +88,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     >>> tnp.reshape(tnp.arange(6), (2, -1)).shape
     (2, 3)
     """
+    if out_sharding is not None:
+        return split_result("reshape", out_sharding, reshape, a, shape, order)
     try:
         if order not in ("C", "F"):
             msg = f"reshape: order must be 'C' or 'F', got {order!r}"
@@ -91,7 +101,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
         raise
 
 
-def ravel(a: Any, order: str = "C") -> Any:
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """All elements in one axis.
 
     Raises:
@@ -101,6 +111,8 @@ def ravel(a: Any, order: str = "C") -> Any:
     >>> tnp.ravel(tnp.ones((2, 3))).shape
     (6,)
     """
+    if out_sharding is not None:
+        return split_result("ravel", out_sharding, ravel, a, order)
     try:
         if order not in ("C", "F", "K", "A"):
             msg = f"ravel: order must be 'C', 'F', 'A' or 'K', got {order!r}"
@@ -295,7 +307,7 @@ def _broadcast(x: Any, shape: tuple[Any, ...]) -> Any:
 _broadcast_planned = Planned(_broadcast, "broadcast_to")
 
 
-def broadcast_to(array: Any, shape: Any) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     """``array`` repeated to ``shape`` by NumPy's rules.
 
     Raises:
@@ -305,6 +317,8 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     >>> tnp.broadcast_to(tnp.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
+    if out_sharding is not None:
+        return split_result("broadcast_to", out_sharding, broadcast_to, array, shape)
     try:
         return _broadcast_planned((array,), (canonical_shape(shape, "broadcast_to"),))
     except Exception as error:

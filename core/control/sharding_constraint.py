@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.control.device_put import device_put_p, split_like
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
@@ -139,6 +141,37 @@ def _constrained(value: Any, wanted: Any) -> Any:
         return device_put_p.bind(value, placement=sharding, source=None)
     sharding.parts_of(value.aval.ndim)
     return sharding_constraint_p.bind(value, sharding=sharding)
+
+
+def split_result(
+    call: str, out_sharding: Any, fun: Callable[..., Any], *args: Any, **kw: Any
+) -> Any:
+    """``fun(*args, **kw)``, split as the argument ``out_sharding`` of the function ``call`` says.
+
+    Raises:
+        AxisSpecError: it names an axis whose type is not Explicit, or there is no mesh.
+        ArgumentTypeError: it is neither a NamedSharding nor a PartitionSpec.
+    """
+    return constrained_result(call, fun(*args, **kw), out_sharding)
+
+
+def constrained_result(call: str, value: Any, out_sharding: Any) -> Any:
+    """The array ``value``, split as ``out_sharding`` says."""
+    if not isinstance(out_sharding, NamedSharding | PartitionSpec):
+        msg = f"{call}: out_sharding is {out_sharding!r} of type {type(out_sharding).__name__}"
+        raise ArgumentTypeError(msg, expected="a NamedSharding or a PartitionSpec")
+    sharding = named_sharding(call, out_sharding)
+    types = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
+    for name in [name for entry in sharding.spec for name in entry_names(entry)]:
+        if types[name] is not AxisType.Explicit:
+            raise AxisSpecError(
+                f"{call}: out_sharding is {sharding.spec}, and its axis {name!r} has the type "
+                f"{types[name]}",
+                expected="axes of the type Explicit",
+                hint="use lax.with_sharding_constraint, or make the mesh with "
+                "axis_types=AxisType.Explicit",
+            )
+    return _constrained(as_value(value), sharding)
 
 
 def constrained_to(values: Sequence[Any], wanted: Sequence[NamedSharding | None]) -> list[Any]:
