@@ -162,10 +162,8 @@ def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) ->
     kept: list[GraphStep] = []
     for step in reversed(steps):
         app, args, first, _ = step
-        if (
-            slots[first] == -2
-            or (app.multiple and -2 in slots[first : first + len(app.outs)])
-            or (app.effects and keep_effects)
+        if (-2 in slots[first : first + len(app.outs)] if app.multiple else slots[first] == -2) or (
+            app.effects and keep_effects
         ):
             kept.append(step)
             for a in args:

@@ -101,7 +101,7 @@ def while_loop(api: Any) -> Program:
 
 
 def _new_cell(api: Any) -> Callable[..., Any]:
-    """A gated recurrent unit with another constant in each sample: nothing of it was seen before."""
+    """A gated recurrent unit with another constant in each sample: nothing was seen before."""
     k = 1.0 + next(_SAMPLES) * 1e-4
 
     def sigmoid(a: Any) -> Any:

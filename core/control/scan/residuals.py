@@ -157,7 +157,8 @@ def split_residuals(
                 at[number] = len(results)
                 results.append(number)
             stacked.append(at[number])
-    fixed = [step for step in graph.steps if not varies[step[2]]]
+    # An equation with effects may have no results, and its number is then that of another value.
+    fixed = [s for s in graph.steps if not s[0].effects and s[0].outs and not varies[s[2]]]
     held = _held(graph, varies, n_consts, results)
     before = graph.program(range(n_consts), [*held, *constant], debug, fixed, keep_effects=False)
     body = graph.program([*held, *range(n_consts, n_in)], results, debug)
@@ -174,7 +175,7 @@ def _held(graph: Graph, varies: bytearray, n_consts: int, results: Sequence[int]
         end = first + len(app.outs)
         if not any(needed[first:end]) and not app.effects:
             continue
-        if varies[first] or app.primitive.name in _CHEAP:
+        if app.effects or varies[first] or app.primitive.name in _CHEAP:
             for a in args:
                 needed[a] = 1
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import tracebridge as tb
 import tracebridge.lax
@@ -121,3 +122,19 @@ def test_gradient_is_traced_once():
     tb.jit(tb.grad(loss))(tnp.asarray(0.5))
 
     assert len(calls) == 1
+
+
+def test_effects_of_constants_stay_in_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """What prints a constant of the loop, as the last equation, prints it in each step."""
+
+    def total(w: tb.Array, xs: tb.Array) -> tb.Array:
+        def body(carry: tb.Array, x: tb.Array) -> tuple[tb.Array, None]:
+            carry = tnp.sin(carry * w) + x
+            tb.debug.print("w={}", w)
+            return carry, None
+
+        return tb.lax.scan(body, tnp.ones(()), xs)[0]
+
+    tb.grad(total)(tnp.asarray(2.0), tnp.arange(3.0))
+    tb.effects_barrier()
+    assert ["w=2.0"] * 3 == capsys.readouterr().out.split()
