@@ -117,7 +117,7 @@ def compile_replicas(
     """
     ids = [[d.id] for d in placement.mesh.device_tuple]
     settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
-    loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas",))
+    loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas", options))
     return SpmdProgram(loaded, lowered, placement, out_avals, out_shardings, donated)
 
 
