@@ -29,6 +29,16 @@ class SymbolicZero:
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval
 
+    @staticmethod
+    def from_primal_value(val: Any) -> SymbolicZero:
+        """The zero among the tangents of an array, tracer or number.
+
+        >>> import tracebridge as tb
+        >>> tb.custom_derivatives.SymbolicZero.from_primal_value(tb.numpy.arange(3)).dtype
+        dtype([('float0', 'V')])
+        """
+        return SymbolicZero(typeof(val).to_tangent_aval())
+
     @property
     def shape(self) -> tuple[Any, ...]:
         """The shape of the zeros."""

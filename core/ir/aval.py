@@ -107,9 +107,15 @@ class ShapedArray:
         """The same aval, strongly typed."""
         return self.strong
 
+    def update_weak_type(self, weak_type: bool) -> ShapedArray:
+        """The same aval, weakly or strongly typed."""
+        return self.update(weak_type=weak_type)
+
     def to_tangent_aval(self) -> ShapedArray:
         """The aval of tangents: the same for inexact dtypes, float0 for the others."""
         return self.tangent
+
+    to_ct_aval = at_least_vspace = to_tangent_aval
 
     def str_short(self) -> str:
         """The form of printed Jaxprs, such as ``f32[2,3]``."""

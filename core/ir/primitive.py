@@ -47,6 +47,9 @@ class Primitive(abc.ABC):
     transposes_inline: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.
     holds_functions: ClassVar[bool] = False
+    # Whether it calls or maps a function, which is its first operand then (core/extend).
+    call_primitive: ClassVar[bool] = False
+    map_primitive: ClassVar[bool] = False
     # The rules are functions of the user (core/extend).
     has_rules_of_users: ClassVar[bool] = False
 

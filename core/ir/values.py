@@ -16,6 +16,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.weak_type import scalar_dtype
 from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.operators import ArrayOperators
 
 Value = Any
@@ -31,7 +32,7 @@ class Literal(ArrayOperators):
 
     # sig and buf are set by the eager trace at first use, so that a literal in a plan that is
     # replayed eagerly looks like an array from then on.
-    __slots__ = ("aval", "buf", "sig", "value")
+    __slots__ = ("__weakref__", "aval", "buf", "sig", "value")
     _trace = None
     buf: Any
     sig: Any
@@ -84,6 +85,42 @@ class Literal(ArrayOperators):
 
     def __index__(self) -> int:
         return self.value.__index__()
+
+
+def _of_array(name: str) -> property:
+    """An attribute that literals have as arrays: as long as it is not asked for, none is made."""
+
+    def read(self: Literal) -> Any:
+        return getattr(EAGER.trace.to_array(Literal(self.value, self.aval)), name)
+
+    return property(read, doc=f"``{name}`` of the array of this value.")
+
+
+# Constants of traced programs are known, and code that meets one may take it for an array.
+for _name in (
+    "__dlpack__",
+    "__dlpack_device__",
+    "__format__",
+    "__iter__",
+    "addressable_data",
+    "addressable_shards",
+    "block_until_ready",
+    "committed",
+    "copy_to_host_async",
+    "device",
+    "devices",
+    "global_shards",
+    "is_deleted",
+    "is_fully_addressable",
+    "is_fully_replicated",
+    "is_ready",
+    "on_device_size_in_bytes",
+    "sharding",
+    "tobytes",
+    "tolist",
+    "unsafe_buffer_pointer",
+):
+    setattr(Literal, _name, _of_array(_name))
 
 
 def literal(value: Any, dtype: Any, weak_type: bool = False) -> Literal:

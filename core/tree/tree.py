@@ -301,10 +301,12 @@ def transpose(
     Args:
         outer_treedef: definition of the outer tree.
         inner_treedef: definition of each inner tree; None takes that of the first one.
-        pytree_to_transpose: a tree of structure outer over inner.
+        pytree_to_transpose: a tree with the leaves of outer over inner. Its containers may
+            differ from theirs: what a registered class flattens to is its own affair.
 
     Raises:
-        TreeMismatchError: the tree has another structure, or no inner tree shows the structure.
+        TreeMismatchError: the tree has another number of leaves, or no inner tree shows the
+            structure.
 
     >>> from tracebridge import tree
     >>> pairs = [(1, 2), (3, 4), (5, 6)]
@@ -315,7 +317,7 @@ def transpose(
     if inner_treedef is None:
         inner_treedef = _first_inner(outer_treedef, pytree_to_transpose)
     inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
-    if treedef.num_leaves != inner * outer or outer_treedef.compose(inner_treedef) != treedef:
+    if treedef.num_leaves != inner * outer:
         expected = outer_treedef.compose(inner_treedef)
         check_same_structure(
             "tree.transpose", treedef, expected, "pytree_to_transpose", "outer over inner"

@@ -61,3 +61,14 @@ def test_a_type_splits_over_no_mesh() -> None:
         ShapedArray((2,), np.float32, sharding=NamedSharding(mesh, PartitionSpec("rows")))
     with pytest.raises(ArgumentTypeError, match="NamedSharding"):
         ShapedArray((2,), np.float32, sharding=tnp.ones(2).sharding)
+
+
+def test_names_of_derived_types() -> None:
+    """Types of tangents and cotangents, and types with another weakness."""
+    for x in (1.0, np.ones(3, np.int8), np.ones(2, np.complex64), True):
+        aval = tb.typeof(x)
+
+        assert aval.to_tangent_aval() is aval.at_least_vspace()
+        assert aval.to_tangent_aval() is aval.to_ct_aval()
+        assert not aval.update_weak_type(False).weak_type
+        assert aval.strip_weak_type() is aval.update_weak_type(True).update_weak_type(False)

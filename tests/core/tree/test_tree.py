@@ -7,6 +7,7 @@ import functools
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -326,14 +327,36 @@ def test_mismatch_lists_three_places():
         tree.map(max, [(1,)] * 5, [1] * 5)
 
 
+class _Flat(dict[str, Any]):
+    """A mapping that flattens to all leaves below it at once."""
+
+
+def _unflatten_flat(keys: Any, leaves: Any) -> _Flat:
+    return _Flat(tree.unflatten(keys, leaves))
+
+
+registry.register_pytree_node(
+    _Flat, lambda f: (tree.leaves(dict(f)), tree.structure(dict(f))), _unflatten_flat
+)
+
+
+def test_transpose_of_other_containers():
+    """The leaves count: containers may differ, and registered classes hide what is below them."""
+    pair, triple = tree.structure((0, 0)), tree.structure([0, 0, 0])
+    outer, nested = tree.structure(_Flat(a=1, b=2)), _Flat(a=[3, 4], b=[5, 6])
+
+    assert ([1, 3, 5], [2, 4, 6]) == tree.transpose(triple, pair, ((1, 2), (3, 4), (5, 6)))
+    assert [_Flat(a=3, b=5), _Flat(a=4, b=6)] == tree.transpose(
+        outer, tree.structure([0, 0]), nested
+    )
+
+
 def test_transpose_mismatch():
-    """A tree of another structure is refused with the place that differs."""
+    """A tree with another number of leaves is refused with the place that differs."""
     pair, triple = tree.structure((0, 0)), tree.structure([0, 0, 0])
 
     with pytest.raises(TreeMismatchError, match=r"pytree_to_transpose\[1\] is a tuple of 3"):
         tree.transpose(triple, pair, [(1, 2), (3, 4, 5), (6, 7)])
-    with pytest.raises(TreeMismatchError, match="is a tuple of 3, outer over inner is a list"):
-        tree.transpose(triple, pair, ((1, 2), (3, 4), (5, 6)))
     with pytest.raises(TreeMismatchError, match="does not begin with the outer structure"):
         tree.transpose(triple, None, [1, 2])
     with pytest.raises(TreeMismatchError, match="give inner_treedef"):
