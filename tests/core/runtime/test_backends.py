@@ -1,7 +1,8 @@
-"""How many CPU devices there are: an option, its variable, XLA_FLAGS; refused when it is late."""
+"""How many CPU devices there are, by option, variable or XLA_FLAGS; what a start does to malloc."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 
@@ -59,3 +60,33 @@ def test_too_late() -> None:
         tb.config.update("num_cpu_devices", n + 1)
     assert n == tb.config.num_cpu_devices == len(tb.devices("cpu"))
     assert issubclass(OptionFrozenError, RuntimeError)
+
+
+# A block that glibc maps alone is given back as soon as it is free, and each new one costs page
+# faults. Once a larger block was freed, such blocks come from the heap, which keeps them.
+IN_HEAP = """
+import numpy as np
+import tracebridge as tb
+
+tb.devices()
+address = np.empty(16 << 20, np.uint8).__array_interface__["data"][0]
+heap = [line for line in open("/proc/self/maps") if line.endswith("[heap]\\n")]
+ranges = [[int(part, 16) for part in line.split()[0].split("-")] for line in heap]
+print(any(first <= address < last for first, last in ranges))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
+def test_memory_of_large_results_is_kept(subprocess_environment: dict[str, str]) -> None:
+    """Blocks of many megabytes come from the heap, unless the user has told malloc otherwise."""
+
+    def run(**variables: str) -> str:
+        names = [k for k in subprocess_environment if k.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
+        plain = {k: v for k, v in subprocess_environment.items() if k not in names}
+        return subprocess.run(
+            [sys.executable, "-c", IN_HEAP],
+            env={**plain, **variables}, capture_output=True, text=True, timeout=120, check=True,
+        ).stdout.strip()  # fmt: skip
+
+    assert "True" == run()
+    assert "False" == run(MALLOC_MMAP_THRESHOLD_="131072")
