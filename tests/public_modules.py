@@ -20,6 +20,7 @@ PUBLIC_FILES = frozenset(
         "experimental/ode.py",
         "experimental/custom_dce.py",
         "experimental/jet.py",
+        "experimental/layout.py",
         "experimental/mesh_utils.py",
         "experimental/multihost_utils.py",
         "extend/core/primitives.py",

@@ -10,7 +10,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 from tracebridge._api.abstracted_axes import AbstractedAxes
 from tracebridge._api.argnums import check_callable, check_disjoint, resolve
 from tracebridge._api.callables import JitDecorator, JittedFunction
-from tracebridge._api.placements import UNSPECIFIED, resolve_placement, sharding_trees
+from tracebridge._api.placements import (
+    UNSPECIFIED,
+    resolve_placement,
+    sharding_trees,
+    without_formats,
+)
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.stages import trace_stage
@@ -154,6 +159,8 @@ def jit(
     static = resolve("jit", fun, "static", static_argnums, static_argnames)
     donated = resolve("jit", fun, "donate", donate_argnums, donate_argnames)
     check_disjoint("jit", static, donated)
+    in_shardings = without_formats("in_shardings", in_shardings)
+    out_shardings = without_formats("out_shardings", out_shardings)
     options = JitOptions(
         *static,
         *donated,

@@ -13,12 +13,14 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.runtime.backends import get_backend
 from tracebridge.core.runtime.placement import Wishes, over_mesh
 from tracebridge.core.sharding.context import get_mesh, named_sharding
+from tracebridge.core.sharding.layout import Format, sharding_of_format
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import PyTreeDef, leaves
+from tracebridge.core.tree.tree import map as tree_map
 
 
 class _Unspecified:
@@ -31,6 +33,22 @@ class _Unspecified:
 
 
 UNSPECIFIED: Final = _Unspecified()
+
+
+def without_formats(option: str, spec: Any) -> Any:
+    """A tree of shardings, with the shardings of formats in their place.
+
+    Raises:
+        ArgumentValueError: a format has a layout that arrays do not have.
+    """
+    if not any([isinstance(leaf, Format) for leaf in leaves(spec)]):
+        return spec
+
+    def place(leaf: Any) -> Any:
+        found = sharding_of_format(f"jit: {option}", leaf)
+        return UNSPECIFIED if found is None else found
+
+    return tree_map(place, spec)
 
 
 def resolve_placement(

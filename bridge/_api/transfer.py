@@ -23,6 +23,7 @@ from tracebridge.core.runtime.donation import mark_donated
 from tracebridge.core.runtime.guards import explicit_transfers
 from tracebridge.core.runtime.transfer import move, put_host, put_numpy
 from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.layout import Format, sharding_of_format
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -100,12 +101,17 @@ def _is_copy(leaf: Array, result: Array) -> bool:
 
 def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
     """A specification, spread over the leaves of ``x``."""
-    if spec is None or isinstance(spec, bool | Sharding | PartitionSpec) or hasattr(spec, "client"):
+    if (
+        spec is None
+        or isinstance(spec, bool | Sharding | PartitionSpec | Format)
+        or hasattr(spec, "client")
+    ):
         return [spec] * tree.num_leaves
     return flatten_axes("device_put", tree, spec, axes_name=name, full_name="x")
 
 
 def _place(option: str, spec: Any) -> Sharding | None:
+    spec = sharding_of_format(f"device_put: {option}", spec)
     if spec is None or isinstance(spec, Sharding):
         return spec
     if isinstance(spec, PartitionSpec):
@@ -125,7 +131,7 @@ def _put(
     if kind is np.ndarray:
         host = leaf.astype(canonicalize(leaf.dtype), copy=False)
         return put_numpy(host) if place is None else put_host(host, place)
-    value = leaf if hasattr(leaf, "aval") else value_of("device_put", leaf, *where, "x")
+    value = leaf if hasattr(type(leaf), "aval") else value_of("device_put", leaf, *where, "x")
     if isinstance(value, Tracer):
         if place is None:
             return value

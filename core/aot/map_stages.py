@@ -8,7 +8,7 @@ from typing import Any, cast, final
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
-from tracebridge.core.aot.stages import Compiled, Stage, checked_dialect
+from tracebridge.core.aot.stages import Compiled, Stage, check_assignment, checked_dialect
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.jit import TracedCall
 from tracebridge.core.control.pmap_call import Mapped, Pmapped, close_program
@@ -87,15 +87,23 @@ class LoweredMap(Stage):
         client = self._placement.device.client
         return hlo_module_cost_analysis(client, hlo_of(self._module).as_hlo_module())
 
-    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+    def compile(
+        self,
+        compiler_options: dict[str, Any] | None = None,
+        *,
+        device_assignment: Sequence[Any] | None = None,
+    ) -> Compiled:
         """Compile for the devices of the map.
 
         Args:
             compiler_options: XLA flags by name, for this program only.
+            device_assignment: the devices, which must be those of the map.
 
         Raises:
             CompileError: XLA rejects the program or an option.
+            DevicePlacementError: ``device_assignment`` names other devices.
         """
+        check_assignment(f"pmap({self._name})", device_assignment, self._placement)
         mapped = self._mapped
         options = tuple(sorted((compiler_options or {}).items()))
         program = compile_lowered_pmap(

@@ -40,6 +40,7 @@ from tracebridge.core.runtime.monitoring import LOWER, finished
 from tracebridge.core.runtime.placement import choose_placement, is_spread, mesh_of
 from tracebridge.core.runtime.signature import signature
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.layout import row_major
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
@@ -298,19 +299,27 @@ class Lowered(Stage):
         client = get_backend("cpu" if self._placement is None else self._platform).client
         return hlo_module_cost_analysis(client, computation.as_hlo_module())
 
-    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+    def compile(
+        self,
+        compiler_options: dict[str, Any] | None = None,
+        *,
+        device_assignment: Sequence[Any] | None = None,
+    ) -> Compiled:
         """Compile for the device that the program was lowered for.
 
         Args:
             compiler_options: XLA flags by name, for this program only.
+            device_assignment: the devices, which must be those that the program was lowered for.
 
         Raises:
             BackendNotFoundError: the program was lowered for a platform that is not installed.
             CompileError: XLA rejects the program or an option.
+            DevicePlacementError: ``device_assignment`` names other devices.
         """
         placement = self._placement
         if placement is None:
             placement = get_backend(self._platform).placement
+        check_assignment(f"jit({self._name})", device_assignment, placement)
         options = dict(self._stage._jitted.options.compiler_options) | (compiler_options or {})
         sigs = [signature(a, placement, False) for a in self._avals]
         program = compile_lowered(
@@ -329,6 +338,19 @@ class Lowered(Stage):
             sigs,
         )
         return Compiled(self, program, entry)
+
+
+def check_assignment(call: str, devices: Sequence[Any] | None, placement: Any) -> None:
+    """Raise DevicePlacementError unless ``devices`` are those of ``placement``, in its order."""
+    if devices is None:
+        return
+    own = placement.mesh if is_spread(placement) else placement
+    if tuple(devices) != tuple(own.device_tuple):
+        raise DevicePlacementError(
+            f"{call}.lower().compile: device_assignment is {tuple(devices)}",
+            expected=f"{tuple(own.device_tuple)}, for which the program was lowered",
+            hint="move the arguments, or name the devices in the shardings of jit",
+        )
 
 
 def checked_dialect(dialect: str | None) -> str:
@@ -448,6 +470,18 @@ class Compiled(Stage):
     def runtime_executable(self) -> Any:
         """Jaxlib's executable."""
         return self._program.executable
+
+    @property
+    def input_formats(self) -> Any:
+        """Tree ``(args, kwargs)`` of the ``Format`` of the arguments: row-major ones."""
+        places = zip(self._avals, self._places(), strict=True)
+        return self.in_tree.unflatten([row_major(a.ndim, place) for a, place in places])
+
+    @property
+    def output_formats(self) -> Any:
+        """Tree of the ``Format`` of the result."""
+        results = self._program.signatures(True)
+        return self.out_tree.unflatten([row_major(s.aval.ndim, s.sharding) for s in results])
 
     @property
     def input_shardings(self) -> Any:

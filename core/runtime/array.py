@@ -21,6 +21,7 @@ from tracebridge.core.runtime.dlpack_export import dlpack_device, export_capsule
 from tracebridge.core.runtime.guards import check_transfer
 from tracebridge.core.runtime.shards import Shard, gather, shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.sharding.layout import Format, row_major
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def sharding(self) -> Any:
         """Where the elements live."""
         return self.sig.sharding
+
+    @property
+    def format(self) -> Format:
+        """Where the elements live, and in which order: arrays are row-major."""
+        return row_major(self.aval.ndim, self.sig.sharding)
 
     @property
     def committed(self) -> bool:
