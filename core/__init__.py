@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracebridge.core.extend.evaluation import eval_context as eval_context
     from tracebridge.core.extend.primitive import Primitive as Primitive
     from tracebridge.core.extend.programs import AbstractValue as AbstractValue
+    from tracebridge.core.extend.programs import DebugInfo as DebugInfo
     from tracebridge.core.extend.programs import Jaxpr as Jaxpr
     from tracebridge.core.extend.programs import ParamDict as ParamDict
     from tracebridge.core.extend.programs import Value as Value
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.atoms import JaxprEqn as JaxprEqn
     from tracebridge.core.ir.atoms import Var as Var
     from tracebridge.core.ir.aval import ShapedArray as ShapedArray
-    from tracebridge.core.ir.debug_info import DebugInfo as DebugInfo
     from tracebridge.core.ir.effects import Effect as Effect
     from tracebridge.core.ir.effects import Effects as Effects
     from tracebridge.core.ir.effects import no_effects as no_effects
@@ -79,7 +79,7 @@ _NAMES_BY_MODULE = {
     "extend.evaluation": "ensure_compile_time_eval eval_context",
     "extend.primitive": "Primitive",
     "extend.programs": (
-        "AbstractValue Jaxpr ParamDict Value check_jaxpr eval_jaxpr gensym jaxpr_as_fun "
+        "AbstractValue DebugInfo Jaxpr ParamDict Value check_jaxpr eval_jaxpr gensym jaxpr_as_fun "
         "is_constant_dim is_constant_shape jaxprs_in_params new_jaxpr_eqn subjaxprs"
     ),
     "extend.traces": (
@@ -89,7 +89,6 @@ _NAMES_BY_MODULE = {
         "unsafe_get_axis_names_DO_NOT_USE valid_jaxtype"
     ),
     "extend.value_types": "pytype_aval_mappings",
-    "ir.debug_info": "DebugInfo",
     "ir.effects": "Effect Effects no_effects",
     "ir.atoms": "Atom DropVar JaxprEqn Literal=LiteralAtom Var",
     "ir.aval": "ShapedArray",

@@ -58,6 +58,7 @@ class Primitive(base.Primitive):
     name: str
     multiple_results: bool = False  # pyright: ignore[reportIncompatibleVariableOverride] - of each object
     has_rules_of_users = True
+    _method_of_types: Any = None
     call_primitive = False
     map_primitive = False
 
@@ -68,9 +69,19 @@ class Primitive(base.Primitive):
             f"applications of {name}", base.MAX_APPLICATIONS
         )
         self.lowerings: dict[str | None, Rule] = {}
-        self._impl: Rule | None = None
-        self._abstract_eval: Rule | None = None
-        self._has_effects = False
+        # Methods of a subclass stand for the rules that functions define.
+        own = type(self).impl is not Primitive.impl
+        self._impl: Rule | None = self.impl if own else None
+        self._abstract_eval: Rule | None = self._method_of_types
+        self._has_effects = self._abstract_eval is not None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Take a method ``abstract_eval``, which gives types and effects, for the rule."""
+        super().__init_subclass__(**options)
+        method = cls.__dict__.get("abstract_eval")
+        if method is not None:
+            cls._method_of_types = method
+            del cls.abstract_eval
 
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:

@@ -11,10 +11,10 @@ import numpy as np
 
 import tracebridge.core.ir.jaxpr as base
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.ir import debug_info as known_names
 from tracebridge.core.ir.atoms import Atom, JaxprEqn, ProgramView, Var
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.check import check_jaxpr as check_slots
-from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
 from tracebridge.core.ir.effects import no_effects
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -31,6 +31,39 @@ class AbstractValue(abc.ABC):  # noqa: B024 - it classifies
 
 
 AbstractValue.register(ShapedArray)
+
+
+class DebugInfo(abc.ABC):  # noqa: B024 - it constructs and classifies
+    """What a traced function, its arguments and its results are called.
+
+    Args:
+        traced_for: why the function was traced, such as "jit".
+        func_src_info: the name of the function, and where it is: "f at model.py:3".
+        arg_names: names of the flat arguments; None if they are not known.
+        result_paths: names of the flat results, or a function that gives them; None as before.
+
+    >>> import tracebridge as tb
+    >>> tb.extend.core.DebugInfo("jit", "f at model.py:3", ("x",), None).func_name
+    'f'
+    """
+
+    def __new__(
+        cls,
+        traced_for: str,
+        func_src_info: str,
+        arg_names: Sequence[str] | None = None,
+        result_paths: Any = None,
+    ) -> known_names.DebugInfo:
+        """The names in the form in which the engine keeps them."""
+        name, _, where = func_src_info.partition(" at ")
+        results: Any = result_paths() if callable(result_paths) else result_paths
+        return known_names.DebugInfo(
+            name, where, tuple(arg_names or ()), tuple(results or ()), traced_for
+        )
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        return issubclass(other, known_names.DebugInfo)
 
 
 class Jaxpr(abc.ABC):  # noqa: B024 - it constructs and classifies
@@ -66,8 +99,8 @@ class Jaxpr(abc.ABC):  # noqa: B024 - it constructs and classifies
     ) -> base.Jaxpr:
         """The program in the form in which the engine keeps it."""
         del effects
-        debug = NO_DEBUG_INFO if debug_info is None else debug_info
-        return base.jaxpr_of(ProgramView(constvars, invars, outvars, eqns), {}, debug)
+        names = known_names.NO_DEBUG_INFO if debug_info is None else debug_info
+        return base.jaxpr_of(ProgramView(constvars, invars, outvars, eqns), {}, names)
 
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:

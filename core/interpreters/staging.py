@@ -195,7 +195,7 @@ class StagingTrace(Trace):
     def _mark_live(
         self, outputs: Sequence[Value], const_slots: dict[int, int], consts: list[Value]
     ) -> list[tuple[Any, ...]]:
-        """Equations that results or effects need, last first; fills the constants."""
+        """Equations that are needed for results or effects, last first; fills the constants."""
         kept: list[tuple[Any, ...]] = []
 
         def add_const(value: Value) -> None:
@@ -211,7 +211,8 @@ class StagingTrace(Trace):
         for equation in reversed(self.equations):
             app, args, outs, _ = equation
             needed = any([o.live for o in outs]) if app.multiple else outs.live
-            if needed or app.effects:
+            # What users define may mark a place for an interpreter of theirs.
+            if needed or app.effects or app.primitive.has_rules_of_users:
                 kept.append(equation)
                 for a in args:
                     if a._trace is self:

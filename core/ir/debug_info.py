@@ -14,7 +14,7 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08
 class DebugInfo:
     """Name of the traced function, where it is defined, and names of its flat arguments."""
 
-    __slots__ = ("_arg_names", "name", "result_names", "where")
+    __slots__ = ("_arg_names", "name", "result_names", "traced_for", "where")
 
     def __init__(
         self,
@@ -22,8 +22,10 @@ class DebugInfo:
         where: str = "",
         arg_names: tuple[str, ...] | Callable[[], tuple[str, ...]] = (),
         result_names: tuple[str, ...] = (),
+        traced_for: str = "jit",
     ) -> None:
         self.name = name
+        self.traced_for = traced_for
         self.where = where
         self._arg_names = arg_names
         self.result_names = result_names

@@ -10,6 +10,7 @@ from tracebridge.core.errors.shape_errors import (
 from tracebridge.core.errors.transform_errors import JaxprTypeError
 from tracebridge.core.extend.primitive import Primitive
 from tracebridge.core.extend.programs import (
+    DebugInfo,
     Jaxpr,
     call_impl,
     check_jaxpr,
@@ -38,7 +39,6 @@ from tracebridge.core.extend.traces import (
 )
 from tracebridge.core.ir.atoms import DropVar, JaxprEqn, Var
 from tracebridge.core.ir.atoms import LiteralAtom as Literal
-from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.effects import Effect, Effects, no_effects
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.extend.core import primitives

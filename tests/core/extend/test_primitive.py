@@ -435,6 +435,38 @@ def test_names_may_occur_twice():
     assert (9.0, 0.0) == tb.jit(lambda x: (p.bind(x), lax.sin(x)))(0.0)
 
 
+def test_methods_of_a_subclass_are_rules():
+    """Evaluation, and types with effects, may be methods; functions given later come first."""
+
+    class Tag(Primitive):
+        """Gives some of its arguments back."""
+
+        multiple_results = True
+
+        def impl(self, *args, keep):
+            return args[:keep]
+
+        def abstract_eval(self, *avals, keep):
+            return avals[:keep], tb.extend.core.no_effects
+
+    p = Tag("tag")
+    mlir.register_lowering(p, lambda ctx, *args, keep: args[:keep])
+    ad.primitive_jvps[p] = lambda primals, tangents, *, keep: (
+        p.bind(*primals, keep=keep),
+        tangents[:keep],
+    )
+
+    def f(x, y):
+        return p.bind(x, y, keep=1)[0] * y
+
+    assert (1.0, 2.0) == p.bind(1.0, 2.0, keep=2)
+    for around in (lambda f: f, tb.jit):
+        assert 6.0 == around(f)(2.0, 3.0)
+        assert 3.0 == around(tb.grad(f))(2.0, 3.0)
+    p.def_abstract_eval(lambda *avals, keep: [tb.core.ShapedArray((5,), "float32")] * keep)
+    assert (5,) == tb.eval_shape(lambda x: p.bind(x, keep=1)[0], 1.0).shape
+
+
 def test_is_one_object():
     """Copies are the primitive itself; pickling says why not; builtins are instances."""
     assert multiply_add_p is copy.deepcopy(multiply_add_p)

@@ -18,6 +18,7 @@ from tracebridge.errors import (
     ShapeMismatchError,
 )
 from tracebridge.extend import core
+from tracebridge.interpreters import mlir
 from tracebridge.interpreters import partial_eval as pe
 
 X = np.float32([0.5, 1.0, 1.5])
@@ -273,6 +274,23 @@ def test_programs_that_are_not_well_formed():
         core.jaxpr_as_fun(tnp.sin)
 
 
+def test_names_of_functions_and_arguments():
+    """They are read from one program and given to another."""
+    closed = tb.make_jaxpr(with_everything)(X)
+    info = closed.jaxpr.debug_info
+    assert isinstance(info, core.DebugInfo)
+    assert ("with_everything", ("x",)) == (info.func_name, info.arg_names)
+    named = core.DebugInfo(info.traced_for, info.func_src_info, info.arg_names, lambda: ("a", "b"))
+    assert ("with_everything", ("x",), ("a", "b")) == (
+        named.func_name,
+        named.arg_names,
+        named.result_paths,
+    )
+    assert info.func_src_info == named.func_src_info
+    assert "checkify" == core.DebugInfo("checkify", "f", None, None).traced_for
+    assert closed.jaxpr.replace(debug_info=named).debug_info is named
+
+
 def test_eval_jaxpr_at_other_shapes():
     """Operations that do not depend on shapes may be evaluated at others."""
     closed = tb.make_jaxpr(lambda x: tnp.sin(x) * 2)(1.0)
@@ -290,6 +308,30 @@ def test_dce_jaxpr():
     np.testing.assert_allclose(np.sin(X), tb.core.eval_jaxpr(kept, [], 0 * X, X)[0], rtol=1e-6)
     with pytest.raises(ValueError, match="used_outputs has 1 entries, expected 2"):
         pe.dce_jaxpr(closed.jaxpr, [True])
+
+
+def test_unused_marks_stay():
+    """Equations of own primitives are kept for interpreters, those of the engine are not."""
+    mark = core.Primitive("mark")
+    mark.def_impl(lambda x: x)
+    mark.def_abstract_eval(lambda x: x)
+
+    def f(x):
+        mark.bind(tnp.sin(x))
+        tnp.cos(x)
+        return 2 * x
+
+    def loops(x):
+        return lax.scan(lambda c, _: (f(c), None), tb.jit(f)(x), None, length=2)[0]
+
+    closed = tb.make_jaxpr(f)(1.0)
+    assert ["sin", "mark", "mul"] == [e.primitive.name for e in closed.eqns]
+    inner = [j for e in tb.make_jaxpr(loops)(1.0).eqns for j in core.jaxprs_in_params(e.params)]
+    assert [3, 3] == [len(j.eqns) for j in inner]
+    smaller, _ = pe.dce_jaxpr(closed.jaxpr, [True])
+    assert ["mul"] == [e.primitive.name for e in smaller.eqns]
+    mlir.register_lowering(mark, lambda ctx, x: [x])
+    assert 2.0 == f(1.0) == tb.jit(f)(1.0)
 
 
 def test_names_of_core():
