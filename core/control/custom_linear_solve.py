@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.bodies import Body, flatten_values, trace_body
-from tracebridge.core.control.inline_rules import describe, has_tangent
-from tracebridge.core.errors.argument_errors import kind_of
+from tracebridge.core.control.bodies import Body
+from tracebridge.core.control.solver_parts import SolverParts, check_functions
 from tracebridge.core.errors.transform_errors import (
-    ArgumentSpecError,
     CustomRuleError,
     LinearityError,
-    TreeMismatchError,
 )
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
@@ -29,7 +26,6 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front
-from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 # The programs of an equation, and by what each is replaced when the system is transposed.
 PARTS = ("matvec", "vecmat", "solve", "transpose_solve")
@@ -191,46 +187,30 @@ def custom_linear_solve(
     >>> print(quotient(2.0, 3.0), tb.grad(quotient)(2.0, 3.0))
     1.5 -0.75
     """
-    roles = {"matvec": matvec, "solve": solve}
+    check_functions("custom_linear_solve", matvec=matvec, solve=solve)
     if transpose_solve is not None:
-        roles["transpose_solve"] = transpose_solve
-    for role, fun in roles.items():
-        if not callable(fun):
-            msg = f"custom_linear_solve: {role} is {fun!r} of type {type(fun).__name__}"
-            raise ArgumentSpecError(msg, expected="a function")
-    values, tree = flatten_values("custom_linear_solve", "b", b)
-    for value in values:
-        if not has_tangent(value.aval):
-            msg = f"custom_linear_solve: b has a leaf {value.aval.str_short()}"
-            raise ArgumentSpecError(msg, expected="float or complex arrays")
-    return _System(tree, [v.aval.strong for v in values], has_aux).solved(
-        values, matvec, solve, solve if symmetric else transpose_solve, symmetric
-    )
+        check_functions("custom_linear_solve", transpose_solve=transpose_solve)
+    system = _System("custom_linear_solve", "b", b)
+    back = solve if symmetric else transpose_solve
+    return system.solved(matvec, solve, back, symmetric=symmetric, has_aux=has_aux)
 
 
 @final
-class _System:
-    """The types of one system: structure and avals of ``b``, which are those of ``x``."""
-
-    __slots__ = ("avals", "has_aux", "in_tree", "tree")
-
-    def __init__(self, tree: PyTreeDef, avals: list[ShapedArray], has_aux: bool) -> None:
-        self.tree = tree
-        self.avals = tuple(avals)
-        self.has_aux = has_aux
-        self.in_tree = flatten((tree.unflatten(range(len(avals))),))[1]
+class _System(SolverParts):
+    """One system: ``x`` has the types of ``b``."""
 
     def solved(
         self,
-        values: list[Any],
         matvec: Callable[[Any], Any],
         solve: Callable[..., Any],
         back: Callable[..., Any] | None,
+        *,
         symmetric: bool,
+        has_aux: bool,
     ) -> Any:
         """Trace the parts and bind the equation."""
-        forward = self.part("matvec", matvec, aux=False)
-        solver = self.part("solve", lambda x: solve(self.caller(forward), x), self.has_aux)
+        forward = self.part("matvec", matvec)
+        solver = self.part("solve", lambda x: solve(self.caller("matvec", forward), x), aux=has_aux)
         parts: dict[str, Body | None] = {"matvec": forward, "solve": solver}
         parts["vecmat"] = parts["transpose_solve"] = None
         if symmetric:
@@ -239,60 +219,18 @@ class _System:
             transposed = self.transposed(forward)
             parts["vecmat"] = transposed
             parts["transpose_solve"] = self.part(
-                "transpose_solve", lambda x: back(self.caller(transposed), x), self.has_aux
+                "transpose_solve", lambda x: back(self.caller("vecmat", transposed), x), aux=has_aux
             )
         consts = [h for p in PARTS for h in _hoisted(parts[p])]
         outs = linear_solve_p.bind(
             *consts,
-            *values,
+            *self.values,
             const_counts=tuple([len(_hoisted(parts[p])) for p in PARTS]),
             **{p: None if (body := parts[p]) is None else body.jaxpr for p in PARTS},
         )
-        n = len(values)
+        n = len(self.values)
         x = self.tree.unflatten(outs[:n])
-        return (x, solver.out.unflatten(outs[n:])) if self.has_aux else x
-
-    def part(self, role: str, fun: Callable[..., Any], aux: bool) -> Body:
-        """Trace a function of a tree like ``b``."""
-
-        def take_apart(result: Any) -> tuple[list[Any], Any]:
-            further: list[Any] = []
-            aux_tree: Any = None
-            if aux:
-                if not isinstance(result, tuple | list) or len(result) != 2:
-                    msg = f"custom_linear_solve: {role} returned {kind_of(result)}"
-                    raise ArgumentSpecError(msg, expected="a pair (x, aux), as has_aux is set")
-                result, rest = result
-                further, aux_tree = flatten_values("custom_linear_solve", "aux", rest)
-            outs, tree = flatten_values("custom_linear_solve", f"the result of {role}", result)
-            got = [o.aval for o in outs]
-            if tree != self.tree or not _same_types(got, self.avals):
-                msg = f"custom_linear_solve: {role} returned something of another type than b"
-                raise TreeMismatchError(
-                    msg, got=describe(tree, got), expected=describe(self.tree, self.avals)
-                )
-            return [*outs, *further], aux_tree
-
-        key = ("custom_linear_solve", role)
-        return trace_body(
-            f"custom_linear_solve {role}", fun, self.in_tree, self.avals, take_apart, key
-        )
-
-    def caller(self, body: Body) -> Callable[[Any], Any]:
-        """A traced part as a function of a tree."""
-
-        def call(x: Any) -> Any:
-            leaves, tree = flatten_values("custom_linear_solve", "the argument of matvec", x)
-            got = [v.aval for v in leaves]
-            if tree != self.tree or not _same_types(got, self.avals):
-                msg = "custom_linear_solve: matvec was called with something of another type than b"
-                raise TreeMismatchError(
-                    msg, got=describe(tree, got), expected=describe(self.tree, self.avals)
-                )
-            process = current_trace().process
-            return self.tree.unflatten(eval_jaxpr(body.jaxpr, process, [*body.hoisted, *leaves]))
-
-        return call
+        return (x, solver.out.unflatten(outs[n:])) if has_aux else x
 
     def transposed(self, body: Body) -> Body:
         """The transpose of a traced part."""
@@ -307,10 +245,3 @@ class _System:
 
 def _hoisted(body: Body | None) -> list[Any]:
     return [] if body is None else body.hoisted
-
-
-def _same_types(got: Sequence[ShapedArray], expected: Sequence[ShapedArray]) -> bool:
-    pairs = zip(got, expected, strict=False)
-    return len(got) == len(expected) and all(
-        [a.shape == b.shape and a.dtype == b.dtype for a, b in pairs]
-    )

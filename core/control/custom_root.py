@@ -6,19 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.bodies import Body, flatten_values, trace_body
+from tracebridge.core.control.bodies import Body, trace_body
 from tracebridge.core.control.custom_jvp import JvpCall, call_custom_jvp
-from tracebridge.core.control.inline_rules import describe, has_tangent, is_eager_trace
+from tracebridge.core.control.inline_rules import has_tangent, is_eager_trace
+from tracebridge.core.control.solver_parts import SolverParts, check_functions
 from tracebridge.core.control.symbolic_zeros import concrete_zeros
-from tracebridge.core.errors.argument_errors import kind_of
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.tree import flatten
 
 
 def custom_root(
@@ -58,30 +56,22 @@ def custom_root(
     >>> print(root(4.0), tb.grad(root)(4.0))
     2.0 0.25
     """
-    for role, fun in (("f", f), ("solve", solve), ("tangent_solve", tangent_solve)):
-        if not callable(fun):
-            msg = f"custom_root: {role} is {fun!r} of type {type(fun).__name__}"
-            raise ArgumentSpecError(msg, expected="a function")
-    values, tree = flatten_values("custom_root", "initial_guess", initial_guess)
-    for value in values:
-        if not has_tangent(value.aval):
-            msg = f"custom_root: initial_guess has a leaf {value.aval.str_short()}"
-            raise ArgumentSpecError(msg, expected="float or complex arrays")
-    problem = _Problem(tree, [v.aval.strong for v in values])
-    residual = problem.part("f", f, aux=False)
+    check_functions("custom_root", f=f, solve=solve, tangent_solve=tangent_solve)
+    problem = _Problem(initial_guess)
+    residual = problem.part("f", f)
     problem.n_residual = len(residual.hoisted)
     problem.solve = problem.part(
-        "solve", lambda x: solve(problem.caller(residual, residual.hoisted), x), has_aux
+        "solve", lambda x: solve(problem.caller("f", residual), x), aux=has_aux
     )
     problem.residual = residual
     solving = _stopped(problem.solve.hoisted)
     # Without a trace around this call no derivative can be asked for.
-    eager = is_eager_trace(trace_for([*residual.hoisted, *values]))
+    eager = is_eager_trace(trace_for([*residual.hoisted, *problem.values]))
     tangent = None if eager else problem.tangent_part(tangent_solve)
     problem.tangent = tangent
     moving = [] if tangent is None else tangent.hoisted
     problem.n_solve = len(solving)
-    leaves = [*residual.hoisted, *solving, *_stopped(values), *moving]
+    leaves = [*residual.hoisted, *solving, *_stopped(problem.values), *moving]
     call = JvpCall(
         problem.run,
         problem.rule,
@@ -93,8 +83,9 @@ def custom_root(
         None,
     )
     outs = call_custom_jvp(call, leaves)
-    found = tree.unflatten(outs[: len(values)])
-    return (found, problem.solve.out.unflatten(outs[len(values) :])) if has_aux else found
+    n = len(problem.values)
+    found = problem.tree.unflatten(outs[:n])
+    return (found, problem.solve.out.unflatten(outs[n:])) if has_aux else found
 
 
 def _stopped(values: Sequence[Any]) -> list[Any]:
@@ -103,44 +94,20 @@ def _stopped(values: Sequence[Any]) -> list[Any]:
 
 
 @final
-class _Problem:
+class _Problem(SolverParts):
     """One call: types, the traced function and solvers, the derivative rule.
 
     Flat arguments are the values that the function closed over, those that the solver closed
     over, the guess, and the values that the solver of the tangents closed over.
     """
 
-    def __init__(
-        self,
-        tree: PyTreeDef,
-        avals: list[ShapedArray],
-    ) -> None:
-        self.tree = tree
-        self.avals = tuple(avals)
-        self.in_tree = flatten((tree.unflatten(range(len(avals))),))[1]
+    def __init__(self, guess: Any) -> None:
+        super().__init__("custom_root", "initial_guess", guess)
         self.n_residual = 0
         self.n_solve = 0
         self.residual: Body
         self.solve: Body
         self.tangent: Body | None
-
-    def part(self, role: str, fun: Callable[..., Any], aux: bool) -> Body:
-        """Trace a function of a tree like the guess."""
-
-        def take_apart(result: Any) -> tuple[list[Any], Any]:
-            further: list[Any] = []
-            aux_tree: Any = None
-            if aux:
-                if not isinstance(result, tuple | list) or len(result) != 2:
-                    msg = f"custom_root: {role} returned {kind_of(result)}"
-                    raise ArgumentSpecError(msg, expected="a pair (x, aux), as has_aux is set")
-                result, rest = result
-                further, aux_tree = flatten_values("custom_root", "aux", rest)
-            outs = self.checked(f"{role} returned", result)
-            return [*outs, *further], aux_tree
-
-        key = ("custom_root", role)
-        return trace_body(f"custom_root {role}", fun, self.in_tree, self.avals, take_apart, key)
 
     def tangent_part(self, tangent_solve: Callable[..., Any]) -> Body:
         """Trace the solver of the tangents as a function of the root and the right side.
@@ -159,46 +126,21 @@ class _Problem:
             kept = _residuals(by_root, point, process, n_x)
 
             def linear(x: Any) -> Any:
-                leaves = self.checked("the linear function was called with", x)
+                what = "the argument of the linear function"
+                leaves = self.checked("the linear function was called with", what, x)
                 results = eval_jaxpr(by_root.linear, current_trace().process, [*kept, *leaves])
                 return self.tree.unflatten(results)
 
             return tangent_solve(linear, right)
 
         def take_apart(result: Any) -> tuple[list[Any], Any]:
-            return self.checked("tangent_solve returned", result), None
+            what = "the result of tangent_solve"
+            return self.checked("tangent_solve returned", what, result), None
 
         tree = self.tree
         in_tree = flatten((tree.unflatten(range(n_x)), tree.unflatten(range(n_x))))[1]
         avals = (*self.avals, *self.avals)
         return trace_body("custom_root tangent_solve", solve, in_tree, avals, take_apart, "tangent")
-
-    def checked(self, what: str, tree: Any) -> list[Any]:
-        """The leaves of a tree, which must be like the guess."""
-        leaves, got = flatten_values("custom_root", what, tree)
-        avals = [v.aval for v in leaves]
-        same = got == self.tree and all(
-            [
-                a.shape == b.shape and a.dtype == b.dtype
-                for a, b in zip(avals, self.avals, strict=True)
-            ]
-        )
-        if not same:
-            msg = f"custom_root: {what} something of another type than initial_guess"
-            raise TreeMismatchError(
-                msg, got=describe(got, avals), expected=describe(self.tree, self.avals)
-            )
-        return leaves
-
-    def caller(self, body: Body, consts: Sequence[Any]) -> Callable[[Any], Any]:
-        """A traced part as a function of a tree."""
-
-        def call(x: Any) -> Any:
-            leaves = self.checked("f was called with", x)
-            process = current_trace().process
-            return self.tree.unflatten(eval_jaxpr(body.jaxpr, process, [*consts, *leaves]))
-
-        return call
 
     def run(self, *args: Any) -> list[Any]:
         """Solve: root and auxiliary results."""

@@ -12,12 +12,11 @@ import abc
 from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
-
 import tracebridge.core.lax as lax
 from tracebridge.core.control.ref_cells import (
     AbstractRef,
     Cell,
+    HasContent,
     active_trace,
     frame_of,
     trace_below,
@@ -43,7 +42,7 @@ _PYTHON_SCALARS = (bool, int, float, complex)
 # the class ---------------------------------------------------------------------------------------
 
 
-class _Access(abc.ABC):
+class _Access(HasContent):
     """What references and parts of them have in common."""
 
     __slots__ = ("__weakref__",)
@@ -55,36 +54,6 @@ class _Access(abc.ABC):
     @abc.abstractmethod
     def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
         """Replace the elements at an index, or add to them."""
-
-    @property
-    @abc.abstractmethod
-    def inner_aval(self) -> ShapedArray:
-        """Type of the content."""
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """Sizes of the content."""
-        return self.inner_aval.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the content."""
-        return self.inner_aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes of the content."""
-        return self.inner_aval.ndim
-
-    @property
-    def size(self) -> Any:
-        """Number of elements of the content."""
-        return self.inner_aval.size
-
-    @property
-    def weak_type(self) -> bool:
-        """Whether the content is weakly typed."""
-        return self.inner_aval.weak_type
 
     @property
     def at(self) -> _At:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -17,16 +18,15 @@ if TYPE_CHECKING:
     from tracebridge.core.control.ref import Ref
 
 
-@final
-class AbstractRef:
-    """The type of a reference: that of its content, and where and how it is kept."""
+class HasContent(abc.ABC):
+    """Something with a content of type ``inner_aval``: a reference, a part of one, its type."""
 
-    __slots__ = ("inner_aval", "kind", "memory_space")
+    __slots__ = ()
 
-    def __init__(self, inner_aval: ShapedArray, memory_space: Any = None, kind: Any = None) -> None:
-        self.inner_aval = inner_aval
-        self.memory_space = memory_space
-        self.kind = kind
+    @property
+    @abc.abstractmethod
+    def inner_aval(self) -> ShapedArray:
+        """Type of the content."""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -52,6 +52,23 @@ class AbstractRef:
     def weak_type(self) -> bool:
         """Whether the content is weakly typed."""
         return self.inner_aval.weak_type
+
+
+@final
+class AbstractRef(HasContent):
+    """The type of a reference: that of its content, and where and how it is kept."""
+
+    __slots__ = ("_inner", "kind", "memory_space")
+
+    def __init__(self, inner_aval: ShapedArray, memory_space: Any = None, kind: Any = None) -> None:
+        self._inner = inner_aval
+        self.memory_space = memory_space
+        self.kind = kind
+
+    @property
+    def inner_aval(self) -> ShapedArray:
+        """Type of the content."""
+        return self._inner
 
     def _key(self) -> tuple[Any, ...]:
         return self.inner_aval, self.memory_space, self.kind

@@ -79,7 +79,7 @@ class MissingRuleError(TracebridgeError, TypeError, NotImplementedError):
         )
 
 
-class LinearityError(TracebridgeError, TypeError):
+class LinearityError(TracebridgeError, TypeError, NotImplementedError):
     """A function that must be linear in its arguments is not."""
 
     def __init__(self, message: str = "", *, primitive: str = "", **fields: str) -> None:

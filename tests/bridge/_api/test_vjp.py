@@ -231,6 +231,8 @@ def test_nonlinear_functions_cannot_be_transposed(f: Any, name: str) -> None:
     """The message names the operation."""
     with pytest.raises(LinearityError, match=f"is not linear in its arguments, because of {name}"):
         tb.linear_transpose(f, 1.0)(1.0)
+    with pytest.raises(NotImplementedError):  # as where an operation has no transpose
+        tb.linear_transpose(f, 1.0)(1.0)
 
 
 def test_transpose_needs_one_kind_of_number() -> None:
