@@ -141,12 +141,13 @@ def test_derivatives_say_from_which_scope_they_are(transformed: Any, paths: list
 @pytest.mark.parametrize(
     "wrap",
     [
+        tb.jit,
         tb.checkpoint,
         lambda f: tb.checkpoint(f, policy=tb.checkpoint_policies.dots_saveable),
     ],
 )
 def test_backward_operations_of_calls_have_scopes(wrap: Any) -> None:
-    """All operations of the gradient of a checkpointed function are in its scope."""
+    """All operations of the gradient of a jitted or checkpointed function are in its scope."""
     text = text_of(tb.grad(wrap(layer)), 0.5)
 
     for operation in ("cos", "mul", "add"):
