@@ -112,8 +112,8 @@ class Graph:
     ) -> Jaxpr:
         """The Jaxpr from the values ``inputs`` to the values ``outs``.
 
-        It has those of ``steps`` (default: all) that lie between them, and those with effects if
-        ``keep_effects``. Values in ``inputs`` may be results of equations: those are not repeated.
+        It has those of ``steps`` (default: all) that lie between them, and, if ``keep_effects``,
+        those with effects and those of primitives that users defined. Values in ``inputs`` may be results of equations: those are not repeated.
         """
         avals = self.avals
         # Per value its slot; -1: not needed so far; -2: needed, and numbered below.
@@ -158,13 +158,15 @@ class Graph:
 
 
 def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) -> list[GraphStep]:
-    """The steps that make needed values, or have effects; marks what they need."""
+    """The steps that make needed values, or are kept anyway; marks what they need."""
     kept: list[GraphStep] = []
     for step in reversed(steps):
         app, args, first, _ = step
-        if (-2 in slots[first : first + len(app.outs)] if app.multiple else slots[first] == -2) or (
-            app.effects and keep_effects
-        ):
+        if app.multiple:
+            needed = -2 in slots[first : first + len(app.outs)]
+        else:
+            needed = slots[first] == -2
+        if needed or (keep_effects and (app.effects or app.primitive.has_rules_of_users)):
             kept.append(step)
             for a in args:
                 if slots[a] == -1:
