@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from tracebridge._api.named import named_call as named_call
     from tracebridge._api.named import named_scope as named_scope
     from tracebridge._api.pmap import pmap as pmap
+    from tracebridge._api.reshard import reshard as reshard
     from tracebridge._api.sharded_arrays import device_put_replicated as device_put_replicated
     from tracebridge._api.sharded_arrays import device_put_sharded as device_put_sharded
     from tracebridge._api.sharded_arrays import make_array_from_callback as make_array_from_callback
@@ -175,6 +176,7 @@ _NAMES_BY_MODULE = {
     "_api.masking.mask": "mask shapecheck",
     "_api.named": "named_call named_scope",
     "_api.pmap": "pmap",
+    "_api.reshard": "reshard",
     "_api.sharded_arrays": (
         "device_put_replicated device_put_sharded make_array_from_callback "
         "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh"

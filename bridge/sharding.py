@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tracebridge._api.meshes import make_single_device_sharding
+from tracebridge._api.reshard import auto_axes, explicit_axes, reshard
 from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
-from tracebridge.core.sharding.axis_types import AxisType
+from tracebridge.core.sharding.axis_types import AxisType, ManualAxisType
 from tracebridge.core.sharding.context import (
     get_abstract_mesh,
     get_mesh,
@@ -21,14 +22,18 @@ __all__ = [
     "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "ManualAxisType",
     "Mesh",
     "NamedSharding",
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
     "get_abstract_mesh",
     "get_mesh",
     "make_single_device_sharding",
+    "reshard",
     "set_mesh",
     "use_abstract_mesh",
 ]

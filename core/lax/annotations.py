@@ -73,6 +73,36 @@ class ToMemory(Annotation):
 to_memory_p = ToMemory()
 
 
+@final
+class Stage(Annotation):
+    """Makes a constant a value of the trace."""
+
+    name = "stage"
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """Outside traces there is nothing to do."""
+        return arrays[0]
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return self.bind(primals[0]), self.bind(tangents[0])
+
+
+stage_p = Stage()
+
+
+def stage(x: Any, /) -> Any:
+    """``x`` as a value of the trace that is running; outside of traces as an array.
+
+    Args:
+        x: array or number.
+
+    >>> import tracebridge as tb
+    >>> str(tb.make_jaxpr(lambda: tb.lax.stage(1.0))().eqns[0].primitive)
+    'stage'
+    """
+    return stage_p.bind(as_value(x))
+
+
 def checkpoint_name(x: Any, name: str) -> Any:
     """``x`` with a name by which policies of ``checkpoint`` can save it.
 

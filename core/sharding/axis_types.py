@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from tracebridge.core.errors.transform_errors import AxisSpecError
 
@@ -18,6 +18,62 @@ class AxisType(enum.Enum):
 
     def __repr__(self) -> str:
         return self.name
+
+
+@final
+class ManualAxisType:
+    """What a value is to axes of a mesh that a program handles by itself. Immutable.
+
+    Args:
+        varying: names of axes along which the value may differ.
+        unreduced: names of axes along which its parts are still to be summed.
+        reduced: names of axes along which it is the sum of parts.
+
+    Raises:
+        AxisSpecError: one name has two of these roles.
+
+    >>> import tracebridge as tb
+    >>> sorted(tb.sharding.ManualAxisType(varying=frozenset({"x"})).varying)
+    ['x']
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(
+        self,
+        *,
+        varying: frozenset[Any] = frozenset(),
+        unreduced: frozenset[Any] = frozenset(),
+        reduced: frozenset[Any] = frozenset(),
+    ) -> None:
+        self._key = frozenset(varying), frozenset(unreduced), frozenset(reduced)
+        if len(frozenset().union(*self._key)) != sum(map(len, self._key)):
+            raise AxisSpecError(f"{self!r}: a name has two roles", expected="one role for a name")
+
+    @property
+    def varying(self) -> frozenset[Any]:
+        """Names of axes along which the value may differ."""
+        return self._key[0]
+
+    @property
+    def unreduced(self) -> frozenset[Any]:
+        """Names of axes along which parts are still to be summed."""
+        return self._key[1]
+
+    @property
+    def reduced(self) -> frozenset[Any]:
+        """Names of axes along which it is the sum of parts."""
+        return self._key[2]
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, ManualAxisType) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        varying, unreduced, reduced = self._key
+        return f"ManualAxisType(varying={varying}, unreduced={unreduced}, reduced={reduced})"
 
 
 def axis_names_of(call: str, axis_names: Any) -> tuple[Any, ...]:

@@ -1,0 +1,57 @@
+"""Padding of windows by name: SAME, SAME_LOWER and VALID as numbers of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.shape_errors import RankError
+
+_NAMES = ("VALID", "SAME", "SAME_LOWER")
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int],
+    window_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Any,
+) -> list[tuple[int, int]]:
+    """How many elements a named padding adds before and after each axis.
+
+    Args:
+        in_shape: sizes of the axes that windows move over.
+        window_shape: sizes of the window.
+        window_strides: how far the window moves at a time.
+        padding: ``"VALID"`` (none), ``"SAME"`` (as many windows as there would be with windows of
+            one element; the greater half goes behind) or ``"SAME_LOWER"`` (in front).
+
+    Returns:
+        A pair for each axis.
+
+    Raises:
+        ArgumentValueError: ``padding`` is another name.
+        RankError: the sequences differ in length.
+
+    >>> import tracebridge as tb
+    >>> tb.lax.padtype_to_pads((5, 5), (3, 2), (1, 1), "SAME")
+    [(1, 1), (0, 1)]
+    """
+    name = padding.upper() if isinstance(padding, str) else padding
+    if name not in _NAMES:
+        msg = f"padtype_to_pads: padding is {padding!r}"
+        raise ArgumentValueError(msg, expected="'VALID', 'SAME' or 'SAME_LOWER'")
+    lengths = len(in_shape), len(window_shape), len(window_strides)
+    if len(set(lengths)) != 1:
+        msg = f"padtype_to_pads: in_shape, window_shape and window_strides have lengths {lengths}"
+        raise RankError(msg)
+    if name == "VALID":
+        return [(0, 0)] * len(in_shape)
+    pads: list[tuple[int, int]] = []
+    for given in zip(in_shape, window_shape, window_strides, strict=True):
+        size, window, stride = [index_of(n, "padtype_to_pads", "a size") for n in given]
+        n_windows = -(-size // stride)
+        total = max(0, (n_windows - 1) * stride + window - size)
+        less = total // 2
+        pads.append((less, total - less) if name == "SAME" else (total - less, less))
+    return pads

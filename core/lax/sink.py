@@ -1,0 +1,89 @@
+"""dce_sink: a use of values that dead code elimination does not drop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import Effect, Effects
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.tree import tree
+
+
+@final
+class SinkEffect(Effect):
+    """A value is to be computed although nobody uses it."""
+
+    __slots__ = ()
+    in_checkpoint = True
+    in_batched_choice = True
+
+
+_EFFECTS: Effects = frozenset({SinkEffect()})
+
+
+@final
+class DceSink(Primitive):
+    """Takes an operand and has no results; an effect keeps the equation.
+
+    ``prevent_mlir_dce``: the operations before it stay in lowered modules. They always do here:
+    modules are compiled as they are lowered.
+    """
+
+    name = "dce_sink"
+    multiple_results: ClassVar[bool] = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals, params
+        return []
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        del avals, params
+        return _EFFECTS
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> list[Any]:
+        """Eagerly: nothing, the value is there."""
+        del arrays, params
+        return []
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        del ctx, operands, params
+        return []
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        del tangents
+        self.bind(*primals, **params)
+        return [], []
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> list[Any]:
+        del ct, params
+        return [None] * len(args)
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        del ctx, dims
+        return self.bind(*args, **params), []
+
+
+dce_sink_p = DceSink()
+
+
+def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
+    """Compute ``val`` in programs, although nothing uses it.
+
+    Args:
+        val: array, number, or tree of them.
+        prevent_mlir_dce: keep the operations in lowered modules; they are kept in any case.
+
+    >>> import tracebridge as tb
+    >>> def f(x):
+    ...     tb.lax.dce_sink(tb.lax.sin(x))
+    ...     return x
+    >>> [str(eqn.primitive) for eqn in tb.make_jaxpr(f)(1.0).eqns]
+    ['sin', 'dce_sink']
+    """
+    for leaf in tree.checked_flatten(val)[0]:
+        dce_sink_p.bind(as_value(leaf), prevent_mlir_dce=bool(prevent_mlir_dce))

@@ -1,0 +1,131 @@
+"""reshard, auto_axes, explicit_axes: arrays over meshes with axes of the type Explicit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+from tracebridge import lax
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.transform_errors import AxisSpecError, TreeMismatchError
+from tracebridge.sharding import (
+    AxisType,
+    ManualAxisType,
+    NamedSharding,
+    auto_axes,
+    explicit_axes,
+    reshard,
+)
+from tracebridge.testing import assert_allclose
+
+eight = pytest.mark.skipif(
+    "tb.local_device_count() < 8", reason="needs 8 devices (TRACEBRIDGE_NUM_CPU_DEVICES=8)"
+)
+P = tb.P
+X = np.arange(16, dtype="f4").reshape(4, 4)
+
+
+def mesh(types: Any = AxisType.Explicit) -> Any:
+    return tb.make_mesh((4, 2), ("x", "y"), types)
+
+
+@eight
+def test_reshard() -> None:
+    """Trees, at once and compiled, by shardings and by specifications."""
+    rows = NamedSharding(mesh(), P("x"))
+
+    for f in (reshard, tb.reshard, tb.jit(reshard, static_argnums=1)):
+        assert rows is f(X, rows).sharding
+        assert_allclose(f(X, rows), X)
+    with tb.set_mesh(mesh()):
+        out = reshard({"a": X, "b": (X, X)}, {"a": P("x"), "b": P("y", "x")})
+        assert (P("x"), P("y", "x")) == (out["a"].sharding.spec, out["b"][1].sharding.spec)
+    gradient = tb.grad(lambda x: (reshard(x, rows) ** 2).sum())(X)
+    assert_allclose(gradient, 2 * X)
+    assert_allclose(tb.vmap(lambda x: reshard(x, NamedSharding(mesh(), P("y"))))(X), X)
+
+
+@eight
+@pytest.mark.parametrize(
+    ("error", "message", "shardings"),
+    [
+        (AxisSpecError, "out_shardings has a None", None),
+        (AxisSpecError, "no mesh is in force", P("x")),
+        (ArgumentTypeError, "out_sharding is 3 of type int", 3),
+        (TreeMismatchError, "out_shardings", (P("x"), P("x"))),
+    ],
+)
+def test_bad_shardings(error: Any, message: str, shardings: Any) -> None:
+    """Of reshard."""
+    with pytest.raises(error, match=message):
+        reshard(X, shardings)
+    with pytest.raises(AxisSpecError, match=r"'x' has the type AxisType\.Auto"):
+        reshard(X, NamedSharding(mesh(None), P("x")))
+
+
+@eight
+def test_auto_axes() -> None:
+    """Results are split as asked for; over other meshes nothing changes."""
+    double = lambda x: lax.with_sharding_constraint(2 * x, P("y"))
+    with tb.set_mesh(mesh()):
+        for f in (
+            auto_axes(double, out_sharding=P("x")),
+            auto_axes(axes="x", out_sharding=P("x"))(double),
+            lambda x: auto_axes(double)(x, out_sharding=P("x")),
+            tb.jit(auto_axes(double, out_sharding=P("x"))),
+        ):
+            assert P("x") == f(X).sharding.spec
+            assert_allclose(f(X), 2 * X)
+        with pytest.raises(ArgumentTypeError, match="auto_axes: out_sharding is not given"):
+            auto_axes(double)(X)
+    with tb.set_mesh(mesh(None)):
+        assert P("y") == auto_axes(double, out_sharding=P("x"))(X).sharding.spec
+
+
+@eight
+def test_explicit_axes() -> None:
+    """Arguments are split as asked for."""
+    seen: list[Any] = []
+
+    def double(x: Any, y: Any) -> Any:
+        seen.append((x.sharding.spec, y.sharding.spec))
+        return x + y
+
+    with tb.set_mesh(mesh(None)):
+        for f in (
+            explicit_axes(double, in_sharding=(P("x"), P("y"))),
+            explicit_axes(axes="x", in_sharding=(P("x"), P("y")))(double),
+            lambda x, y: explicit_axes(double)(x, y, in_sharding=(P("x"), P("y"))),
+        ):
+            assert_allclose(f(X, X), 2 * X)
+        with pytest.raises(ArgumentTypeError, match="explicit_axes: in_sharding is not given"):
+            explicit_axes(double)(X, X)
+    assert [(P("x"), P("y"))] * 3 == seen
+
+
+def test_functions_are_checked() -> None:
+    """At once, not at the call."""
+    for make in (auto_axes, explicit_axes):
+        with pytest.raises(TypeError, match=make.__name__):
+            make(3)
+
+
+def test_manual_axis_type() -> None:
+    """Names of axes by role; a name has one role."""
+    kind = ManualAxisType(varying=frozenset("xy"), reduced=frozenset("z"))
+
+    assert (frozenset("xy"), frozenset(), frozenset("z")) == (
+        kind.varying,
+        kind.unreduced,
+        kind.reduced,
+    )
+    assert kind == ManualAxisType(varying=frozenset("yx"), reduced=frozenset("z"))
+    assert hash(kind) == hash(ManualAxisType(varying=frozenset("yx"), reduced=frozenset("z")))
+    assert kind != ManualAxisType()
+    empty = "ManualAxisType(varying=frozenset(), unreduced=frozenset(), reduced=frozenset())"
+    assert empty == repr(ManualAxisType())
+    with pytest.raises(AxisSpecError, match="a name has two roles"):
+        ManualAxisType(varying=frozenset("x"), reduced=frozenset("x"))
