@@ -46,6 +46,13 @@ class TangentTrace(Trace):
         self.owner = owner
 
     def process(self, app: Application, args: Sequence[Value]) -> Any:
+        return self._process(app, args, is_apart=False)
+
+    def _process_apart(self, app: Application, args: Sequence[Value]) -> Any:
+        """Process an equation of a program that has been taken apart as far as it can be."""
+        return self._process(app, args, is_apart=True)
+
+    def _process(self, app: Application, args: Sequence[Value], *, is_apart: bool) -> Any:
         mask = 0
         values: list[Any] = []
         for i, a in enumerate(args):
@@ -59,8 +66,8 @@ class TangentTrace(Trace):
         if self.done:
             raise UnexpectedTracerError(tracer=next(a for a in args if a._trace is self))
         flags = tuple([bool(mask >> i & 1) for i in range(len(args))])
-        if app.multiple and not all(unknown_results(app, flags)):
-            return eval_jaxpr(_taken_apart(app, flags), self.process, args)
+        if app.multiple and not is_apart and not all(unknown_results(app, flags)):
+            return eval_jaxpr(_taken_apart(app, flags), self._process_apart, args)
         owner = self.owner
         node = owner.size
         owner.tape.append((app, mask, values, node))

@@ -26,11 +26,14 @@ def transpose_into(
     linear_in: tuple[bool, ...],
     args: Sequence[int],
     cotangents: Sequence[int | None],
+    *,
+    is_apart: bool = False,
 ) -> Cotangents:
     """Append the transpose of ``jaxpr`` to ``graph``: numbers of cotangents of linear inputs.
 
     ``args``: numbers of the nonlinear inputs. ``cotangents``: those of the results. ``None`` is a
-    symbolic zero, both ways.
+    symbolic zero, both ways. ``is_apart``: mixed equations have been taken apart as far as they
+    can be.
     """
     start = len(graph.steps)
     given = iter(args)
@@ -47,10 +50,10 @@ def transpose_into(
                 mask |= 1 << j
         n_out = len(app.outs)
         if mask:
-            if app.multiple and not all(unknown_results(app, tuple([linear[i] for i in idx]))):
+            if app.multiple and not is_apart and _is_mixed(app, [linear[i] for i in idx]):
                 del graph.steps[start:]
                 apart = separate_jaxpr(jaxpr, linear_in)
-                return transpose_into(graph, apart, linear_in, args, cotangents)
+                return transpose_into(graph, apart, linear_in, args, cotangents, is_apart=True)
             tape.append((app, mask, idx, len(env), within("transpose", source)))
             env.extend([-1] * n_out)
         else:
@@ -63,6 +66,11 @@ def transpose_into(
             _accumulate(graph, cts, slot, ct, None)
     _walk_back(graph, tape, env, cts)
     return [cts[i] for i, is_linear in enumerate(linear_in) if is_linear]
+
+
+def _is_mixed(app: Any, linear: Sequence[bool]) -> bool:
+    """Whether some results of an equation do not depend on its linear arguments."""
+    return not all(unknown_results(app, tuple(linear)))
 
 
 def _walk_back(

@@ -235,6 +235,26 @@ def test_fori_gradients():
         tb.grad(lambda x: tb.jit(f)(x, 3))(2.0)
 
 
+def test_loops_in_rules_that_carry_tangents():
+    """A loop over a known counter and a tangent is linear as a whole; its reverse is an error."""
+
+    @tb.custom_jvp
+    def f(x):
+        return 8.0 * x
+
+    def rule(primals, tangents):
+        double = lambda c: (c[0] + 1, 2.0 * c[1])
+        return f(*primals), while_loop(lambda c: c[0] < 3, double, (0, *tangents))[1]
+
+    f.defjvp(rule)
+    push = lambda x: tb.linearize(f, x)[1](1.0)
+
+    assert [8.0] * 4 == [float(g(1.0)) for g in (push, tb.jit(push), tb.jacfwd(f), tb.jit(f))]
+    for g in (f, tb.jit(f)):
+        with pytest.raises(GradientTypeError, match="reached a while_loop"):
+            tb.grad(g)(1.0)
+
+
 def test_fori_index_dtype():
     """Between known bounds the index is a Python integer, else it has the dtype of the bounds."""
     seen = []
