@@ -16,6 +16,7 @@ import tracebridge.core.ir.trace as trace_base
 import tracebridge.core.ir.tracer as tracer_base
 from tracebridge.core.config.scopes import axis_env
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.extend.custom_calls import process_custom_call
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.atoms import closed_view
@@ -31,6 +32,15 @@ class Trace(trace_base.Trace):
     """Base of traces that users write: a subclass defines ``process_primitive``.
 
     Make one current by ``set_current_trace``; its arguments are values and tracers of any trace.
+    Operations in its methods are evaluated at once, unless another trace is made current there.
+    A subclass may define, for functions with rules of their own, whose ``fun``, ``jvp``, ``fwd``
+    and ``bwd`` are wrapped functions (``tracebridge.extend.linear_util``) of flat arrays,
+
+    * ``process_custom_jvp_call(primitive, fun, jvp, tracers, *, symbolic_zeros)``: ``jvp`` maps
+      arguments and tangents to results and tangents;
+    * ``process_custom_vjp_call(primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros)``:
+      ``fwd`` maps arguments, each followed by a flag, to residuals and results; ``bwd`` maps
+      residuals and cotangents to cotangents.
     """
 
     done = False
@@ -50,9 +60,13 @@ class Trace(trace_base.Trace):
         """Apply a primitive; gives one value, or a list where it has several results."""
 
     def process(self, app: Application, args: Sequence[Any]) -> Any:
-        """Hand an application to ``process_primitive``."""
-        params = {name: closed_view(value) for name, value in app.params.items()}
-        return self.process_primitive(app.primitive, list(args), params)
+        """Hand an application to ``process_primitive``, or to the method for such calls."""
+        with use_trace(None):
+            out = process_custom_call(self, app, args)
+            if out is NotImplemented:
+                params = {name: closed_view(value) for name, value in app.params.items()}
+                out = self.process_primitive(app.primitive, list(args), params)
+            return list(out) if app.multiple and not isinstance(out, list) else out
 
 
 class _TracerClass(type):

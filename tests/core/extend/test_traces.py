@@ -155,3 +155,119 @@ def test_tracers_of_one_transformation_know_each_other():
     assert inner is own
     assert outer is not inner
     assert type(outer).__name__.endswith("BatchTrace")
+
+
+class Seen(tb.core.Tracer):
+    """A value that a ``Seeing`` trace follows."""
+
+    def __init__(self, trace, value):
+        super().__init__(trace, tb.typeof(value))
+        self.value = value
+
+
+class Seeing(tb.core.Trace):
+    """Notes which operations there are; does its own work with operations as well."""
+
+    def __init__(self, parent, notes):
+        super().__init__()
+        self.parent, self.notes = parent, notes
+
+    def lowered(self, tracers):
+        return [t.value if isinstance(t, Seen) and t._trace is self else t for t in tracers]
+
+    def process_primitive(self, primitive, tracers, params):
+        assert 2.0 == tnp.add(1.0, 1.0)
+        self.notes.append(primitive.name)
+        out = primitive.bind(*self.lowered(tracers), **params)
+        return tuple(Seen(self, o) for o in out) if primitive.multiple_results else Seen(self, out)
+
+
+class SeeingCalls(Seeing):
+    """And which functions have rules of their own."""
+
+    def process_custom_jvp_call(self, primitive, fun, jvp, tracers, *, symbolic_zeros):
+        values = self.lowered(tracers)
+        self.notes.append(
+            (primitive.name, fun.debug_info.func_name, *jvp.call_wrapped(*values, *values))
+        )
+        return [Seen(self, o) for o in fun.call_wrapped(*values)]
+
+    def process_custom_vjp_call(self, primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros):
+        values = self.lowered(tracers)
+        rest = fwd.call_wrapped(*[x for value in values for x in (value, True)])
+        self.notes.append((primitive.name, *rest, *bwd.call_wrapped(*rest)))
+        return [Seen(self, o) for o in fun.call_wrapped(*values)]
+
+
+def seen_by(trace_class, fun, notes):
+    """``fun`` under a trace of one's own."""
+
+    def run(*args):
+        with core.take_current_trace() as parent:
+            trace = trace_class(parent, notes)
+            with core.set_current_trace(trace):
+                out = fun(*[Seen(trace, a) for a in args])
+            return out.value if isinstance(out, Seen) else out
+
+    return run
+
+
+@tb.custom_jvp
+def threefold(x):
+    return 3 * x
+
+
+threefold.defjvp(lambda primals, tangents: (threefold(*primals), 7 * tangents[0]))
+
+
+@tb.custom_vjp
+def fivefold(x):
+    return 5 * x
+
+
+fivefold.defvjp(lambda x: (fivefold(x), x + 1), lambda kept, ct: (kept * ct,))
+
+PROGRAMS = {
+    "operations": lambda x: lax.sin(x) * 2 + 1,
+    "jit": lambda x: tb.jit(lambda y: y * 2)(x),
+    "scan": lambda x: lax.scan(lambda c, _: (c * 2, c), x, None, length=2)[0],
+    "cond": lambda x: lax.cond(x > 0, lax.sin, lax.cos, x),
+    "grad": lambda x: tb.grad(lambda y: lax.sin(y) * x)(x),
+    "vmap": lambda x: tb.vmap(lambda y: y * x)(tnp.arange(2.0)).sum(),
+    "rules": lambda x: threefold(x) + fivefold(x),
+}
+
+
+@pytest.mark.parametrize("fun", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize("trace", [Seeing, SeeingCalls])
+@pytest.mark.parametrize("around", [lambda f: f, tb.jit, tb.vmap], ids=["", "jit", "vmap"])
+def test_operations_in_a_rule_are_evaluated(fun, trace, around):
+    """They do not come back to the trace; values of outer transformations stay theirs."""
+    notes = []
+    x = tnp.array([0.5, 2.0]) if around is tb.vmap else 0.5
+
+    got = around(seen_by(trace, fun, notes))(x)
+
+    np.testing.assert_allclose(around(fun)(x), got, rtol=1e-6)
+    assert notes
+
+
+def test_functions_with_rules_under_an_own_trace():
+    """The methods for them get the function and its rules."""
+    notes = []
+    assert 10.0 == seen_by(SeeingCalls, threefold, notes)(2.0) + seen_by(
+        SeeingCalls, lambda x: fivefold(x) - 6, notes
+    )(2.0)
+    assert ("custom_jvp_call", "threefold", 6.0, 14.0) == notes[0]
+    assert ("custom_vjp_call", 3.0, 10.0, 30.0) == notes[1]
+    assert ["sub"] == notes[2:]
+    notes.clear()
+    assert 6.0 == seen_by(Seeing, threefold, notes)(2.0)
+    assert ["custom_jvp_call"] == notes
+
+
+def test_derivatives_through_an_own_trace():
+    """An outer transformation sees the operations that the trace hands on."""
+    for fun in (PROGRAMS["operations"], PROGRAMS["rules"]):
+        got = tb.grad(seen_by(Seeing, fun, []))(0.5)
+        np.testing.assert_allclose(tb.grad(fun)(0.5), got, rtol=1e-6)
