@@ -253,6 +253,7 @@ def make_array_from_single_device_arrays(
     Raises:
         DevicePlacementError: there is not exactly one part on each device.
         ShapeMismatchError: a part has another shape or dtype than expected.
+        DeletedArrayError: a part was deleted.
 
     >>> import tracebridge as tb
     >>> x = tb.device_put(tb.numpy.arange(3), tb.devices("cpu")[0])
@@ -268,6 +269,7 @@ def make_array_from_single_device_arrays(
         if type(array) is not Array or type(array.sharding) is not SingleDeviceSharding:
             msg = f"{call}: arrays[{i}] is {array!r}"
             raise DevicePlacementError(msg, expected="arrays on one device each")
+        array.check_alive()
         if array.shape != part or array.dtype != arrays[0].dtype:
             msg = f"{call}: arrays[{i}] is {array.aval.str_short()}"
             expected = f"the shape {part} of one part and the dtype {arrays[0].dtype}"

@@ -16,7 +16,12 @@ from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
-from tracebridge.core.sharding.sharding import Sharding, count_parts
+from tracebridge.core.sharding.sharding import (
+    Sharding,
+    count_parts,
+    default_memory_kind,
+    own_memory_kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +44,7 @@ class NamedSharding(Sharding):
 
     Raises:
         AxisSpecError: the specification names an axis that the mesh does not have, or one twice.
+        ArgumentValueError: the devices have no memory of this kind.
 
     >>> import tracebridge as tb
     >>> P = tb.sharding.PartitionSpec
@@ -61,6 +67,10 @@ class NamedSharding(Sharding):
         found = _INTERNED.get(key)
         if found is None:
             _check(mesh, spec)
+            if memory_kind is not None and type(mesh) is Mesh and mesh.size:
+                kind = own_memory_kind("NamedSharding", mesh.device_tuple[0], memory_kind)
+                if kind is None:
+                    return NamedSharding(mesh, spec)
             found = object.__new__(cls)
             found.mesh = cast("Mesh", mesh)  # an abstract one has the same axes
             found.spec = spec
@@ -80,8 +90,10 @@ class NamedSharding(Sharding):
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory on the devices, or None for their default."""
-        return self._memory_kind
+        """The kind of memory on the devices; None where the mesh has no devices."""
+        if self._memory_kind is not None or type(self.mesh) is not Mesh or not self.mesh.size:
+            return self._memory_kind
+        return default_memory_kind(self.mesh.device_tuple[0])
 
     @cached_property
     def axes(self) -> tuple[tuple[int, ...], ...]:

@@ -6,6 +6,7 @@ import abc
 import math
 from typing import TYPE_CHECKING, Any, Self
 
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 
 if TYPE_CHECKING:
@@ -13,6 +14,26 @@ if TYPE_CHECKING:
 
     Index = tuple[slice, ...]
     Shape = tuple[int, ...]
+
+
+def own_memory_kind(call: str, device: Any, kind: str | None) -> str | None:
+    """None for the kind of memory that ``device`` uses by default; other kinds as they are.
+
+    Raises:
+        ArgumentValueError: the device has no such memory.
+    """
+    if kind is None or kind == default_memory_kind(device):
+        return None
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    if kind not in kinds:
+        msg = f"{call}: memory_kind is {kind!r}, which {device} does not have"
+        raise ArgumentValueError(msg, expected=f"one of {kinds}, or None")
+    return kind
+
+
+def default_memory_kind(device: Any) -> str:
+    """The kind of memory that a device uses by default."""
+    return device.default_memory().kind
 
 
 class Sharding(abc.ABC):
@@ -28,7 +49,7 @@ class Sharding(abc.ABC):
     @property
     @abc.abstractmethod
     def memory_kind(self) -> str | None:
-        """The kind of memory on the devices, or None for their default."""
+        """The kind of memory on the devices; None where there are no devices."""
 
     @abc.abstractmethod
     def backend_for(self, ndim: int) -> Any:

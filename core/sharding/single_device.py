@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import single_device_sharding
-from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.sharding.sharding import (
+    Sharding,
+    default_memory_kind,
+    own_memory_kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +20,8 @@ _INTERNED: dict[tuple[Any, str | None], SingleDeviceSharding] = {}
 @final
 class SingleDeviceSharding(Sharding):
     """All of an array on ``device``. Interned: compare with ``is`` or ``==``.
+
+    ``memory_kind`` is a kind of memory of the device; None is its default.
 
     ``backend_sharding`` is the jaxlib object that C++ calls take.
     """
@@ -29,17 +35,21 @@ class SingleDeviceSharding(Sharding):
         key = (device, memory_kind)
         found = _INTERNED.get(key)
         if found is None:
-            found = object.__new__(cls)
-            found.device = device
-            found._memory_kind = memory_kind
-            found.backend_sharding = single_device_sharding(device, memory_kind)
-            found = _INTERNED.setdefault(key, found)
+            kind = own_memory_kind("SingleDeviceSharding", device, memory_kind)
+            found = _INTERNED.get((device, kind))
+            if found is None:
+                found = object.__new__(cls)
+                found.device = device
+                found._memory_kind = kind
+                found.backend_sharding = single_device_sharding(device, kind)
+                found = _INTERNED.setdefault((device, kind), found)
+            _INTERNED[key] = found
         return found
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory on the device, or None for its default."""
-        return self._memory_kind
+        """The kind of memory on the device."""
+        return self._memory_kind or default_memory_kind(self.device)
 
     @property
     def device_tuple(self) -> tuple[Any, ...]:
@@ -69,4 +79,5 @@ class SingleDeviceSharding(Sharding):
         return SingleDeviceSharding(self.device, memory_kind=kind)
 
     def __repr__(self) -> str:
-        return f"SingleDeviceSharding(device={self.device!r})"
+        kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind!r}"
+        return f"SingleDeviceSharding(device={self.device!r}{kind})"

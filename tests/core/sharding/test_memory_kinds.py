@@ -1,0 +1,74 @@
+"""Kinds of memory of devices, in shardings and of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding
+from tracebridge.testing import assert_allclose
+
+DEVICE = tb.devices("cpu")[0]
+DEFAULT = DEVICE.default_memory().kind
+OTHERS = sorted({m.kind for m in DEVICE.addressable_memories()} - {DEFAULT})
+X = np.arange(4, dtype="f4")
+
+
+def places(kind: str | None) -> list[Any]:
+    """A sharding of each class."""
+    mesh = Mesh([DEVICE], ("x",))
+    return [
+        SingleDeviceSharding(DEVICE, memory_kind=kind),
+        NamedSharding(mesh, tb.P("x"), memory_kind=kind),
+    ]
+
+
+def test_the_default_kind_has_a_name() -> None:
+    """It makes no difference whether it is given."""
+    for plain, named in zip(places(None), places(DEFAULT), strict=True):
+        assert plain is named
+        assert DEFAULT == plain.memory_kind
+        assert plain is plain.with_memory_kind(DEFAULT)
+        assert DEFAULT == tb.device_put(X, plain).sharding.memory_kind
+    assert DEFAULT == tnp.ones(3).sharding.memory_kind
+    assert NamedSharding(AbstractMesh((1,), ("x",)), tb.P("x")).memory_kind is None
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_kinds(kind: str) -> None:
+    """Arrays are put there and come back; shards are there too."""
+    for plain, place in zip(places(None), places(kind), strict=True):
+        assert place is not plain
+        assert place is plain.with_memory_kind(kind)
+        assert kind == place.memory_kind
+        assert f"memory_kind={kind!r}" in repr(place)
+        there = tb.device_put(X, place)
+        assert place is there.sharding
+        assert kind == there.addressable_shards[0].data.sharding.memory_kind
+        assert_allclose(there, X)
+        back = tb.device_put(there, plain)
+        assert DEFAULT == back.sharding.memory_kind
+        assert_allclose(back, X)
+
+
+def test_unknown_kinds() -> None:
+    """The message lists the kinds that the device has."""
+    with pytest.raises(ArgumentValueError, match=f"SingleDeviceSharding: .*'foo'(.|\n)*{DEFAULT}"):
+        SingleDeviceSharding(DEVICE, memory_kind="foo")
+    with pytest.raises(ArgumentValueError, match="NamedSharding: memory_kind is 'foo'"):
+        NamedSharding(Mesh([DEVICE], ("x",)), tb.P(), memory_kind="foo")
+
+
+def test_parts_that_were_deleted() -> None:
+    """They make no array."""
+    part = tb.device_put(X, DEVICE)
+    part.delete()
+
+    with pytest.raises(DeletedArrayError):
+        tb.make_array_from_single_device_arrays((4,), SingleDeviceSharding(DEVICE), [part])
