@@ -98,7 +98,9 @@ class FlatCall:
         if has_float0(leaves):
             leaves, self.out_tree = hide_float0(leaves, self.out_tree)
         self.n_out = len(leaves)
-        values = [leaf if hasattr(leaf, "aval") else _as_result(self._fun, leaf) for leaf in leaves]
+        values = [
+            leaf if hasattr(type(leaf), "aval") else _as_result(self._fun, leaf) for leaf in leaves
+        ]
         return values + tracers
 
     def aux(self, primals: list[Value]) -> Any:

@@ -112,7 +112,7 @@ def tangent_values(
     result: list[Value | None] = []
     for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
         wanted = cotangent_aval(aval) if integers else aval.tangent
-        given = getattr(leaf, "aval", None)
+        given = leaf.aval if hasattr(type(leaf), "aval") else None
         if given is not None and given.shape == wanted.shape and given.dtype == wanted.dtype:
             result.append(leaf)
             continue

@@ -33,7 +33,7 @@ def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: Root) -> 
     ``root`` is what messages call the tree, or each part of a tuple; key paths follow it.
     """
     return [
-        leaf if hasattr(leaf, "aval") else value_of(call, leaf, tree, i, root)
+        leaf if hasattr(type(leaf), "aval") else value_of(call, leaf, tree, i, root)
         for i, leaf in enumerate(leaves)
     ]
 

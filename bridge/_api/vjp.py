@@ -239,7 +239,7 @@ def linear_transpose(
     _check_transposable(call, jaxpr)
     axes = reduced_axes(call, reduce_axes)
     # A stand-in has no elements that could differ: any constant will do.
-    likes = [leaf if hasattr(leaf, "_trace") else literal(0, "int32") for leaf in leaves]
+    likes = [leaf if hasattr(type(leaf), "_trace") else literal(0, "int32") for leaf in leaves]
     closed, hoisted = close_jaxpr(jaxpr)
     return Transposed(call, closed, (tree, out_tree), axes, [*hoisted, *(likes if axes else ())])
 

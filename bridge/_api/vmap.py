@@ -273,7 +273,7 @@ def _argument_values(
 ) -> list[Any]:
     """Mapped leaves as values; the others as they are: they may be no arrays at all."""
     return [
-        leaf if d is None or hasattr(leaf, "aval") else _argument_value(fun, leaf, tree, i)
+        leaf if d is None or hasattr(type(leaf), "aval") else _argument_value(fun, leaf, tree, i)
         for i, (leaf, d) in enumerate(zip(leaves, dims, strict=True))
     ]
 

@@ -99,7 +99,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
     if isinstance(entry, list | tuple):
         msg = f"an index that is a sequence must be an array or a tuple, got {entry!r}"
         raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
-    value = entry if hasattr(entry, "aval") else as_value(entry)
+    value = entry if hasattr(type(entry), "aval") else as_value(entry)
     dtype = value.aval.dtype
     if is_bool(dtype):
         for positions in _mask_positions(entry, value):

@@ -51,7 +51,7 @@ def static_precision(name: str, precision: Any) -> Any:
 
 def value_of(x: Any) -> Any:
     """``x`` as a value (arrays and tracers as they are)."""
-    return x if hasattr(x, "aval") else as_value(x)
+    return x if hasattr(type(x), "aval") else as_value(x)
 
 
 def concrete(x: Any, context: str, hint: str = "") -> np.ndarray[Any, Any]:

@@ -251,7 +251,7 @@ class IndexUpdateRef:
         wrap: bool,
     ) -> Any:
         x = self._x
-        values = values if hasattr(values, "aval") else as_value(values)
+        values = values if hasattr(type(values), "aval") else as_value(values)
         mask = self._whole_mask(values)
         if mask is not None:
             return _mask_update_planned((x, mask, values), (name,))
@@ -522,7 +522,7 @@ class IndexUpdateRef:
 
 def at(x: Any) -> IndexUpdateHelper:
     """``x.at``."""
-    if not hasattr(x, "aval"):
+    if not hasattr(type(x), "aval"):
         msg = f"at: expected an array, got {type(x).__name__}"
         raise UnsupportedDtypeError(msg)
     return IndexUpdateHelper(x)

@@ -33,7 +33,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
@@ -156,7 +156,7 @@ def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
         return _in_dtype(_copied(imported) if copy else imported, dtype)
     if isinstance(x, list | tuple | range):
         return _of_sequence(x, dtype)
-    if hasattr(x, "__tracebridge_array__") or is_symbolic_dim(x):
+    if any([hasattr(type(x), name) for name in ARRAY_METHODS]) or is_symbolic_dim(x):
         return _in_dtype(as_value(x), dtype)
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return _of_numpy(np.asarray(x), dtype)

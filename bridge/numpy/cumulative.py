@@ -382,7 +382,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     several = members(axes)
     given = (axes,) if several is None else several
     spacing = [
-        v if hasattr(v, "aval") or isinstance(v, int | float) else value_of(v) for v in varargs
+        v if hasattr(type(v), "aval") or isinstance(v, int | float) else value_of(v)
+        for v in varargs
     ]
     found = _gradient_planned(
         (f, *spacing), (tuple([index_of(a, "gradient", "an axis") for a in given]),)

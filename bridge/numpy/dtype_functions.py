@@ -287,6 +287,6 @@ def iterable(y: Any) -> Any:
     >>> tnp.iterable(tnp.ones(2)), tnp.iterable(tnp.array(1.0))
     (True, False)
     """
-    if hasattr(y, "aval"):
+    if hasattr(type(y), "aval"):
         return len(y.aval.shape) > 0
     return np.iterable(y)

@@ -104,7 +104,7 @@ def repeat(
     is_size = getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int)
     if is_size and total_repeat_length is None:
         return _repeat_planned((x,), (repeats, where))
-    counts: Any = repeats if hasattr(repeats, "aval") else value_of(np.asarray(repeats))
+    counts: Any = repeats if hasattr(type(repeats), "aval") else value_of(np.asarray(repeats))
     size = x.aval.shape[where]
     if not is_integer(counts.aval.dtype) and not is_bool(counts.aval.dtype):
         msg = f"repeat: repeats must be integers, got {counts.aval.str_short()}"
@@ -250,7 +250,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     new = value_of(values)
     if isinstance(obj, slice):
         obj = np.arange(size, dtype=np.int32)[obj]
-    places = value_of(obj if hasattr(obj, "aval") else np.asarray(obj))
+    places = value_of(obj if hasattr(type(obj), "aval") else np.asarray(obj))
     if places.aval.size == 0:
         return x
     if is_bool(places.aval.dtype):

@@ -79,9 +79,9 @@ def _comparison(implementation: Any, name: str, doc: str) -> Any:
         except Exception as error:
             if isinstance(error, IntegerRangeError):
                 # Zero stands for the elements: it is on the same side of the number as they are.
-                if type(x2) is int and hasattr(x1, "aval"):
+                if type(x2) is int and hasattr(type(x1), "aval"):
                     return lax.full_like(x1, order(0, x2), _BOOL)
-                if type(x1) is int and hasattr(x2, "aval"):
+                if type(x1) is int and hasattr(type(x2), "aval"):
                     return lax.full_like(x2, order(x1, 0), _BOOL)
             hide_internal_frames(error, name)
             raise
@@ -524,4 +524,4 @@ def isscalar(element: Any) -> bool:
     """
     if np.isscalar(element):
         return True
-    return hasattr(element, "aval") and element.aval.ndim == 0
+    return hasattr(type(element), "aval") and element.aval.ndim == 0

@@ -428,7 +428,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     [1.0, 8.0]
     """
     try:
-        if type(x2) is int and hasattr(x1, "aval") and not is_bool(x1.aval.dtype):
+        if type(x2) is int and hasattr(type(x1), "aval") and not is_bool(x1.aval.dtype):
             if x2 < 0 and is_integer(x1.aval.dtype):
                 msg = f"power: integers have no negative powers, got {x2}"
                 raise UnsupportedDtypeError(msg, hint="convert the array to float first")

@@ -317,7 +317,7 @@ def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[A
         given = kwargs.get("constant_values" if mode == "constant" else "end_values", 0)
         if mode == "constant" and (not hasattr(given, "__len__") or getattr(given, "ndim", 1) == 0):
             return [given], None
-        if hasattr(given, "aval") and given.aval.ndim:
+        if hasattr(type(given), "aval") and given.aval.ndim:
             given = _pairs_of_array(given, ndim)
             return given, None
         pairs = _pairs("constant_values" if mode == "constant" else "end_values", given, ndim)

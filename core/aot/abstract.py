@@ -30,7 +30,7 @@ def aval_of(x: Any) -> ShapedArray:
     kind = type(x)
     if kind is ShapeDtypeStruct:
         return x.to_aval()
-    aval = getattr(x, "aval", None)
+    aval = x.aval if hasattr(kind, "aval") else None
     if isinstance(aval, ShapedArray):
         return aval
     if kind is not np.ndarray and (

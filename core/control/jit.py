@@ -537,7 +537,7 @@ class Jitted:
             return
         sigs = [a.sig for a in arrays]
         flat = len(args) == len(arrays) and all(
-            [hasattr(a, "aval") or not _is_tree(a) for a in args]
+            [hasattr(type(a), "aval") or not _is_tree(a) for a in args]
         )
         if flat and not cache.trees:
             run = entry.run(star=False)

@@ -68,8 +68,9 @@ def is_weak(x: Any) -> bool:
 
 def pair_of(x: Any) -> Pair:
     """``(dtype, weak)`` of a value: array, tracer, NumPy value or Python scalar."""
-    aval = getattr(x, "aval", None)
-    if aval is not None:
+    # On the class: objects that forward attributes to an array are no arrays.
+    if hasattr(type(x), "aval"):
+        aval = x.aval
         return aval.dtype, bool(getattr(aval, "weak_type", False))
     if isinstance(x, np.ndarray | np.generic):
         return canonicalize(x.dtype), False

@@ -34,7 +34,7 @@ class FlatFun:
         return [self._value(leaf, i, out_tree) for i, leaf in enumerate(leaves)], out_tree
 
     def _value(self, leaf: Any, index: int, out_tree: Any) -> Any:
-        if hasattr(leaf, "aval"):
+        if hasattr(type(leaf), "aval"):
             return leaf
         try:
             return as_value(leaf)

@@ -69,7 +69,7 @@ class ShapeDtypeStruct:
         """
         if isinstance(x, ShapeDtypeStruct):
             return x
-        plain = not hasattr(x, "aval") and hasattr(x, "shape") and hasattr(x, "dtype")
+        plain = not hasattr(type(x), "aval") and hasattr(x, "shape") and hasattr(x, "dtype")
         aval: Any = x if plain else as_value(x).aval
         weak = bool(getattr(aval, "weak_type", False))
         where = None if type(x) is ShapedArray else getattr(x, "sharding", None)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from tracebridge.core.ir.aval import ShapedArray
 
+# Methods by which objects of other packages give the array that they stand for; the second is
+# the name that the peer library gave it.
+ARRAY_METHODS = ("__tracebridge_array__", "__jax_array__")
+
 # type -> function that makes a Value of an object of that type
 _CONVERTERS: dict[type, Callable[[Any], Value]] = {
     bool: scalar_value,
@@ -63,10 +67,11 @@ def converter_of(cls: type) -> Callable[[Any], Value] | None:
 
 def is_array_like(x: Any) -> bool:
     """Whether ``x`` can be an operand."""
+    kind = type(x)
     return (
-        hasattr(x, "aval")
-        or converter_of(type(x)) is not None
-        or hasattr(type(x), "__tracebridge_array__")
+        hasattr(kind, "aval")
+        or converter_of(kind) is not None
+        or any([hasattr(kind, name) for name in ARRAY_METHODS])
     )
 
 
@@ -86,9 +91,11 @@ def as_value(x: Any, call: str = "") -> Value:
             if call:
                 error.say(call)
             raise
-    if hasattr(type(x), "__tracebridge_array__"):
-        return as_value(x.__tracebridge_array__())
-    if hasattr(x, "aval"):
+    for name in ARRAY_METHODS:
+        if hasattr(type(x), name):
+            return as_value(getattr(x, name)())
+    # On the class: objects that forward attributes to an array are no arrays.
+    if hasattr(type(x), "aval"):
         return x
     msg = f"{call}: got" if call else "got"
     raise UnsupportedDtypeError(
@@ -111,11 +118,13 @@ def typeof(x: Any) -> ShapedArray:
     >>> tb.typeof(1.0)
     ShapedArray(float32[], weak_type=True)
     """
-    aval = getattr(x, "aval", None)
-    if aval is None:
+    kind = type(x)
+    if hasattr(kind, "aval"):
+        return x.aval
+    if hasattr(kind, "__tracebridge_typeof__"):
         # Mutable references are no operands, but have a type.
-        aval = getattr(x, "__tracebridge_typeof__", None)
-    return as_value(x).aval if aval is None else aval
+        return x.__tracebridge_typeof__
+    return as_value(x).aval
 
 
 def identity(x: Value) -> Value:

@@ -95,7 +95,9 @@ class Planned:
         current = state()
         if current is None:
             try:
-                run = self.runs[(*[a.sig for a in arrays], statics)]
+                # None where an object could forward ``sig`` to an array of its own.
+                keys = [a.sig if type(a) is Array else None for a in arrays]
+                run = self.runs[(*keys, statics)]
             except (KeyError, AttributeError, TypeError):
                 run = None
             # Outside the handler, so that errors of the slow path have no KeyError as context.
@@ -122,7 +124,8 @@ class Planned:
                 keys.append(kind)
                 values.append(a)
             else:
-                value = a if hasattr(a, "aval") else as_value(a, self.name)
+                # On the class: objects that forward attributes to an array are no arrays.
+                value = a if hasattr(kind, "aval") else as_value(a, self.name)
                 keys.append(value.aval)
                 values.append(value)
         key = (*keys, statics) if not current.key else (*keys, statics, current.key)
@@ -172,9 +175,10 @@ class Planned:
                 continue
             value = as_value(a, self.name)
             if isinstance(value, Tracer):
-                trace = innermost(arrays)
+                whole = [_operand(other, self.name) for other in arrays]
+                trace = innermost(whole)
                 if trace is not None:
-                    return self.staged(arrays, statics, with_trace(current, trace))
+                    return self.staged(whole, statics, with_trace(current, trace))
                 # A tracer of a finished trace: the eager trace words the error.
                 return to_array(value)
             values.append(to_array(value))
@@ -231,6 +235,11 @@ class Planned:
         if any([aval is not None for aval in found.scalars]):
             return _with_scalars(run, found.scalars)
         return run
+
+
+def _operand(x: Any, name: str) -> Any:
+    """``x`` as a value, or a Python number as it is."""
+    return x if type(x) in SCALAR_TYPES else as_value(x, name)
 
 
 def _pick(index: int) -> Callable[..., Any]:
@@ -357,7 +366,7 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
         try:
             if state() is None:
                 try:
-                    run = runs[x.sig, ()]
+                    run = runs[x.sig, ()] if type(x) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
@@ -383,7 +392,7 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
         try:
             if state() is None:
                 try:
-                    run = runs[x.sig, statics]
+                    run = runs[x.sig, statics] if type(x) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
@@ -410,7 +419,8 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
             if state() is None:
                 try:
                     kind = type(x2)
-                    run = runs[x1.sig, kind if kind in SCALAR_TYPES else x2.sig, ()]
+                    key = x2.sig if kind is Array else kind
+                    run = runs[x1.sig, key, ()] if type(x1) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
