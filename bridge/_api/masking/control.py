@@ -16,7 +16,8 @@ from tracebridge.core.control.jit import jit_p
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.control.switch import switch
-from tracebridge.core.control.while_loop import while_loop, while_p
+from tracebridge.core.control.while_loop import while_loop
+from tracebridge.core.control.while_primitive import while_p
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.symbolic.dims import DimExpr

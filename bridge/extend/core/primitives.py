@@ -45,7 +45,7 @@ from tracebridge.core.control.jit import (
 from tracebridge.core.control.scan.primitive import (
     scan_p,
 )
-from tracebridge.core.control.while_loop import (
+from tracebridge.core.control.while_primitive import (
     while_p,
 )
 from tracebridge.core.lax.ad_util import (

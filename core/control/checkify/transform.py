@@ -22,7 +22,7 @@ from tracebridge.core.control.pmap import pmap_p
 from tracebridge.core.control.pmap_jaxprs import axis_scope
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.scan.primitive import scan_p
-from tracebridge.core.control.while_loop import groups, while_p
+from tracebridge.core.control.while_primitive import groups, while_p
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.check_errors import (
     DivisionByZeroError,

@@ -13,7 +13,7 @@ from tracebridge.core.control.jet.series import Series, constant, filled, is_con
 from tracebridge.core.control.jet.user_rules import user_rule
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.scan.primitive import scan_p
-from tracebridge.core.control.while_loop import groups, while_p
+from tracebridge.core.control.while_primitive import groups, while_p
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.plans import jvp_plan
 from tracebridge.core.interpreters.staging import stage
