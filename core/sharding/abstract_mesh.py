@@ -7,7 +7,12 @@ from collections import OrderedDict
 from typing import Any, final
 
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.sharding.axis_types import AxisType, axis_names_of, axis_types_of
+from tracebridge.core.sharding.axis_types import (
+    AxisType,
+    TypedAxes,
+    axis_names_of,
+    axis_types_of,
+)
 
 
 @final
@@ -41,7 +46,7 @@ class AbstractDevice:
 
 
 @final
-class AbstractMesh:
+class AbstractMesh(TypedAxes):
     """The names and sizes of the axes of a mesh, without its devices. Immutable.
 
     Args:

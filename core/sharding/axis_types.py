@@ -20,6 +20,51 @@ class AxisType(enum.Enum):
         return self.name
 
 
+class TypedAxes:
+    """What meshes say of the types of their axes."""
+
+    __slots__ = ()
+    axis_names: Any
+    axis_types: Any
+
+    def _of_type(self, wanted: AxisType) -> tuple[Any, ...]:
+        pairs = zip(self.axis_names, self.axis_types, strict=True)
+        return tuple([name for name, found in pairs if found is wanted])
+
+    def _are_all(self, wanted: AxisType) -> bool:
+        return bool(self.axis_types) and set(self.axis_types) == {wanted}
+
+    @property
+    def auto_axes(self) -> tuple[Any, ...]:
+        """Names of the axes of type Auto."""
+        return self._of_type(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[Any, ...]:
+        """Names of the axes of type Explicit."""
+        return self._of_type(AxisType.Explicit)
+
+    @property
+    def manual_axes(self) -> tuple[Any, ...]:
+        """Names of the axes of type Manual."""
+        return self._of_type(AxisType.Manual)
+
+    @property
+    def are_all_axes_auto(self) -> bool:
+        """Whether there are axes, and all are of type Auto."""
+        return self._are_all(AxisType.Auto)
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        """Whether there are axes, and all are of type Explicit."""
+        return self._are_all(AxisType.Explicit)
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        """Whether there are axes, and all are of type Manual."""
+        return self._are_all(AxisType.Manual)
+
+
 @final
 class ManualAxisType:
     """What a value is to axes of a mesh that a program handles by itself. Immutable.

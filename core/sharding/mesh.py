@@ -15,7 +15,12 @@ from tracebridge.core.config.scopes import State, reset_state, set_state, state,
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
-from tracebridge.core.sharding.axis_types import AxisType, axis_names_of, axis_types_of
+from tracebridge.core.sharding.axis_types import (
+    AxisType,
+    TypedAxes,
+    axis_names_of,
+    axis_types_of,
+)
 
 
 class _Entered(threading.local):
@@ -30,7 +35,7 @@ _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Mesh] = weakref.WeakValu
 
 
 @final
-class Mesh:
+class Mesh(TypedAxes):
     """Devices in a grid whose axes have names. Interned: compare with ``==``.
 
     Args:
