@@ -41,7 +41,7 @@ def _format(treedef: PyTreeDef, names: Iterator[str]) -> str:
     if kind is dict:
         return "{" + _pairs([repr(key) for key in data], parts, ": ") + "}"
     fields = getattr(kind, "_fields", None)
-    if issubclass(kind, tuple) and fields is not None:
+    if issubclass(kind, tuple) and fields is not None and data is None:
         return f"{kind.__name__}({_pairs(fields, parts, '=')})"
     static = "" if data is None or data == () else f"[{data!r}]"
     return f"{kind.__name__}{static}({', '.join(parts)})"

@@ -8,9 +8,10 @@ keys), None and named tuples; ``OrderedDict``, ``defaultdict`` and ``Partial`` a
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 from tracebridge.core._jaxlib.pytree import DictKey, GetAttrKey, PyTreeDef, PyTreeRegistry
@@ -55,7 +56,10 @@ def register_pytree_node(
     2
     """
     _check_class("register_pytree_node", nodetype)
-    default_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+    with _once("register_pytree_node", nodetype):
+        default_registry.register_node(
+            nodetype, flatten_func, unflatten_func, flatten_with_keys_func
+        )
 
 
 def register_pytree_node_class(cls: Class) -> Class:
@@ -198,7 +202,8 @@ def register_dataclass(
         data_fields, meta_fields = _infer_fields(nodetype, drop_fields)
     else:
         _check_fields(nodetype, data_fields, meta_fields, drop_fields)
-    default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    with _once("register_dataclass", nodetype):
+        default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
     return nodetype
 
 
@@ -262,12 +267,24 @@ def _check_class(call: str, nodetype: Any) -> None:
     if not isinstance(nodetype, type):
         msg = f"{call}: got {nodetype!r}, expected a class"
         raise ArgumentTypeError(msg)
-    if default_registry.is_node(nodetype):
+
+
+@contextlib.contextmanager
+def _once(call: str, nodetype: type) -> Generator[None]:
+    """Raise our error if the class is registered already.
+
+    Asking beforehand would not do: named tuples are nodes without being registered.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "Duplicate" not in str(error):
+            raise
         msg = (
             f"{call}: {nodetype.__module__}.{nodetype.__qualname__} is a pytree node already; "
             f"a class can be registered once. Register a subclass for another behaviour"
         )
-        raise ArgumentValueError(msg)
+        raise ArgumentValueError(msg) from error
 
 
 def _check_methods(call: str, cls: Any, *names: str) -> None:

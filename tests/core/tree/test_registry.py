@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import functools
@@ -14,6 +15,7 @@ from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.tree import registry, tree
 from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.printing import format_treedef
 
 
 class Base:
@@ -253,11 +255,33 @@ def test_dataclass_errors(cls, lists, error, words):
     assert not registry.is_tree_node(Unregistered)
 
 
-@pytest.mark.parametrize("cls", [tuple, dict, list, type(None), Pair, registry.Partial])
+@pytest.mark.parametrize("cls", [tuple, dict, list, type(None), registry.Partial])
 def test_a_class_is_registered_once(cls):
-    """Built-in nodes, named tuples and registered classes cannot be registered again."""
+    """Built-in nodes and registered classes cannot be registered again."""
     with pytest.raises(ValueError, match="is a pytree node already"):
         registry.register_pytree_node(cls, lambda x: ((), x), lambda aux, _: aux)
+
+
+def test_named_tuples_may_be_registered():
+    """Once; what is registered comes before the fields of the class."""
+    tagged = collections.namedtuple("tagged", ["value", "tag"])  # noqa: PYI024 - made anew
+    registry.register_pytree_with_keys(
+        tagged,
+        lambda x: (((registry.GetAttrKey("value"), x.value),), x.tag),
+        lambda tag, children: tagged(*children, tag),
+    )
+    one = tagged(1, "a")
+
+    assert tree.leaves(one) == [1]
+    assert tree.map(lambda x: x + 1, one) == tagged(2, "a")
+    assert tree.structure(one) != tree.structure(tagged(1, "b"))
+    assert [str(path[0]) for path, _ in tree.leaves_with_path(one)] == [".value"]
+    assert registry.flatten_one_level(one) == ([1], "a")
+    assert format_treedef(tree.structure(one)) == "tagged['a'](*)"
+    with pytest.raises(ValueError, match="tagged is a pytree node already"):
+        registry.register_pytree_node(tagged, lambda x: ((), x), lambda aux, _: aux)
+    static = registry.register_static(collections.namedtuple("static", ["n"]))  # noqa: PYI024
+    assert tree.leaves((static(3), 4)) == [4]
 
 
 def test_missing_methods():
