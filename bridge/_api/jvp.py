@@ -17,6 +17,7 @@ from tracebridge._api.values import (
     value_of,
     values_of,
 )
+from tracebridge.core.control.inline_rules import user_value
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.filtering import api_boundary
@@ -83,7 +84,8 @@ def jvp(
         call, flat_tangents, [v.aval for v in values], tree, ("tangents", "primals")
     )
     flat = FlatCall(fun, tree, has_aux=has_aux)
-    outs, out_tangents = jvp_flat(flat.call, values, ts, call)
+    given = [user_value(v) if t is None else v for v, t in zip(values, ts, strict=True)]
+    outs, out_tangents = jvp_flat(flat.call, given, ts, call)
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
     tangent = flat.out_tree.unflatten(

@@ -46,7 +46,7 @@ def _apply(
     trace: Any, call: VmapCall, leaves: Sequence[Any], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
     if is_eager_trace(trace):
-        return flatten(call.fun(*call.in_tree.unflatten(leaves)))
+        return flatten(call.fun(*call.in_tree.unflatten([user_value(v) for v in values])))
     if not isinstance(trace, BatchTrace):
         return _staged(call, values)
     if not any([v._trace is trace for v in values]):

@@ -9,7 +9,7 @@ from typing import Any, final
 from tracebridge.core.control.closed_call import CallPrimitive, closed_call, closed_call_p
 from tracebridge.core.control.custom_staging import StagedCall, find_or_trace, trace_function
 from tracebridge.core.control.custom_vjp_call import up_to
-from tracebridge.core.control.inline_rules import check_closed, is_eager_trace
+from tracebridge.core.control.inline_rules import check_closed, is_eager_trace, user_value
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.control.tangent_jaxpr import tangent_jaxpr
 from tracebridge.core.errors.argument_errors import kind_of
@@ -72,9 +72,9 @@ def _mark(call: DceCall) -> int:
 
 def call_custom_dce(call: DceCall, leaves: Sequence[Any]) -> Any:
     """``call.fun`` on the arguments with the given leaves, as one equation under a trace."""
-    if is_eager_trace(trace_for(leaves)) or _mark(call) in _BEING_TRACED.get():
-        return call.fun(*call.in_tree.unflatten(leaves))
     values = [as_value(leaf) for leaf in leaves]
+    if is_eager_trace(trace_for(values)) or _mark(call) in _BEING_TRACED.get():
+        return call.fun(*call.in_tree.unflatten([user_value(v) for v in values]))
     staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)
     args = [*staged.consts, *values]
     outs = custom_dce_call_p.bind(*args, jaxpr=staged.jaxpr, rule=staged.rule, positions=None)

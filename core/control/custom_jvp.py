@@ -185,7 +185,7 @@ def _apply(
         with running_on(trace.owner.parent):
             return _apply(trace.owner.parent, call, leaves, values)
     if is_eager_trace(trace):
-        return flatten(call.fun(*call.in_tree.unflatten(leaves)))
+        return flatten(call.fun(*call.in_tree.unflatten([user_value(v) for v in values])))
     return _staged(call, values)
 
 

@@ -72,7 +72,7 @@ def _apply(
     if call.has_refs and not is_eager_trace(trace):
         return run_in_place(call, values)
     if is_eager_trace(trace):
-        return flatten(call.fun(*call.in_tree.unflatten(leaves)))
+        return flatten(call.fun(*call.in_tree.unflatten([user_value(v) for v in values])))
     return _staged(call, values)
 
 

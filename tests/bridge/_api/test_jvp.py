@@ -205,3 +205,17 @@ def test_function_must_be_callable() -> None:
         tb.jvp(3, (1.0,), (1.0,))  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(TypeError, match=r"^linearize: got 3"):
         tb.linearize(3, 1.0)  # type: ignore[arg-type]  # the point of the test
+
+
+@pytest.mark.parametrize("around", [lambda f: f, tb.jit], ids=["", "jit"])
+def test_arguments_without_tangents_are_arrays(around: Any) -> None:
+    """A function gets its integers as arrays of theirs."""
+    seen: list[Any] = []
+
+    def f(x: Any, n: Any) -> Any:
+        seen.append(n)
+        return x * n
+
+    zero = np.zeros((), tb.float0)
+    assert (6.0, 2.0) == around(lambda x: tb.jvp(f, (x, 2), (1.0, zero)))(3.0)
+    assert isinstance(seen[0], tb.Array)

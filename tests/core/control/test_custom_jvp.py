@@ -80,6 +80,35 @@ def test_batched(f):
     )
 
 
+@pytest.mark.parametrize("kind", ["jvp", "vjp", "vmap", "dce"])
+@pytest.mark.parametrize("x", [1.5, 2, 1j, np.float64(3.0), np.arange(3.0), [1.0, 2]])
+def test_functions_with_rules_get_arrays(kind, x):
+    """Numbers and arrays of NumPy arrive as arrays, of the dtypes that arrays have."""
+    seen = []
+
+    def f(x):
+        seen.extend(tb.tree.leaves(x))
+        return x
+
+    if kind == "jvp":
+        f = tb.custom_jvp(f)
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    elif kind == "vjp":
+        f = tb.custom_vjp(f)
+        f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
+    elif kind == "vmap":
+        f = tb.custom_batching.custom_vmap(f)
+        f.def_vmap(lambda size, batched, x: (x, batched[0]))
+    else:
+        f = tb.experimental.custom_dce.custom_dce(f)
+        f.def_dce(lambda used, x: x)
+    out = f(x)
+    given = tb.tree.leaves(x)
+    for arrays in (seen, tb.tree.leaves(out)):
+        assert [tb.typeof(g) for g in given] == [a.aval for a in arrays]
+        assert all(isinstance(a, tb.Array) for a in arrays)
+
+
 def test_rule_sees_numbers_outside_of_jit():
     """Python control flow on primals works in the function and in its rule under grad and jvp."""
 
