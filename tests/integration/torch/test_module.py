@@ -265,15 +265,17 @@ def test_distributed_data_parallel(process_group):
 
 
 @pytest.mark.filterwarnings("ignore")  # as above
-def test_fully_sharded(process_group):
+@pytest.mark.parametrize("width", [3, 60])
+def test_fully_sharded(process_group, width):
     """FSDP2 resizes the storage of parameters: nothing of ours may hold on to it."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    module = model()
+    weights = {"w": 0.1 * torch.randn(width, width)}
+    module = model() if width == 3 else Module(lambda p, x: tnp.tanh(x @ p["w"]), weights)
     sharded = deepcopy(module)
     fully_shard(sharded, mesh=init_device_mesh("cpu", (1,)))
-    x = torch.randn(5, 3)
+    x = torch.randn(5, width)
     losses = []
     for m in (module, sharded):
         optimizer = torch.optim.SGD(m.parameters(), lr=0.01)

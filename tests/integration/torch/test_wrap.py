@@ -262,7 +262,10 @@ def test_results_are_fresh_memory():
 
 
 def test_no_copies_of_arguments(monkeypatch):
-    """Programs read the memory of tensors: an argument is handed over at its own address."""
+    """Programs read the memory of tensors: an argument is handed over at its own address.
+
+    Small ones are copied, which takes less time.
+    """
     from tracebridge.torch import _execute
 
     seen = []
@@ -273,11 +276,12 @@ def test_no_copies_of_arguments(monkeypatch):
         seen.append((view.tensor.data_ptr(), host.__array_interface__["data"][0]))
         return host
 
-    x = torch.randn(64)
+    x = torch.randn(2000)
     f = wrap(lambda x: x + 1)
     monkeypatch.setattr(_execute.np, "from_dlpack", spy)
     _execute._FACTORIES.clear()
     f(x)
+    f(x[:10])
     _execute._FACTORIES.clear()
 
     assert [(x.data_ptr(), x.data_ptr())] == seen
@@ -448,8 +452,8 @@ def test_programs_die_with_the_function():
 def test_arguments_die_after_the_call():
     """XLA keeps no reference to memory of arguments once the call is over."""
     f = wrap(lambda x: tnp.sum(x))
-    f(torch.randn(1000))
-    x = torch.randn(1000)
+    f(torch.randn(2000))
+    x = torch.randn(2000)
     before = torch._C._storage_Use_Count(x.untyped_storage()._cdata)
 
     f(x)
@@ -460,7 +464,7 @@ def test_arguments_die_after_the_call():
 def test_held_arguments_die_with_their_tensor():
     """A tensor that comes again has a buffer, which does not keep its memory when it dies."""
     f = wrap(lambda x: tnp.sum(x))
-    x = torch.randn(1000)
+    x = torch.randn(2000)
     for _ in range(3):
         f(x)
     storage = StorageWeakRef(x.untyped_storage())
@@ -473,7 +477,7 @@ def test_held_arguments_die_with_their_tensor():
 def test_clear_caches_lets_go_of_tensors():
     """Nothing refers to an argument then; nothing ever does where torch swaps parameters."""
     f = wrap(lambda x: x * 2)
-    p = torch.nn.Parameter(torch.ones(3))
+    p = torch.nn.Parameter(torch.ones(2000))
     f(p)
     assert weakref.getweakrefs(p)
 
@@ -482,12 +486,68 @@ def test_clear_caches_lets_go_of_tensors():
 
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
-        layer = torch.nn.Linear(2, 2)
+        layer = torch.nn.Linear(50, 50)
         f(layer.weight)
         layer.double()
         assert torch.float64 == f(layer.weight).dtype
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.parametrize("size", [3, 2000])
+def test_arguments_that_change_between_calls(size):
+    """New values in place, other memory, and views of one memory are seen, small or large."""
+    f = wrap(lambda p, x, k: p * x + k)
+    p, x = torch.nn.Parameter(torch.ones(size)), torch.ones(size)
+
+    with torch.no_grad():
+        for k in range(4):
+            torch.testing.assert_close(f(p, x, float(k)), p * x + k)
+            p.add_(1)
+            x.mul_(2)
+        p.data = torch.full((size,), 7.0)
+        x.set_(torch.arange(float(size)))
+        torch.testing.assert_close(f(p, x, 1), p * x + 1)
+        both = torch.arange(size + 4.0)
+        for start in range(4):
+            view = both[start : start + size]
+            torch.testing.assert_close(f(p, view, True), p * view + 1)
+
+
+def test_a_function_that_calls_itself_from_a_callback():
+    """A call inside a call of the same program has small arguments of its own."""
+
+    def host(x):
+        n = float(x)
+        inner = f(torch.tensor(n - 1.0), torch.tensor(1.0)) if n > 0 else torch.tensor(0.0)
+        return np.float32(inner)
+
+    def fun(x, y):
+        below = tb.pure_callback(host, tb.ShapeDtypeStruct((), np.float32), x)
+        return below + x * y
+
+    f = wrap(fun)
+
+    assert 10.0 == float(f(torch.tensor(4.0), torch.tensor(1.0)))
+
+
+def test_calls_after_one_that_failed():
+    """A program that raises leaves nothing behind that the next call would use."""
+
+    def host(x):
+        if x > 1:
+            msg = "too large"
+            raise ValueError(msg)
+        return x
+
+    f = wrap(lambda x: tb.pure_callback(host, tb.ShapeDtypeStruct((), np.float32), x) * 2)
+
+    for value in (1.0, 2.0, 0.5, 3.0, 1.0):
+        if value > 1:
+            with pytest.raises(Exception, match="too large"):
+                f(torch.tensor(value))
+        else:
+            assert 2 * value == float(f(torch.tensor(value)))
 
 
 def test_copy_and_pickle():
