@@ -199,6 +199,7 @@ class Cond(Choice):
         index, *operands = moved
         process = current_trace().process
         dims = in_dims[1:]
+        handed_on = _handed_on(params["branches"])
         rows: list[list[Any]] = []
         for k, branch in enumerate(params["branches"]):
             chosen = lax.eq(index, lax.full_of(index.aval, k))
@@ -215,7 +216,11 @@ class Cond(Choice):
                 rows.append(closed_call_p.bind(*values, jaxpr=batched))
             else:
                 rows.append(eval_jaxpr(batched, process, values))
-        return [_pick(index, row) for row in zip(*rows, strict=True)], [0] * len(rows[0])
+        results = [
+            _pick(index, row) if k is None else operands[k]
+            for row, k in zip(zip(*rows, strict=True), handed_on, strict=True)
+        ]
+        return results, [0 if k is None else dims[k] for k in handed_on]
 
 
 cond_p = Cond()
@@ -229,6 +234,12 @@ def _linearized(branches: tuple[Jaxpr, ...], nonzero: Flags) -> tuple[BranchSpli
     primal = [(p.primal, p.primal.outs[n:], n) for p in parts]
     split = join_residuals(primal, [p.linear for p in parts], [p.forwarded for p in parts])
     return split, nonzero_out
+
+
+def _handed_on(branches: Sequence[Jaxpr]) -> list[int | None]:
+    """For each result the operand that it is in every branch; None for the others."""
+    slots = zip(*[b.outs for b in branches], strict=True)
+    return [s[0] if s[0] < branches[0].n_in and len(set(s)) == 1 else None for s in slots]
 
 
 def _shielded(x: Any, dim: int | None, chosen: Any) -> tuple[Any, int | None]:

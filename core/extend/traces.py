@@ -147,7 +147,9 @@ class OpaqueTraceState:
     __slots__ = ("_axes", "_trace")
 
     def __init__(self) -> None:
-        self._trace = weakref.ref(current_trace()) if _allows_weak() else current_trace()
+        # None where operations are evaluated at once, whatever options are in force.
+        trace = scoped(current_trace())
+        self._trace = weakref.ref(trace) if hasattr(trace, "__weakref__") else trace
         self._axes = axis_env()
 
     def __eq__(self, other: object) -> bool:
@@ -158,10 +160,6 @@ class OpaqueTraceState:
         )
 
     __hash__ = None  # type: ignore[assignment]  # states end
-
-
-def _allows_weak() -> bool:
-    return hasattr(current_trace(), "__weakref__")
 
 
 def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:

@@ -11,7 +11,11 @@ import tracebridge.numpy as tnp
 from tracebridge.core.config.scopes import disable_jit
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
+from tracebridge.core.errors.transform_errors import (
+    ArgumentSpecError,
+    AxisSpecError,
+    TreeMismatchError,
+)
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -268,3 +272,24 @@ def test_in_loops():
     close(tb.grad(f)(1.3, cond), tb.grad(f)(1.3, select))
     xs = np.linspace(0.5, 1.5, 4).astype(np.float32)
     close(tb.vmap(tb.grad(lambda x: f(x, cond)))(xs), tb.vmap(tb.grad(lambda x: f(x, select)))(xs))
+
+
+def test_operands_that_all_branches_hand_on_stay_unbatched():
+    """A result that is one operand in every branch is that operand, whatever the predicate."""
+
+    def f(p, shared, x):
+        return tb.lax.cond(p, lambda s, x: (s, x + 1, s, x), lambda s, x: (s, x, x, x), shared, x)
+
+    p, x = tnp.array([True, False, True]), tnp.arange(3.0)
+    given, chosen, mixed, same = tb.vmap(f, (0, None, 0), (None, 0, 0, 0))(p, 5.0, x)
+
+    assert 5.0 == given
+    assert [1.0, 1.0, 3.0] == chosen.tolist()
+    assert [5.0, 1.0, 5.0] == mixed.tolist()
+    assert [0.0, 1.0, 2.0] == same.tolist()
+    for wrong in (1, 2, 3):
+        out_axes = [None if i == wrong else 0 for i in range(4)]
+        with pytest.raises(AxisSpecError, match="out_axes is None"):
+            tb.vmap(f, (0, None, 0), tuple(out_axes))(p, 5.0, x)
+    gradients = tb.vmap(tb.grad(lambda s, p, x: sum(f(p, s, x))), (None, 0, 0))(5.0, p, x)
+    assert [2.0, 1.0, 2.0] == gradients.tolist()

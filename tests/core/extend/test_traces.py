@@ -271,3 +271,29 @@ def test_derivatives_through_an_own_trace():
     for fun in (PROGRAMS["operations"], PROGRAMS["rules"]):
         got = tb.grad(seen_by(Seeing, fun, []))(0.5)
         np.testing.assert_allclose(tb.grad(fun)(0.5), got, rtol=1e-6)
+
+
+def test_options_are_not_part_of_the_opaque_state():
+    """Scopes of options, meshes and names do not count, in and out of a trace."""
+    everywhere = [
+        lambda: tb.named_scope("part"),
+        lambda: tb.default_matmul_precision("highest"),
+        lambda: tb.default_device(tb.devices()[0]),
+    ]
+    outside = [
+        lambda: tb.set_mesh(tb.make_mesh((1,), ("x",))),
+        tb.enable_x64,
+        tb.disable_jit,
+        lambda: tb.debug_nans(True),
+    ]
+
+    def check(x, scopes=everywhere):
+        state = core.get_opaque_trace_state()
+        for scope in scopes:
+            with scope():
+                assert state == core.get_opaque_trace_state()
+        return x
+
+    check(1.0, everywhere + outside)
+    tb.vmap(check)(tb.numpy.ones(2))
+    tb.jit(check)(1.0)
