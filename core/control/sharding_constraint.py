@@ -7,7 +7,7 @@ from typing import Any, final
 
 from tracebridge.core.control.device_put import device_put_p, split_like
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
-from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
@@ -152,7 +152,11 @@ def split_result(
         AxisSpecError: it names an axis whose type is not Explicit, or there is no mesh.
         ArgumentTypeError: it is neither a NamedSharding nor a PartitionSpec.
     """
-    return constrained_result(call, fun(*args, **kw), out_sharding)
+    try:
+        return constrained_result(call, fun(*args, **kw), out_sharding)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def constrained_result(call: str, value: Any, out_sharding: Any) -> Any:
