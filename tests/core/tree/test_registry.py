@@ -264,7 +264,7 @@ def test_a_class_is_registered_once(cls):
 
 def test_named_tuples_may_be_registered():
     """Once; what is registered comes before the fields of the class."""
-    tagged = collections.namedtuple("tagged", ["value", "tag"])  # noqa: PYI024 - made anew
+    tagged = collections.namedtuple("tagged", ["value", "tag"])
     registry.register_pytree_with_keys(
         tagged,
         lambda x: (((registry.GetAttrKey("value"), x.value),), x.tag),
@@ -280,7 +280,7 @@ def test_named_tuples_may_be_registered():
     assert format_treedef(tree.structure(one)) == "tagged['a'](*)"
     with pytest.raises(ValueError, match="tagged is a pytree node already"):
         registry.register_pytree_node(tagged, lambda x: ((), x), lambda aux, _: aux)
-    static = registry.register_static(collections.namedtuple("static", ["n"]))  # noqa: PYI024
+    static = registry.register_static(collections.namedtuple("static", ["n"]))
     assert tree.leaves((static(3), 4)) == [4]
 
 
