@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 import dataclasses
 import functools
@@ -264,24 +263,31 @@ def test_a_class_is_registered_once(cls):
 
 def test_named_tuples_may_be_registered():
     """Once; what is registered comes before the fields of the class."""
-    tagged = collections.namedtuple("tagged", ["value", "tag"])
+
+    class Tagged(NamedTuple):
+        value: int
+        tag: str
+
+    class Static(NamedTuple):
+        n: int
+
     registry.register_pytree_with_keys(
-        tagged,
+        Tagged,
         lambda x: (((registry.GetAttrKey("value"), x.value),), x.tag),
-        lambda tag, children: tagged(*children, tag),
+        lambda tag, children: Tagged(*children, tag),
     )
-    one = tagged(1, "a")
+    one = Tagged(1, "a")
 
     assert tree.leaves(one) == [1]
-    assert tree.map(lambda x: x + 1, one) == tagged(2, "a")
-    assert tree.structure(one) != tree.structure(tagged(1, "b"))
+    assert tree.map(lambda x: x + 1, one) == Tagged(2, "a")
+    assert tree.structure(one) != tree.structure(Tagged(1, "b"))
     assert [str(path[0]) for path, _ in tree.leaves_with_path(one)] == [".value"]
     assert registry.flatten_one_level(one) == ([1], "a")
-    assert format_treedef(tree.structure(one)) == "tagged['a'](*)"
-    with pytest.raises(ValueError, match="tagged is a pytree node already"):
-        registry.register_pytree_node(tagged, lambda x: ((), x), lambda aux, _: aux)
-    static = registry.register_static(collections.namedtuple("static", ["n"]))
-    assert tree.leaves((static(3), 4)) == [4]
+    assert format_treedef(tree.structure(one)) == "Tagged['a'](*)"
+    with pytest.raises(ValueError, match="Tagged is a pytree node already"):
+        registry.register_pytree_node(Tagged, lambda x: ((), x), lambda aux, _: aux)
+    registry.register_static(Static)
+    assert tree.leaves((Static(3), 4)) == [4]
 
 
 def test_missing_methods():
