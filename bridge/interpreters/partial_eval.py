@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tracebridge.core.extend.partial import PartialVal, trace_to_jaxpr_nounits
-from tracebridge.core.extend.reduction import dce_jaxpr, trace_to_jaxpr_dynamic
+from tracebridge.core.extend.reduction import dce_jaxpr, dce_jaxpr_consts, trace_to_jaxpr_dynamic
 from tracebridge.core.interpreters.staging import StagedTracer as DynamicJaxprTracer
 
 __all__ = [
     "DynamicJaxprTracer",
     "PartialVal",
     "dce_jaxpr",
+    "dce_jaxpr_consts",
     "trace_to_jaxpr_dynamic",
     "trace_to_jaxpr_nounits",
 ]

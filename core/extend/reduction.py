@@ -12,6 +12,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, name_of
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
+from tracebridge.core.ir.values import Literal
 
 
 def dce_jaxpr(
@@ -43,6 +44,34 @@ def dce_jaxpr(
     whole, _ = reduce_slots(program, used, keep_in=True)
     invars = [v for v, k in zip(whole.invars, keep, strict=True) if k]
     return whole.replace(invars=invars), keep
+
+
+def dce_jaxpr_consts(
+    jaxpr: Any, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[bool], list[bool]]:
+    """As ``dce_jaxpr``, but says for constants and for inputs which ones the program has.
+
+    Args:
+        jaxpr: the program.
+        used_outputs: which results are wanted.
+        instantiate: which inputs stay even if nothing needs them; True or False for all.
+
+    Returns:
+        The smaller program, which of ``constvars`` it has, and which inputs.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.interpreters import partial_eval as pe
+    >>> table = tb.numpy.arange(2.0)
+    >>> closed = tb.make_jaxpr(lambda x: (x * table, 2 * x))(table)
+    >>> pe.dce_jaxpr_consts(closed.jaxpr, [False, True])[1:]
+    ([False], [True])
+    """
+    program = open_jaxpr(jaxpr, "dce_jaxpr_consts")
+    smaller, used_in = dce_jaxpr(program, used_outputs, instantiate)
+    # Constants are compared by identity; programs without values have places for them.
+    left = {id(c) for c in smaller.consts}
+    consts = [c for c in program.consts if type(c) is not Literal]
+    return smaller, [id(c) in left for c in consts], used_in
 
 
 def _flags(name: str, given: bool | Sequence[bool], n: int) -> tuple[bool, ...]:

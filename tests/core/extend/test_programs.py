@@ -310,6 +310,26 @@ def test_dce_jaxpr():
         pe.dce_jaxpr(closed.jaxpr, [True])
 
 
+def test_dce_jaxpr_consts():
+    """Which constants and which inputs are left; the rest of the constants fit the program."""
+    first, second = tnp.arange(3.0), tnp.arange(3.0) + 1
+    closed = tb.make_jaxpr(lambda x, y: (x * first, y + second, x * second + 1.0))(X, X)
+    for wanted, needed, inputs in (
+        ([True, False, False], [first], [True, False]),
+        ([False, True, True], [second], [True, True]),
+        ([False, False, False], [], [False, False]),
+    ):
+        consts = [any(c is n for n in needed) for c in closed.consts]
+        smaller, used_consts, used_in = pe.dce_jaxpr_consts(closed.jaxpr, wanted)
+        assert (consts, inputs) == (used_consts, used_in)
+        left = [c for c, used in zip(closed.consts, used_consts, strict=True) if used]
+        assert len(left) == len(smaller.constvars)
+        got = tb.core.eval_jaxpr(smaller, left, *[X for used in used_in if used])
+        every = (X * first, X + second, X * second + 1)
+        for g, e in zip(got, [e for e, w in zip(every, wanted, strict=True) if w], strict=True):
+            np.testing.assert_allclose(e, g)
+
+
 def test_unused_marks_stay():
     """Equations of own primitives are kept for interpreters, those of the engine are not."""
     mark = core.Primitive("mark")
