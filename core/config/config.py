@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tracebridge.core.config import scopes
+from tracebridge.core.config import flags, scopes
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.errors import filtering
 from tracebridge.core.errors.config_errors import UnknownOptionError
@@ -61,6 +61,25 @@ class Config:
     def read(self, name: str) -> Any:
         """Return the value in force in this thread."""
         return scopes.option(resolve_name(name))
+
+    def config_with_absl(self) -> None:
+        """Let absl define a flag for each option, such as ``--jax_enable_x64``.
+
+        The options change when absl parses the command line.
+
+        Raises:
+            ModuleNotFoundError: absl is not installed.
+        """
+        flags.define()
+
+    def parse_flags_with_absl(self) -> None:
+        """Take options from the command line now, whatever other flags there are.
+
+        Raises:
+            ModuleNotFoundError: absl is not installed.
+            OptionValueError: the text of a flag is no value of its option.
+        """
+        flags.parse()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
