@@ -6,6 +6,7 @@ import abc
 import contextlib
 import itertools
 import math
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.scopes import STATE, reset_state, set_state, state, with_trace
@@ -28,9 +29,10 @@ class Trace(abc.ABC):
     grows with time: of two traces that are not done, the later one is inside the earlier one.
     """
 
-    __slots__ = ("done", "order")
+    __slots__ = ("done", "order", "thread")
     done: bool
     order: int
+    thread: int
     # What messages call the transformation and its function, where the trace knows it.
     label: str = ""
     # What the names of scopes inside of the transformation call it: jvp(layer).
@@ -39,6 +41,7 @@ class Trace(abc.ABC):
     def __init__(self) -> None:
         self.done = False
         self.order = next(_ORDER)
+        self.thread = threading.get_ident()
 
     @property
     def main(self) -> Any:
@@ -76,9 +79,13 @@ def trace_for(values: Sequence[Any]) -> Trace:
 
 
 def innermost(values: Sequence[Any]) -> Trace | None:
-    """The trace, among those of ``values``, that is inside the others; None if one has ended."""
+    """The trace, among those of ``values``, that is inside the others; None if one has ended.
+
+    None as well if one is that of another thread: traces take their operations in order.
+    """
     traces = [t for t in [getattr(v, "_trace", None) for v in values] if t is not None]
-    if not traces or any([t.done for t in traces]):
+    here = threading.get_ident()
+    if not traces or any([t.done or getattr(t, "thread", here) != here for t in traces]):
         return None
     return max(traces, key=_order)
 
