@@ -30,6 +30,7 @@ from tracebridge.core.ir.primitive import (
     largest_jaxpr,
 )
 from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.ad_util import unchosen_p
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering import tokens
 
@@ -258,7 +259,7 @@ def _shielded(x: Any, dim: int | None, chosen: Any) -> tuple[Any, int | None]:
             x, (*chosen.aval.shape, *aval.shape), tuple(range(1, aval.ndim + 1))
         )
     mask = lax.broadcast_in_dim(chosen, x.aval.shape, (0,))
-    return lax.select_n(mask, lax.stop_gradient(x), x), 0
+    return lax.select_n(mask, unchosen_p.bind(x), x), 0
 
 
 def _pick(index: Any, rows: Sequence[Any]) -> Any:

@@ -46,11 +46,8 @@ def weak_type_application(aval: ShapedArray, weak_type: bool) -> Application:
     )
 
 
-@final
-class StopGradient(Primitive):
+class _Undifferentiated(Primitive):
     """The identity with a derivative of zero."""
-
-    name = "stop_gradient"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return avals[0]
@@ -71,7 +68,32 @@ class StopGradient(Primitive):
         return self.bind(args[0]), dims[0]
 
 
+@final
+class StopGradient(_Undifferentiated):
+    """The identity with a derivative of zero. On tangents it is the linear identity that it is."""
+
+    name = "stop_gradient"
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [ct]
+
+
+@final
+class Unchosen(_Undifferentiated):
+    """Operands of a branch that runs though its results are thrown away.
+
+    Nothing comes back from there: cotangents of tangents are zero too, not 0 times whatever the
+    branch makes of values that it is not made for.
+    """
+
+    name = "unchosen"
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [None]
+
+
 stop_gradient_p = StopGradient()
+unchosen_p = Unchosen()
 
 
 def stop_gradient(x: Any) -> Any:

@@ -35,7 +35,7 @@ _MOVERS = frozenset({
     "convert_element_type", "copy", "cummax", "cummin", "device_put", "dynamic_update_slice",
     "imag", "iota", "max", "min", "name", "optimization_barrier", "pad", "pmax", "pmin",
     "ppermute", "real", "reduce_max", "reduce_min", "scatter", "scatter_max", "scatter_min",
-    "select_n", "sort", "split", "stop_gradient", "to_memory", "top_k",
+    "select_n", "sort", "split", "stop_gradient", "to_memory", "top_k", "unchosen",
 })
 # fmt: on
 

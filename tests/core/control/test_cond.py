@@ -293,3 +293,34 @@ def test_operands_that_all_branches_hand_on_stay_unbatched():
             tb.vmap(f, (0, None, 0), tuple(out_axes))(p, 5.0, x)
     gradients = tb.vmap(tb.grad(lambda s, p, x: sum(f(p, s, x))), (None, 0, 0))(5.0, p, x)
     assert [2.0, 1.0, 2.0] == gradients.tolist()
+
+
+def test_choices_of_tangents_go_back_under_vmap():
+    """A rule whose tangent depends on a condition: reverse mode of a batch of them."""
+
+    @tb.custom_jvp
+    def f(x):
+        return tnp.sin(x)
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x,), (dx,) = primals, tangents
+        return f(x), cond(x > 0, lambda d: d * 2.0, lambda d: d / (x + 1.0), dx)
+
+    x = tnp.asarray([-1.0, 2.0, -0.5])
+    expected = [np.inf, 2.0, 2.0]
+    total = lambda x: tb.vmap(f)(x).sum()
+    for g in (tb.vmap(tb.grad(f)), tb.grad(total), tb.jit(tb.grad(total)), tb.grad(tb.jit(total))):
+        np.testing.assert_array_equal(expected, g(x))
+
+
+def test_gradients_stop_in_values_not_in_tangents():
+    """Stopping the gradient of a tangent leaves a linear function, whose transpose is as it is."""
+
+    @tb.custom_jvp
+    def f(x):
+        return 3.0 * x
+
+    f.defjvp(lambda primals, tangents: (f(*primals), tb.lax.stop_gradient(tangents[0]) * 3.0))
+
+    assert 3.0 == tb.jvp(f, (1.0,), (1.0,))[1] == tb.grad(f)(1.0) == tb.jit(tb.grad(f))(1.0)
