@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tracebridge import flatten_util as flatten_util
     from tracebridge import interpreters as interpreters
     from tracebridge import lax as lax
+    from tracebridge import memory as memory
     from tracebridge import monitoring as monitoring
     from tracebridge import numpy as numpy
     from tracebridge import ref as ref
@@ -152,8 +153,8 @@ __version__ = "0.1.0"
 _SUBMODULES = frozenset((
     "ad_checkpoint", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
-    "extend", "flatten_util", "interpreters", "lax", "monitoring", "numpy", "ref", "sharding",
-    "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "extend", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy", "ref",
+    "sharding", "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 # Module below this package -> the names that come from it.

@@ -17,13 +17,15 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.annotations import to_memory_p
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.backends import get_backend
+from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.donation import mark_donated
 from tracebridge.core.runtime.guards import explicit_transfers
 from tracebridge.core.runtime.transfer import move, put_host, put_numpy
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.layout import Format, sharding_of_format
+from tracebridge.core.sharding.memory import Space, in_space, kind_of_space
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
@@ -44,6 +46,7 @@ def device_put(
         device: a device, a sharding, a ``PartitionSpec`` for the mesh in force (``set_mesh``), or
             None for the default device; or a tree of these that is a prefix of ``x``. With a
             device or a sharding the results are committed to it: computations with them run there.
+            A ``memory.Space`` is another memory of the devices where ``x`` is.
         src: where ``x`` is, in the same form; derivatives are put back there.
         donate: whether the arrays in ``x`` end with this call, so that their memory can be
             reused; a bool or a tree prefix of bools.
@@ -103,16 +106,16 @@ def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
     """A specification, spread over the leaves of ``x``."""
     if (
         spec is None
-        or isinstance(spec, bool | Sharding | PartitionSpec | Format)
+        or isinstance(spec, bool | Sharding | PartitionSpec | Format | Space)
         or hasattr(spec, "client")
     ):
         return [spec] * tree.num_leaves
     return flatten_axes("device_put", tree, spec, axes_name=name, full_name="x")
 
 
-def _place(option: str, spec: Any) -> Sharding | None:
+def _place(option: str, spec: Any) -> Sharding | Space | None:
     spec = sharding_of_format(f"device_put: {option}", spec)
-    if spec is None or isinstance(spec, Sharding):
+    if spec is None or isinstance(spec, Sharding | Space):
         return spec
     if isinstance(spec, PartitionSpec):
         return named_sharding(f"device_put: {option}", spec)
@@ -121,12 +124,18 @@ def _place(option: str, spec: Any) -> Sharding | None:
 
 def _put(
     leaf: Any,
-    place: Sharding | None,
-    source: Sharding | None,
+    place: Sharding | Space | None,
+    source: Sharding | Space | None,
     may_alias: bool | None,
     where: tuple[PyTreeDef, int],
 ) -> Any:
     """One array at its place."""
+    if isinstance(place, Space):
+        if isinstance(leaf, Tracer):
+            return _tracer_in(leaf, place)
+        place = in_space(leaf.sharding if type(leaf) is Array else default_placement(), place)
+    if isinstance(source, Space):
+        source = None
     kind = type(leaf)
     if kind is np.ndarray:
         host = leaf.astype(canonicalize(leaf.dtype), copy=False)
@@ -151,6 +160,13 @@ def _put(
         committed = place is not None or value.committed
         return put_numpy(value.to_numpy(), target, committed=committed, weak_type=weak)
     return value if place is None else move(value, place, committed=True)
+
+
+def _tracer_in(value: Tracer, space: Space) -> Any:
+    """A traced value in another memory of the devices that the program will run on."""
+    if space is Space.Any:
+        return value
+    return to_memory_p.bind(value, kind=kind_of_space(space, default_placement().device))
 
 
 @api_boundary

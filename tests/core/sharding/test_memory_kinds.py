@@ -11,6 +11,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.memory import Space
 from tracebridge.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding
 from tracebridge.testing import assert_allclose
 
@@ -55,6 +56,25 @@ def test_other_kinds(kind: str) -> None:
         back = tb.device_put(there, plain)
         assert DEFAULT == back.sharding.memory_kind
         assert_allclose(back, X)
+
+
+@pytest.mark.skipif("pinned_host" not in OTHERS, reason="the device has no memory of the host")
+def test_spaces() -> None:
+    """Memories by their role: of arrays, ndarrays, numbers, trees and traced values."""
+    host = tb.device_put({"a": tb.device_put(X, DEVICE), "b": X, "c": 1.0}, Space.Host)
+
+    assert {"pinned_host"} == {leaf.sharding.memory_kind for leaf in host.values()}
+    assert_allclose(host["a"], X)
+    back = tb.device_put(host["a"], Space.Device)
+    assert SingleDeviceSharding(DEVICE) is back.sharding
+    assert host["a"].sharding is tb.device_put(host["a"], Space.Any).sharding
+    spread = places("pinned_host")[1]
+    assert places(None)[1] is tb.device_put(tb.device_put(X, spread), Space.Device).sharding
+    for space in Space:
+        f = tb.jit(lambda x, space=space: tb.device_put(2 * x, space) + 1)
+        assert_allclose(f(X), 2 * X + 1)
+        assert_allclose(tb.grad(lambda x, f=f: f(x).sum())(X), np.full(4, 2.0, "f4"))
+    assert "Space.Host" == repr(Space.Host)
 
 
 def test_unknown_kinds() -> None:
