@@ -14,7 +14,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.transfer import move
 from tracebridge.core.sharding.axis_types import AxisType
-from tracebridge.core.sharding.context import named_sharding
+from tracebridge.core.sharding.context import get_mesh, named_sharding
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.sharding import Sharding
@@ -41,6 +41,10 @@ class ShardingConstraint(Primitive):
     def evaluate(self, arrays: Sequence[Any], *, sharding: Any) -> Any:
         """Eagerly: the transfer; axes without a constraint become whole."""
         (x,) = arrays
+        # An abstract mesh is that of the array, or the one that is in force, if they have its axes.
+        for mesh in (getattr(x.sharding, "mesh", None), get_mesh()):
+            if mesh is not None:
+                sharding = sharding.on_mesh(mesh)
         return move(x, sharding.without_open_axes(), committed=True)
 
     def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:

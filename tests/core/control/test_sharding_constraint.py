@@ -110,6 +110,23 @@ def test_eager_constraints_move() -> None:
     assert {tb.devices()[3]} == lax.with_sharding_constraint(X, one).devices()
 
 
+def test_eager_constraints_over_abstract_meshes() -> None:
+    """They are over the devices of the array's mesh, or of the mesh in force, with these axes."""
+    concrete = ns("y")
+    abstract = NamedSharding(concrete.mesh.abstract_mesh, P("y"))
+    placed = tb.device_put(X, ns("x"))
+
+    assert concrete == lax.with_sharding_constraint(placed, abstract).sharding
+    with tb.set_mesh(concrete.mesh):
+        split = lax.with_sharding_constraint(tnp.asarray(X), abstract)
+    assert concrete == split.sharding
+    assert_allclose(split, X)
+    other = NamedSharding(tb.sharding.AbstractMesh((2,), ("z",)), P("z"))
+    for x in (X, placed):
+        with pytest.raises(DevicePlacementError, match="AbstractMesh"):
+            lax.with_sharding_constraint(x, other)
+
+
 def test_open_axes_are_left_to_xla() -> None:
     """An unconstrained axis may be split as the argument is."""
     f = tb.jit(lambda x: lax.with_sharding_constraint(x, ns(P.UNCONSTRAINED, "y")))
