@@ -519,16 +519,25 @@ def _complex_logaddexp(x: Any, y: Any, exp: Callable[[Any], Any], scale: float) 
     return lax.add(big, lax.mul(lax.log1p(exp(lax.sub(small, big))), scale))
 
 
+def _ordered(x: Any, y: Any) -> tuple[Any, Any]:
+    """The larger and ``smaller - larger``, which is 0 between infinities of one sign.
+
+    Chosen by one comparison, so that their derivatives at ties are those of the same operands.
+    """
+    less = lax.lt(x, y)
+    big, small = lax.select_n(less, x, y), lax.select_n(less, y, x)
+    infinity = lax.full_of(big.aval.update(shape=()), math.inf)
+    same = lax.bitwise_and(lax.eq(x, y), lax.eq(lax.abs(x), infinity))
+    zeros = lax.zeros_of(big.aval)
+    return big, lax.sub(lax.select_n(same, small, zeros), lax.select_n(same, big, zeros))
+
+
 def _logaddexp(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("logaddexp", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp(v), 1.0)
-    big = lax.max(x, y)
-    delta = lax.sub(x, y)
-    # NaN where both are the same infinity: the sum is that infinity.
-    same = lax.ne(delta, delta)
-    total = lax.add(big, lax.log1p(lax.exp(lax.neg(lax.abs(delta)))))
-    return lax.select_n(same, total, lax.add(x, y))
+    big, delta = _ordered(x, y)
+    return lax.add(big, lax.log1p(lax.exp(delta)))
 
 
 logaddexp = binary_function(
@@ -547,12 +556,8 @@ def _logaddexp2(x: Any, y: Any) -> Any:
     x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))
-    big = lax.max(x, y)
-    delta = lax.sub(x, y)
-    same = lax.ne(delta, delta)
-    tail = lax.log1p(lax.exp2(lax.neg(lax.abs(delta))))
-    total = lax.add(big, lax.mul(tail, 1.0 / math.log(2.0)))
-    return lax.select_n(same, total, lax.add(x, y))
+    big, delta = _ordered(x, y)
+    return lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
 
 
 logaddexp2 = binary_function(
