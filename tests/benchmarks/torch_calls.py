@@ -110,8 +110,8 @@ def large_chain() -> Figures:
     x = torch.randn(1_000_000)
     array = tb.numpy.asarray(x)
     return {
-        CHAIN + RAW: best(lambda: compiled(array), 20),
-        CHAIN + AROUND: best(lambda: wrapped(x), 20),
+        CHAIN + RAW: best(lambda: compiled(array), 20, 200),
+        CHAIN + AROUND: best(lambda: wrapped(x), 20, 200),
     }
 
 
