@@ -293,7 +293,10 @@ def issubdtype(a: Any, b: Any) -> bool:
     Args:
         a: a dtype, a scalar class or a name.
         b: the same, or an abstract class such as ``numpy.floating`` or ``extended``.
+
+    None is ``float64``, as for ``numpy.dtype``.
     """
+    a, b = (float64 if dtype is None else dtype for dtype in (a, b))
     low, high = _abstract_class(a), _abstract_class(b)
     if low is high or issubclass(low, high):
         # Structured voids share one class; float0 is the only one that the engine knows.

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tracebridge.numpy as tnp
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes.extended import ExtendedDType, extended, prng_key
 
@@ -184,3 +185,11 @@ def test_extended_itemsize():
     """The bytes of an element are those of its block."""
     assert Key().itemsize == 8
     assert repr(Key()) == "key<test>"
+
+
+def test_no_dtype_is_float64_in_the_hierarchy():
+    """None asks about float64, as it does in NumPy, on either side."""
+    for b in (np.floating, np.complexfloating, np.float32, np.float64, np.generic, None):
+        assert np.issubdtype(None, b) == d.issubdtype(None, b) == tnp.issubdtype(None, b)
+    assert d.issubdtype(np.float64, None)
+    assert not d.issubdtype(np.int32, None)
