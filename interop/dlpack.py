@@ -6,6 +6,7 @@ and jaxlib takes an ndarray ten times faster than a capsule.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.transfer import check_host_dtype
 from tracebridge.interop.devices import CPU, placement_of
+from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
 
@@ -44,6 +46,9 @@ def _host_view(x: Any) -> np.ndarray[Any, Any] | None:
     except RuntimeError:
         # NumPy's answer to bfloat16 and float8; jaxlib knows them.
         return None
+    except ValueError as error:
+        msg = f"__dlpack__ of a {type(x).__name__} gave no capsule that can be used: {error}"
+        raise ExchangeError(msg, expected="a DLPack capsule that nobody has used") from error
 
 
 def _import_capsule(x: Any, where: Any, copy: bool | None) -> Array:
@@ -60,16 +65,67 @@ def import_capsule(
     capsule: Any, where: Any, *, stream: int | None, copy: bool | None, what: str
 ) -> Array:
     """An Array over the memory of a capsule at the placement ``where``."""
+    aval = described(capsule, what)
     try:
         buf = door.from_capsule(
             capsule, where.device, stream, copy=False if copy is False else None
         )
     except XlaRuntimeError as error:
         raise _translated(error, what) from error
-    aval = ShapedArray(buf.shape, buf.dtype)
     array = take_buffer(buf, where, aval)
     # jaxlib's own copy=True does not copy memory that is aligned.
     return copied(array) if copy else array
+
+
+class _Tensor(ctypes.Structure):
+    """The protocol's DLTensor, as far as it is read here."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+
+# Where the DLTensor is in what a capsule points to: behind version, context, deleter and flags.
+_OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
+_DTYPES = {
+    **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
+    **{(5, bits): f"complex{bits}" for bits in (64, 128)},
+    (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn", (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2", (13, 8): "float8_e5m2fnuz", (14, 8): "float8_e8m0fnu",
+}  # fmt: skip
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+
+
+def described(capsule: Any, what: str) -> ShapedArray:
+    """Shape and dtype of the tensor in a capsule: jaxlib's buffers do not tell theirs.
+
+    Raises:
+        ExchangeError: it is no DLPack capsule, or one that was used before.
+        UnsupportedExchangeDtypeError: the engine has no such dtype.
+    """
+    for name, offset in _OFFSETS.items():
+        if _is_valid(capsule, name):
+            tensor = _Tensor.from_address(_get_pointer(capsule, name) + offset)
+            dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+            if dtype is None:
+                kind = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
+                msg = f"a {what} of DLPack's dtype ({kind}) cannot become an array"
+                raise UnsupportedExchangeDtypeError(msg)
+            shape = tuple([int(tensor.shape[i]) for i in range(tensor.ndim)])
+            return ShapedArray(shape, row_from(FROM_TORCH, dtype, "DLPack").ours)
+    msg = f"__dlpack__ of a {what} gave {capsule!r}"
+    raise ExchangeError(msg, expected="a DLPack capsule that nobody has used")
 
 
 def _translated(error: XlaRuntimeError, what: str) -> Exception:

@@ -253,3 +253,40 @@ def test_tracers_are_no_arrays():
 
     with pytest.raises(ExchangeError, match="is traced and has no elements to give to torch"):
         tb.jit(lambda x: to_torch(x))(1.0)
+
+
+class OldProducer:
+    """Any object of the protocol: only the two methods, without keyword arguments."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, stream=None):
+        return torch._C._to_dlpack(self.tensor)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "complex128", "bool"]
+)
+def test_other_producers(name):
+    """Dtypes that NumPy does not import cross from any producer; shapes and values are right."""
+    tensor = torch.ones(2, 3).to(getattr(torch, name))
+    for x in (tensor, tensor[0], tensor[0, 0], tensor[:0]):
+        array = from_dlpack(OldProducer(x))
+
+        assert (name, tuple(x.shape)) == (str(array.dtype), array.shape)
+        assert x.to(torch.complex64).tolist() == array.astype("complex64").tolist()
+
+
+def test_producers_of_other_things(monkeypatch):
+    """What is no capsule is named."""
+    producer = OldProducer(torch.ones(2, dtype=torch.bfloat16))
+    capsule = producer.__dlpack__()
+    monkeypatch.setattr(OldProducer, "__dlpack__", lambda self, stream=None: capsule)
+    from_dlpack(producer)
+
+    with pytest.raises(ExchangeError, match="__dlpack__ of a OldProducer gave no capsule"):
+        from_dlpack(producer)
