@@ -113,7 +113,8 @@ class Graph:
         """The Jaxpr from the values ``inputs`` to the values ``outs``.
 
         It has those of ``steps`` (default: all) that lie between them, and, if ``keep_effects``,
-        those with effects and those of primitives that users defined. Values in ``inputs`` may be results of equations: those are not repeated.
+        those with effects and those of primitives that users defined. Values in ``inputs`` may be
+        results of equations: those are not repeated.
         """
         avals = self.avals
         # Per value its slot; -1: not needed so far; -2: needed, and numbered below.
@@ -162,11 +163,10 @@ def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) ->
     kept: list[GraphStep] = []
     for step in reversed(steps):
         app, args, first, _ = step
-        if app.multiple:
-            needed = -2 in slots[first : first + len(app.outs)]
-        else:
-            needed = slots[first] == -2
-        if needed or (keep_effects and (app.effects or app.primitive.has_rules_of_users)):
+        end = first + len(app.outs) if app.multiple else first + 1
+        if -2 in slots[first:end] or (
+            keep_effects and (app.effects or app.primitive.has_rules_of_users)
+        ):
             kept.append(step)
             for a in args:
                 if slots[a] == -1:

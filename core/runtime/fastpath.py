@@ -18,6 +18,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.dispatch import raise_for
+from tracebridge.core.tree.registry import on_forwarding_node
 from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class CallCache:
         self.keyed: dict[Any, Any] = {}
         self.keyed_trees: dict[Any, Any] = {}
         _ALL.add(self)
+        if _FORWARDING[0]:
+            self.trees[_NEVER] = self.keyed_trees[_NEVER] = None
 
     def clear(self) -> None:
         """Forget all executables of the fast path."""
@@ -55,6 +58,8 @@ class CallCache:
         self.trees.clear()
         self.keyed.clear()
         self.keyed_trees.clear()
+        if _FORWARDING[0]:
+            self.trees[_NEVER] = self.keyed_trees[_NEVER] = None
 
     def __len__(self) -> int:
         tables = (self.one, self.many, self.trees, self.keyed, self.keyed_trees)
@@ -62,6 +67,10 @@ class CallCache:
 
 
 _ALL: weakref.WeakSet[CallCache] = weakref.WeakSet()
+# Whether some trees look like the array inside of them, so that asking for signatures does not
+# tell trees from arrays: then all calls go by the tables for trees, which this key fills.
+_FORWARDING = [False]
+_NEVER = "no call has this key"
 # Code of the functions that ``make_keyed_call`` makes: all share it.
 _KEYED_CODES: set[Any] = set()
 MAX_ENTRIES = 4096  # of one function; a function that sees more signatures starts over
@@ -218,6 +227,13 @@ def clear_fast_paths() -> None:
 
 
 on_fork(clear_fast_paths)
+
+
+@on_forwarding_node
+def _by_trees() -> None:
+    if not _FORWARDING[0]:
+        _FORWARDING[0] = True
+        clear_fast_paths()
 
 
 @on_global_change

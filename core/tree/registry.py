@@ -21,6 +21,8 @@ from tracebridge.core.errors.transform_errors import TreeMismatchError
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type[Any])
 
+_ON_FORWARDING: list[Callable[[], None]] = []
+
 default_registry = PyTreeRegistry()
 # A tree definition pickles its registry by name: these two say where to find ours again.
 default_registry.__module__ = __name__
@@ -285,6 +287,18 @@ def _once(call: str, nodetype: type) -> Generator[None]:
             f"a class can be registered once. Register a subclass for another behaviour"
         )
         raise ArgumentValueError(msg) from error
+    if hasattr(nodetype, "__getattr__") or nodetype.__getattribute__ is not object.__getattribute__:
+        for listener in _ON_FORWARDING:
+            listener()
+
+
+def on_forwarding_node(listener: Callable[[], None]) -> Callable[[], None]:
+    """Call ``listener`` when a class is registered whose objects may answer any attribute.
+
+    They may hand on what they are asked for to an array inside, and look like that array.
+    """
+    _ON_FORWARDING.append(listener)
+    return listener
 
 
 def _check_methods(call: str, cls: Any, *names: str) -> None:
