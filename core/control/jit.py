@@ -40,6 +40,7 @@ from tracebridge.core.ir.debug_info import (
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.float0 import has_float0, hide_float0, is_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.name_stack import NAMES, in_use
 from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -371,7 +372,13 @@ class Jitted:
         if options.abstracted_axes is not None:
             avals, sizes = options.abstracted_axes(self.name, call, avals)
         nums = options.static_argnums
-        traced = trace_call(self.fun, call, avals, self.fun, refs=refs, static_nums=nums)
+        # The program is used wherever the function is called: scopes are those inside of it.
+        names = NAMES.set(()) if in_use[0] else None
+        try:
+            traced = trace_call(self.fun, call, avals, self.fun, refs=refs, static_nums=nums)
+        finally:
+            if names is not None:
+                NAMES.reset(names)
         if options.shardings is not None:
             options.shardings.check_outputs(self.name, traced.out_tree)
         return traced.at_sizes(sizes) if sizes else traced

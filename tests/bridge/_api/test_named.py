@@ -327,3 +327,38 @@ def test_traced_values_are_not_known() -> None:
         tb.jit(f)(2.0)
     with tb.ensure_compile_time_eval(), pytest.raises(UnexpectedTracerError):
         tnp.sin(kept[0])
+
+
+def test_jitted_functions_have_the_scopes_inside_of_them() -> None:
+    """A jitted function that is called in two scopes is in both, and in neither by itself."""
+
+    @tb.jit
+    def inner(x: Any) -> Any:
+        with tb.named_scope("inside"):
+            return tnp.sin(x) * 2.0
+
+    def outer(x: Any) -> Any:
+        with tb.named_scope("first"):
+            x = inner(x)
+        with tb.named_scope("second"):
+            return inner(x)
+
+    text = tb.jit(outer).lower(1.0).compile().as_text()
+    sines = {p for p in re.findall(r'op_name="([^"]*)"', text) if p.endswith("sin")}
+    assert {"first/jit/inside/sin", "second/jit/inside/sin"} == sines
+    (equation,) = tb.make_jaxpr(outer)(1.0).eqns[:1]
+    assert "first" == str(equation.source_info.name_stack)
+
+
+def test_inlined_functions_are_in_the_scopes_of_their_calls() -> None:
+    """With inline=True there is no call that could name the scope."""
+    inner = tb.jit(tb.named_scope("inside")(tnp.sin), inline=True)
+
+    def outer(x: Any) -> Any:
+        with tb.named_scope("first"):
+            x = inner(x)
+        with tb.named_scope("second"):
+            return inner(x)
+
+    stacks = [str(e.source_info.name_stack) for e in tb.make_jaxpr(outer)(1.0).eqns]
+    assert ["first/inside", "second/inside"] == stacks
