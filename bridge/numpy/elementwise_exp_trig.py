@@ -268,17 +268,18 @@ degrees = rad2deg
 
 def _sinc(x: Any) -> Any:
     (x,) = promote_inexact(x)
-    zero = lax.eq(x, lax.zeros_of(x.aval.update(shape=())))
     t = lax.mul(x, math.pi)
-    # The quotient of zeros is replaced twice: in the result and in what is divided by, so that
-    # derivatives are right too. At zero the first terms of the series have all derivatives that
-    # are ever asked for.
-    safe = lax.select_n(zero, t, lax.full_of(t.aval, 1))
-    z = lax.mul(t, t)
-    series = lax.full_of(z.aval, 1.0 / 362880.0)
-    for coefficient in (-1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
+    # Near zero derivatives of the quotient lose their digits: there the first terms of the series
+    # stand, with all derivatives that are ever asked for. Each form gets harmless values where the
+    # other one is taken, so that no infinite derivative of it comes back.
+    small = lax.lt(lax.abs(t), 0.15)
+    away = lax.select_n(small, t, lax.full_of(t.aval, 1))
+    near = lax.select_n(small, lax.zeros_of(t.aval), t)
+    z = lax.mul(near, near)
+    series = lax.full_of(z.aval, -1.0 / 39916800.0)
+    for coefficient in (1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
         series = lax.add(lax.mul(series, z), coefficient)
-    return lax.select_n(zero, lax.div(lax.sin(safe), safe), series)
+    return lax.select_n(small, lax.div(lax.sin(away), away), series)
 
 
 sinc = unary_function(

@@ -89,11 +89,13 @@ def take_rows_of(
     axis = normalize_axis(axis, x.aval.ndim, "take")
     shape = x.aval.shape
     n = indices.aval.ndim
-    if shape[axis] == 0 and mode != "fill" and indices.aval.size != 0:
+    if shape[axis] == 0 and indices.aval.size != 0:
         msg = f"take: axis {axis} of {x.aval.str_short()} has no elements"
         raise IndexingError(msg)
     if shape[axis] == 0:
-        return _nothing_taken(x, indices, axis, fill_value)
+        return lax.zeros_of(
+            x.aval.update(shape=(*shape[:axis], *indices.aval.shape, *shape[axis + 1 :]))
+        )
     indices = in_range("take", indices, shape[axis], mode, mode != "clip")
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(*range(axis), *range(axis + n, x.aval.ndim - 1 + n)),
@@ -110,13 +112,6 @@ def take_rows_of(
         mode=_gather_mode(mode),
         fill_value=fill_value,
     )
-
-
-def _nothing_taken(x: Any, indices: Any, axis: int, fill_value: Any) -> Any:
-    """All indices into an axis of size 0 are out of bounds."""
-    shape = x.aval.shape
-    out = x.aval.update(shape=(*shape[:axis], *indices.aval.shape, *shape[axis + 1 :]))
-    return lax.full_of(out, default_fill(out.dtype) if fill_value is None else fill_value)
 
 
 _take_planned = Planned(take_rows_of, "take", exact=False)
@@ -148,6 +143,7 @@ def take(
 
     Raises:
         ArgumentTypeError: ``fill_value`` is no number.
+        IndexingError: the axis has no elements, but there are indices.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.take(tnp.array([10, 20, 30]), tnp.array([2, 0, -1])).tolist()

@@ -321,7 +321,7 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         host = self.to_numpy()
         weak = ", weak_type=True" if self.aval.weak_type else ""
         prefix = "Array("
-        if host.size == 0 and host.ndim != 1:
+        if host.size == 0:
             text = f"[], shape={host.shape}"
         else:
             text = np.array2string(host, separator=", ", prefix=prefix)

@@ -62,3 +62,13 @@ def test_no_positions_in_empty_axes(shape: tuple[int, ...]) -> None:
     assert np.ones(shape).tolist() == x.at[none, none].add(5.0).tolist()
     assert np.ones(shape).tolist() == tb.jit(lambda x: x.at[:, none].set(5.0))(x).tolist()
     assert np.zeros(shape).tolist() == tb.grad(lambda x: x[none, none].sum())(x).tolist()
+
+
+@pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
+def test_nothing_to_take(mode: str | None) -> None:
+    """Indices into an axis of size 0 are an error, as in NumPy; no indices are none."""
+    x = tnp.zeros((2, 0))
+    with pytest.raises(IndexingError, match=r"axis 1 of f32\[2,0\] has no elements"):
+        tnp.take(x, np.array([0]), axis=1, mode=mode)
+    empty = np.zeros((3, 0), np.int32)
+    assert (2, 3, 0) == tnp.take(x, empty, axis=1, mode=mode).shape

@@ -1,0 +1,38 @@
+"""sinc: values and derivatives around zero, where its two forms meet, and far away."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+
+POINTS = [0.0, 1e-30, 1e-8, 1e-3, 0.02, 0.0477, 0.0478, -0.05, 0.3, 1.0, -2.5, 1e3]
+
+
+@pytest.mark.parametrize("x", POINTS)
+def test_values_and_derivatives(x: float) -> None:
+    """The derivative is that of the spherical Bessel function j0, in both modes."""
+    slope = -math.pi * special.spherical_jn(1, math.pi * abs(x)) * np.sign(x)
+    with tb.enable_x64(True):
+        value, gradient = tb.value_and_grad(tnp.sinc)(x)
+        forward = tb.jvp(tnp.sinc, (x,), (1.0,))[1]
+        np.testing.assert_allclose(value, np.sinc(x), rtol=1e-14, atol=1e-16)
+        np.testing.assert_allclose([gradient, forward], [slope] * 2, rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("x", POINTS[:5])
+def test_curvature_near_zero(x: float) -> None:
+    """The second derivative loses no digits in single precision."""
+    expected = -(math.pi**2) / 3 + math.pi**4 * x * x / 10
+    np.testing.assert_allclose(tb.grad(tb.grad(tnp.sinc))(x), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("x", [1e20, -1e20, 1e30])
+def test_derivatives_far_away_are_finite(x: float) -> None:
+    """The series near zero overflows there, and is not asked."""
+    assert abs(float(tb.grad(tnp.sinc)(x))) < 1e-15
