@@ -29,6 +29,8 @@ class Aval:
 class Traced:
     """A value with an aval."""
 
+    __slots__ = ("aval",)
+
     def __init__(self, dtype, weak_type):
         self.aval = Aval(dtype, weak_type)
 
