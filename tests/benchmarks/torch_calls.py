@@ -171,7 +171,7 @@ def main(argv: list[str]) -> None:
     text = "\n".join([*lines, "", REMARKS, f"torch {torch.__version__}, one thread.", ""])
     print(text)
     if options.record:
-        options.record.write_text(f"{options.record.read_text()}\n{text}")
+        options.record.write_text(f"{options.record.read_text().rstrip()}\n\n{text}")
 
 
 if __name__ == "__main__":
