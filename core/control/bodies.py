@@ -175,7 +175,10 @@ def _holds_functions(jaxpr: Jaxpr) -> bool:
 def flatten_values(call: str, role: str, tree: Any) -> tuple[list[Any], Any]:
     """The leaves of ``tree`` as values, and its structure; ``role`` names it in messages."""
     leaves, treedef = flatten(tree)
-    return [leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
+    try:
+        return [as_value(leaf) for leaf in leaves], treedef
+    except UnsupportedDtypeError:
+        return [leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
 
 
 def leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:

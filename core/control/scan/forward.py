@@ -22,7 +22,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.tree.tree import flatten
+from tracebridge.core.tree.tree import flatten, treedef_tuple
 
 
 def scan(
@@ -218,7 +218,7 @@ def _traced(
     xs_tree: Any,
 ) -> tuple[Body, list[Any]]:
     """The body, and the initial carry with Python numbers in the dtype of the loop."""
-    in_tree = flatten((init_tree.unflatten(init), xs_tree.unflatten(slices)))[1]
+    in_tree = treedef_tuple((init_tree, xs_tree))
 
     def take_apart(result: Any) -> tuple[list[Any], Any]:
         return _pair(call, f, result, init_tree)

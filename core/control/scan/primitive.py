@@ -14,7 +14,10 @@ from tracebridge.core.control.scan.params import groups
 from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
 from tracebridge.core.control.scan.transpose import scan_transpose_plan, transpose_scan
 from tracebridge.core.errors.base import InternalError
+from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.effects import Effects, check_effects
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.runtime.transfer import put_numpy
 
@@ -44,6 +47,24 @@ class Scan(HigherOrderPrimitive):
                 raise InternalError(msg)
         carry = list(jaxpr.out_avals[: params["num_carry"]])
         return [*carry, *[stacked(a, length) for a in jaxpr.out_avals[params["num_carry"] :]]]
+
+    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+        """Those of the body."""
+        found = params["jaxpr"].effects
+        if found:
+            check_effects(found, self.effect_place, self.name)
+        return found
+
+    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Any:
+        """As for every primitive with programs inside; scan has one, where to look is known."""
+        jaxpr = params["jaxpr"]
+        if type(jaxpr) is not Jaxpr:
+            return super().application(avals, params)
+        key = (self, avals, *params.items())
+        app = jaxpr.cache.get(key)
+        if app is None:
+            app = jaxpr.cache[key] = Application(self, avals, params)
+        return app
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return lower_scan(ctx, operands, params)

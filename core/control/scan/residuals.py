@@ -28,8 +28,11 @@ class ResidualScan(NamedTuple):
     of the step is not copied: the xs themselves serve. The others become further ys, each once.
     """
 
-    before: Jaxpr
-    """consts -> (the ``n_held`` values that the steps need of them, constant residuals)"""
+    before: Jaxpr | list[int]
+    """consts -> (the ``n_held`` values that the steps need of them, constant residuals)
+
+    Which consts these are, if nothing has to be computed.
+    """
     n_held: int
     body: Jaxpr
     """(held values, carry, slices) -> (``n_out`` results, stacked residuals)"""
@@ -50,7 +53,11 @@ class ResidualScan(NamedTuple):
         xs: Sequence[Any],
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Bind the scan: its results, the constant residuals, the stacked ones."""
-        made = eval_jaxpr(self.before, current_trace().process, consts)
+        before = self.before
+        if isinstance(before, list):
+            made = [consts[i] for i in before]
+        else:
+            made = eval_jaxpr(before, current_trace().process, consts)
         held, constant = made[: self.n_held], made[self.n_held :]
         given = derived(params, self.body, len(held), len(init))
         results = primitive.bind(*held, *init, *xs, **given)
@@ -62,7 +69,12 @@ class ResidualScan(NamedTuple):
     ) -> tuple[list[int], list[int], list[int]]:
         """The same as equations of ``graph``, between numbers."""
         consts, init, xs = groups(params, args)
-        made = graph.inline(self.before, consts)
+        before = self.before
+        made = (
+            [consts[i] for i in before]
+            if isinstance(before, list)
+            else graph.inline(before, consts)
+        )
         held, constant = made[: self.n_held], made[self.n_held :]
         given = derived(params, self.body, len(held), len(init))
         first = graph.add_bound(primitive, [*held, *init, *xs], given)
@@ -160,7 +172,10 @@ def split_residuals(
     # An equation with effects may have no results, and its number is then that of another value.
     fixed = [s for s in graph.steps if not s[0].effects and s[0].outs and not varies[s[2]]]
     held = _held(graph, varies, n_consts, results)
-    before = graph.program(range(n_consts), [*held, *constant], debug, fixed, keep_effects=False)
+    needed = [*held, *constant]
+    before: Jaxpr | list[int] = needed
+    if any([number >= n_consts for number in needed]):
+        before = graph.program(range(n_consts), needed, debug, fixed, keep_effects=False)
     body = graph.program([*held, *range(n_consts, n_in)], results, debug)
     return ResidualScan(before, len(held), body, len(outs), kinds, stacked, xs_kept)
 
