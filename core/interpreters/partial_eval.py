@@ -33,33 +33,25 @@ def partial_eval_jaxpr(
     unknown_in: tuple[bool, ...],
     instantiate: tuple[bool, ...] | bool = False,
     saveable: Any = None,
-    *,
-    keep_effects: bool = False,
 ) -> PartialJaxprs:
     """Split ``jaxpr`` by which inputs are unknown.
 
     Results at ``instantiate`` are made unknown. ``saveable(application)``, a bool or one per
     result in a list, decides which known results may become residuals (default: all); what may not
-    is computed again in the unknown part, from inputs and saveable values. With ``keep_effects``
-    equations that have effects belong to the unknown part whatever they depend on.
+    is computed again in the unknown part, from inputs and saveable values.
     """
     n_out = len(jaxpr.outs)
     wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
-    key = ("partial_eval", unknown_in, wanted, saveable, keep_effects)
+    key = ("partial_eval", unknown_in, wanted, saveable)
     found = jaxpr.cache.get(key)
     if found is None:
-        found = jaxpr.cache[key] = _split(
-            separate_jaxpr(jaxpr, unknown_in), unknown_in, wanted, saveable, keep_effects
-        )
+        apart = separate_jaxpr(jaxpr, unknown_in)
+        found = jaxpr.cache[key] = _split(apart, unknown_in, wanted, saveable)
     return found
 
 
 def _split(
-    jaxpr: Jaxpr,
-    unknown_in: tuple[bool, ...],
-    wanted: tuple[bool, ...],
-    saveable: Any,
-    keep_effects: bool,
+    jaxpr: Jaxpr, unknown_in: tuple[bool, ...], wanted: tuple[bool, ...], saveable: Any
 ) -> PartialJaxprs:
     n_in = jaxpr.n_in
     fixed = n_in + len(jaxpr.consts)
@@ -68,7 +60,7 @@ def _split(
     known_steps: list[int] = []
     unknown_steps: list[int] = []
     for k, (app, idx) in enumerate(jaxpr.steps):
-        is_unknown = any([unknown[i] for i in idx]) or (keep_effects and bool(app.effects))
+        is_unknown = any([unknown[i] for i in idx])
         may_save = is_unknown or saveable is None or saveable(app)
         (unknown_steps if is_unknown else known_steps).append(k)
         unknown.extend([is_unknown] * len(app.outs))
