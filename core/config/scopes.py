@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from tracebridge.core.config.guard_levels import (
     DIRECTIONS,
@@ -147,9 +147,18 @@ _NO_MESH = object()
 _GLOBAL_MESH: list[Any] = [None]
 
 
-def with_mesh(current: State | None, mesh: Any) -> State | None:
-    """Return `current` with another mesh in force, or none."""
-    given = _NO_MESH if mesh is None else mesh
+class _Entered(NamedTuple):
+    """A mesh that names shardings in a block, and says nothing about where computations run."""
+
+    mesh: Any
+
+
+def with_mesh(current: State | None, mesh: Any, *, places: bool = True) -> State | None:
+    """Return `current` with another mesh in force, or none.
+
+    `places`: computations on uncommitted arguments run on its devices.
+    """
+    given = _NO_MESH if mesh is None else mesh if places else _Entered(mesh)
     if current is None:
         return State(None, (), (), given)
     return State(current.trace, current.overrides, current.axis_env, given)
@@ -160,7 +169,19 @@ def mesh_in_force() -> Any:
     current = state()
     if current is None or current.mesh is None:
         return _GLOBAL_MESH[0]
-    return None if current.mesh is _NO_MESH else current.mesh
+    found = current.mesh
+    if found is _NO_MESH:
+        return None
+    return found.mesh if type(found) is _Entered else found
+
+
+def mesh_of_computations() -> Any:
+    """Return the mesh in force if computations are to run on its devices, else None."""
+    current = state()
+    if current is None or current.mesh is None:
+        return _GLOBAL_MESH[0]
+    found = current.mesh
+    return None if found is _NO_MESH or type(found) is _Entered else found
 
 
 def axis_env() -> tuple[Any, ...]:
@@ -306,7 +327,8 @@ def tracing_key() -> Hashable:
             _effective[current.key] = found
     if current is None or current.mesh is None:
         return found
-    return (*found[:-1], mesh_in_force())
+    own = current.mesh
+    return (*found[:-1], None if own is _NO_MESH else own)
 
 
 def fast_path_allowed() -> bool:

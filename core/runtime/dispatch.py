@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import on_global_change, option
+from tracebridge.core.config.scopes import mesh_of_computations, on_global_change, option
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.ir.application import Application
@@ -86,7 +86,7 @@ class EagerTrace(Trace):
                 return out
         key: Any = tuple([a.sig for a in arrays])
         if self.debug:
-            key = (key, option("default_device"))
+            key = (key, option("default_device"), mesh_of_computations())
         run = app.eager.get(key)
         if run is None:
             check_not_forked()
@@ -217,5 +217,5 @@ on_fork(_forget_everything)
 @on_global_change
 def _option_changed(name: str, value: Any) -> None:
     del value
-    if name in ("default_device", "debug_nans", "debug_infs", "no_execution", "platforms"):
+    if name in ("default_device", "debug_nans", "debug_infs", "no_execution", "platforms", "mesh"):
         forget_executables()

@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, TypeGuard, final
 
+from tracebridge.core.config.scopes import mesh_of_computations
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.runtime.backends import default_placement
@@ -121,6 +122,8 @@ def choose_placement(
 ) -> tuple[Any, bool]:
     """Placement of a computation and whether its results are committed.
 
+    ``device`` decides, else ``wishes``, the mesh of ``set_mesh``, the committed arguments.
+
     Raises:
         DevicePlacementError: two arguments are committed to different devices, or one elsewhere
             than the user wishes.
@@ -140,11 +143,16 @@ def choose_placement(
             raise DevicePlacementError(msg, hint="move one with device_put(x, device)")
     if device is not None:
         return device, True
+    source = ""
+    if wishes is None:
+        mesh = mesh_of_computations()
+        if type(mesh) is Mesh:
+            wishes, source = Wishes(mesh), ", the mesh of set_mesh"
     if wishes is not None:
         if chosen is not None and chosen.device_set != set(wishes.mesh.device_tuple):
             msg = f"{name}: argument {first} is committed to {chosen}, but the program is to run "
             raise DevicePlacementError(
-                f"{msg}on {wishes.mesh}", hint="move it with device_put(x, sharding)"
+                f"{msg}on {wishes.mesh}{source}", hint="move it with device_put(x, sharding)"
             )
         return _at_wishes(signatures, wishes), True
     if chosen is None:

@@ -80,6 +80,8 @@ class set_mesh(_MeshScope):
 
     Where a mesh is in force a ``PartitionSpec`` does for a sharding: in ``device_put``, in
     ``in_shardings`` and ``out_shardings`` of ``jit``, and in ``lax.with_sharding_constraint``.
+    Computations run on the devices of the mesh: uncommitted arguments are copied to all of them,
+    results are committed to them, and arguments that are committed elsewhere are refused.
 
     Args:
         mesh: a ``Mesh``; None for no mesh.

@@ -170,8 +170,11 @@ class Mesh(TypedAxes):
         return AbstractMesh(sizes, self.axis_names, self.axis_types, abstract_device=device)
 
     def __enter__(self) -> Mesh:
-        """Put the mesh in force inside a block; as ``with set_mesh(mesh)``."""
-        _ENTERED.tokens.append(set_state(with_mesh(state(), self)))
+        """Put the mesh in force for shardings inside a block.
+
+        As ``with set_mesh(mesh)``, but computations on uncommitted arrays stay on one device.
+        """
+        _ENTERED.tokens.append(set_state(with_mesh(state(), self, places=False)))
         return self
 
     def __exit__(
