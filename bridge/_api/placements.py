@@ -11,8 +11,9 @@ from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.runtime.backends import get_backend
-from tracebridge.core.runtime.placement import Wishes, over_mesh
+from tracebridge.core.runtime.placement import Wishes
 from tracebridge.core.sharding.context import get_mesh, named_sharding
+from tracebridge.core.sharding.equivalent import over_mesh
 from tracebridge.core.sharding.layout import Format, sharding_of_format
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding

@@ -257,11 +257,7 @@ class _Mapping:
     def output_axes(self, tree: PyTreeDef, avals: Sequence[Any]) -> tuple[int | None, ...]:
         """Where the mapped axis goes in each result, not negative."""
         spec = self.out_axes
-        wanted = (
-            [spec] * tree.num_leaves
-            if type(spec) is int
-            else flatten_axes(self.call, tree, spec, axes_name="out_axes", full_name="the result")
-        )
+        wanted = flatten_axes(self.call, tree, spec, axes_name="out_axes", full_name="the result")
         axes: list[int | None] = []
         for i, (aval, axis) in enumerate(zip(avals, wanted, strict=True)):
             n = aval.ndim + 1

@@ -118,11 +118,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 def _spread(call: str, inputs: Any, mesh: Mesh, pspecs: Any) -> Any:
     _check_alone(call)
     leaves, structure = flatten(inputs)
-    specs = (
-        [pspecs] * len(leaves)
-        if isinstance(pspecs, PartitionSpec)
-        else flatten_axes(call, structure, pspecs, axes_name="pspecs", full_name="the arrays")
-    )
+    specs = flatten_axes(call, structure, pspecs, axes_name="pspecs", full_name="the arrays")
     for spec in specs:
         if not isinstance(spec, PartitionSpec):
             raise AxisSpecError(

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tracebridge._api.argnums import check_callable
-from tracebridge.core.control.sharding_constraint import (
-    constrained_result,
-    with_sharding_constraint,
-)
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.lax.sharding_constraint import (
+    constrained_result,
+    with_sharding_constraint,
+)
 from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.context import get_abstract_mesh
 from tracebridge.core.sharding.named import NamedSharding
-from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
+from tracebridge.core.sharding.partition_spec import entry_names
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
@@ -25,12 +25,7 @@ from tracebridge.core.tree.tree import flatten
 def _split(call: str, option: str, xs: Any, shardings: Any) -> Any:
     """A tree of arrays, split as a tree prefix of shardings says."""
     flat, tree = flatten(xs)
-    plain = shardings is None or isinstance(shardings, NamedSharding | PartitionSpec)
-    wanted: list[Any] = (
-        [shardings] * len(flat)
-        if plain
-        else flatten_axes(call, tree, shardings, axes_name=option, full_name="xs")
-    )
+    wanted = flatten_axes(call, tree, shardings, axes_name=option, full_name="xs")
     if any([w is None for w in wanted]):
         raise AxisSpecError(f"{call}: {option} has a None", expected="shardings")
     return tree.unflatten(

@@ -11,13 +11,13 @@ from tracebridge._api.placements import single_device
 from tracebridge._api.values import value_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
 from tracebridge.core.config.scopes import guards_in_force
-from tracebridge.core.control.device_put import device_put_p
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.annotations import to_memory_p
+from tracebridge.core.lax.device_put import device_put_p
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.donation import mark_donated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.control.layout_constraint import with_layout_constraint
+from tracebridge.core.lax.layout_constraint import with_layout_constraint
 from tracebridge.core.sharding.layout import Format, Layout
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]

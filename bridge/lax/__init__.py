@@ -28,19 +28,12 @@ from tracebridge.core.control.cond import cond_p as cond_p
 from tracebridge.core.control.custom_linear_solve import custom_linear_solve as custom_linear_solve
 from tracebridge.core.control.custom_linear_solve import linear_solve_p as linear_solve_p
 from tracebridge.core.control.custom_root import custom_root as custom_root
-from tracebridge.core.control.device_put import device_put_p as device_put_p
 from tracebridge.core.control.fori import fori_loop as fori_loop
 from tracebridge.core.control.map import map as map
 from tracebridge.core.control.platform_dependent import platform_dependent as platform_dependent
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
 from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
-from tracebridge.core.control.sharding_constraint import (
-    sharding_constraint_p as sharding_constraint_p,
-)
-from tracebridge.core.control.sharding_constraint import (
-    with_sharding_constraint as with_sharding_constraint,
-)
 from tracebridge.core.control.switch import cond as cond
 from tracebridge.core.control.switch import switch as switch
 from tracebridge.core.control.tokens import after_all as after_all
@@ -56,11 +49,14 @@ from tracebridge.core.lax.barriers import optimization_barrier as optimization_b
 from tracebridge.core.lax.barriers import optimization_barrier_p as optimization_barrier_p
 from tracebridge.core.lax.contract.dot import DotDimensionNumbers as DotDimensionNumbers
 from tracebridge.core.lax.contract.dot import batch_matmul as batch_matmul
+from tracebridge.core.lax.contract.dot import dot as dot
+from tracebridge.core.lax.contract.dot import dot_general as dot_general
 from tracebridge.core.lax.contract.dot import dot_general_p as dot_general_p
 from tracebridge.core.lax.contract.precision import DotAlgorithm as DotAlgorithm
 from tracebridge.core.lax.contract.precision import DotAlgorithmPreset as DotAlgorithmPreset
 from tracebridge.core.lax.contract.precision import Precision as Precision
 from tracebridge.core.lax.contract.precision import PrecisionLike as PrecisionLike
+from tracebridge.core.lax.device_put import device_put_p as device_put_p
 from tracebridge.core.lax.dtype_of import dtype as dtype
 from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
 from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
@@ -246,6 +242,8 @@ from tracebridge.core.lax.indexing.slice import slice as slice
 from tracebridge.core.lax.indexing.slice import slice_in_dim as slice_in_dim
 from tracebridge.core.lax.indexing.slice import slice_p as slice_p
 from tracebridge.core.lax.like import empty as empty
+from tracebridge.core.lax.like import full as full
+from tracebridge.core.lax.like import full_like as full_like
 from tracebridge.core.lax.like import ones_like as ones_like
 from tracebridge.core.lax.like import zeros_like as zeros_like
 from tracebridge.core.lax.reduce.argminmax import argmax as argmax
@@ -272,6 +270,7 @@ from tracebridge.core.lax.reduce.reductions import reduce_or as reduce_or
 from tracebridge.core.lax.reduce.reductions import reduce_or_p as reduce_or_p
 from tracebridge.core.lax.reduce.reductions import reduce_prod as reduce_prod
 from tracebridge.core.lax.reduce.reductions import reduce_prod_p as reduce_prod_p
+from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
 from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
 from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
 from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
@@ -283,9 +282,12 @@ from tracebridge.core.lax.reduce.top_k import approx_min_k as approx_min_k
 from tracebridge.core.lax.reduce.top_k import top_k as top_k
 from tracebridge.core.lax.reduce.top_k import top_k_p as top_k_p
 from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
+from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
 from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p
 from tracebridge.core.lax.rng import rng_uniform as rng_uniform
 from tracebridge.core.lax.rng import rng_uniform_p as rng_uniform_p
+from tracebridge.core.lax.shape.broadcast import broadcast as broadcast
+from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
 from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
 from tracebridge.core.lax.shape.broadcast import broadcast_like as broadcast_like
 from tracebridge.core.lax.shape.broadcast import broadcast_shapes as broadcast_shapes
@@ -293,6 +295,7 @@ from tracebridge.core.lax.shape.broadcast import broadcast_to_rank as broadcast_
 from tracebridge.core.lax.shape.concatenate import concatenate as concatenate
 from tracebridge.core.lax.shape.concatenate import concatenate_p as concatenate_p
 from tracebridge.core.lax.shape.concatenate import stack as stack
+from tracebridge.core.lax.shape.iota import broadcasted_iota as broadcasted_iota
 from tracebridge.core.lax.shape.iota import iota as iota
 from tracebridge.core.lax.shape.iota import iota_p as iota_p
 from tracebridge.core.lax.shape.iota import shape_as_value as shape_as_value
@@ -301,6 +304,7 @@ from tracebridge.core.lax.shape.pad import pad_p as pad_p
 from tracebridge.core.lax.shape.padtype import padtype_to_pads as padtype_to_pads
 from tracebridge.core.lax.shape.reshape import collapse as collapse
 from tracebridge.core.lax.shape.reshape import expand_dims as expand_dims
+from tracebridge.core.lax.shape.reshape import reshape as reshape
 from tracebridge.core.lax.shape.reshape import reshape_p as reshape_p
 from tracebridge.core.lax.shape.reshape import squeeze as squeeze
 from tracebridge.core.lax.shape.reshape import squeeze_p as squeeze_p
@@ -312,6 +316,12 @@ from tracebridge.core.lax.shape.split import tile as tile
 from tracebridge.core.lax.shape.split import unstack as unstack
 from tracebridge.core.lax.shape.transpose import transpose as transpose
 from tracebridge.core.lax.shape.transpose import transpose_p as transpose_p
+from tracebridge.core.lax.sharding_constraint import (
+    sharding_constraint_p as sharding_constraint_p,
+)
+from tracebridge.core.lax.sharding_constraint import (
+    with_sharding_constraint as with_sharding_constraint,
+)
 from tracebridge.core.lax.sink import dce_sink as dce_sink
 from tracebridge.core.lax.sink import dce_sink_p as dce_sink_p
 from tracebridge.core.lax.special.erf import erf as erf
@@ -328,16 +338,6 @@ from tracebridge.core.lax.special.gamma import polygamma as polygamma
 from tracebridge.core.lax.special.gamma import polygamma_p as polygamma_p
 from tracebridge.core.lax.special.gamma import zeta as zeta
 from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
-from tracebridge.lax._placed import broadcast as broadcast
-from tracebridge.lax._placed import broadcast_in_dim as broadcast_in_dim
-from tracebridge.lax._placed import broadcasted_iota as broadcasted_iota
-from tracebridge.lax._placed import dot as dot
-from tracebridge.lax._placed import dot_general as dot_general
-from tracebridge.lax._placed import full as full
-from tracebridge.lax._placed import full_like as full_like
-from tracebridge.lax._placed import reduce_sum as reduce_sum
-from tracebridge.lax._placed import reshape as reshape
-from tracebridge.lax._placed import rng_bit_generator as rng_bit_generator
 
 # A call of an elementwise function takes little longer than a boundary around it.
 _publish(globals(), __name__, "tracebridge.core.lax.elementwise")

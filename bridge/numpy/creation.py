@@ -9,8 +9,6 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import state
-from tracebridge.core.control.device_put import device_put_p
-from tracebridge.core.control.sharding_constraint import constrained_result
 from tracebridge.core.dtypes.canonicalize import (
     canonicalize,
     canonicalize_explicit,
@@ -35,6 +33,8 @@ from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.device_put import device_put_p
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.planned import Planned

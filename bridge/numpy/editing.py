@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
+from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis

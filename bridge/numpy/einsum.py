@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.argument_errors import (
@@ -21,8 +20,9 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.lax.contract.dot import dot_general
+from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.lax._placed import dot_general
 from tracebridge.numpy._planning import shape_of, static_precision, value_of
 from tracebridge.numpy._promote import check_no_out, promote_dtypes
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (

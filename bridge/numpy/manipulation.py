@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.sharding_constraint import split_result
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,

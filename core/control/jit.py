@@ -26,7 +26,6 @@ from tracebridge.core.control.ref_cells import (
     refuse_captures,
 )
 from tracebridge.core.control.rerun import explained
-from tracebridge.core.control.sharding_constraint import constrained_to
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -44,6 +43,7 @@ from tracebridge.core.ir.name_stack import NAMES, in_use
 from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.sharding_constraint import constrained_to
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.compile import compile_jaxpr, release
 from tracebridge.core.runtime.debug import wants_checks

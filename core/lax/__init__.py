@@ -23,6 +23,8 @@ from tracebridge.core.lax.contract.precision import canonical_precision as canon
 from tracebridge.core.lax.contract.precision import precision_attributes as precision_attributes
 from tracebridge.core.lax.contract.small import emit_small_dot as emit_small_dot
 from tracebridge.core.lax.contract.small import is_small_dot as is_small_dot
+from tracebridge.core.lax.device_put import at_sharding as at_sharding
+from tracebridge.core.lax.device_put import device_put_p as device_put_p
 from tracebridge.core.lax.dtype_of import dtype as dtype
 from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
 from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
@@ -221,6 +223,8 @@ from tracebridge.core.lax.indexing.slice import index_in_dim as index_in_dim
 from tracebridge.core.lax.indexing.slice import slice as slice
 from tracebridge.core.lax.indexing.slice import slice_in_dim as slice_in_dim
 from tracebridge.core.lax.indexing.slice import slice_p as slice_p
+from tracebridge.core.lax.layout_constraint import layout_constraint_p as layout_constraint_p
+from tracebridge.core.lax.layout_constraint import with_layout_constraint as with_layout_constraint
 from tracebridge.core.lax.like import empty as empty
 from tracebridge.core.lax.like import full as full
 from tracebridge.core.lax.like import full_like as full_like
@@ -318,6 +322,11 @@ from tracebridge.core.lax.shape.split import tile as tile
 from tracebridge.core.lax.shape.split import unstack as unstack
 from tracebridge.core.lax.shape.transpose import transpose as transpose
 from tracebridge.core.lax.shape.transpose import transpose_p as transpose_p
+from tracebridge.core.lax.sharding_constraint import constrained_result as constrained_result
+from tracebridge.core.lax.sharding_constraint import sharding_constraint_p as sharding_constraint_p
+from tracebridge.core.lax.sharding_constraint import (
+    with_sharding_constraint as with_sharding_constraint,
+)
 from tracebridge.core.lax.special.erf import erf as erf
 from tracebridge.core.lax.special.erf import erf_inv as erf_inv
 from tracebridge.core.lax.special.erf import erf_inv_p as erf_inv_p

@@ -316,6 +316,27 @@ class Linear(Primitive):
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
 
+class Constraint(Linear):
+    """The operand itself, at another place or in another order; its cotangent is treated alike."""
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return avals[0]
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        return [self.bind(ct, **params)]
+
+    def with_axis(self, ctx: Any, axis: int, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters for an operand that has a mapped axis."""
+        del ctx, axis
+        return params
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x,), (d,) = args, dims
+        return self.bind(x, **(params if d is None else self.with_axis(ctx, d, params))), d
+
+
 class Structural(Linear):
     """Moves elements about: linear in the first operand, works on every dtype.
 

@@ -15,16 +15,18 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
     """An array with all elements ``fill_value``.
 
     Args:
         shape: shape of the result.
         fill_value: a scalar.
         dtype: of the result (default: that of ``fill_value``).
+        sharding: where the result is put.
 
     Raises:
         RankError: ``fill_value`` has axes.
+        ArgumentTypeError: ``sharding`` is no sharding.
 
     >>> import tracebridge as tb
     >>> tb.lax.full((2,), 7, "float32").tolist()
@@ -36,7 +38,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
         raise RankError(msg)
     if dtype is not None:
         value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full"))
-    return lax.broadcast_in_dim(value, lax.as_shape("full", shape), ())
+    out = lax.broadcast_in_dim(value, lax.as_shape("full", shape), ())
+    return out if sharding is None else lax.at_sharding("full", out, sharding)
 
 
 def empty(shape: Any, dtype: Any) -> Any:
@@ -49,7 +52,9 @@ def empty(shape: Any, dtype: Any) -> Any:
     return full(shape, 0, dtype)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
+) -> Any:
     """An array with the shape and dtype of ``x`` and all elements ``fill_value``.
 
     Args:
@@ -57,9 +62,11 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
         fill_value: a scalar.
         dtype: another dtype than that of ``x``.
         shape: another shape than that of ``x``.
+        sharding: where the result is put.
 
     Raises:
         RankError: ``fill_value`` is no scalar.
+        ArgumentTypeError: ``sharding`` is no sharding.
 
     >>> import tracebridge as tb
     >>> tb.lax.full_like(tb.numpy.zeros(2), 7).tolist()
@@ -77,7 +84,8 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> 
         value = lax.convert_dtype(value, like.dtype, like.weak_type)
     else:
         value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full_like"))
-    return lax.broadcast_in_dim(value, dims, ())
+    out = lax.broadcast_in_dim(value, dims, ())
+    return out if sharding is None else lax.at_sharding("full_like", out, sharding)
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:

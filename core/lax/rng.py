@@ -224,35 +224,29 @@ def rng_bit_generator(
         shape: shape of the bits.
         dtype: an unsigned dtype of at least 8 bits.
         algorithm: which generator; the bits of the default one depend on the platform.
-        out_sharding: only ``None``.
+        out_sharding: how to split the bits over a mesh with axes of the type Explicit.
 
     Returns:
         ``(next key, bits)``.
 
     Raises:
         UnsupportedDtypeError: ``dtype`` is no unsigned integer dtype that it generates.
-        ShapeMismatchError: ``out_sharding`` is given.
 
     >>> import tracebridge as tb
     >>> key, bits = tb.lax.rng_bit_generator(tb.numpy.zeros(4, "uint32"), (3,))
     >>> key.shape, bits.shape
     ((4,), (3,))
     """
-    if out_sharding is not None:
-        msg = f"rng_bit_generator: out_sharding must be None, got {out_sharding!r}"
-        raise ShapeMismatchError(msg, hint="constrain the result with with_sharding_constraint")
     found = canonicalize_explicit(dtype, "rng_bit_generator")
     if found.name not in _BIT_DTYPES:
         msg = f"rng_bit_generator: got dtype {found.name}, expected one of {_BIT_DTYPES}"
         raise UnsupportedDtypeError(msg)
-    return tuple(
-        rng_bit_generator_p.bind(
-            as_value(key),
-            shape=tuple(shape),
-            dtype=found,
-            algorithm=RandomAlgorithm(algorithm),
-        )
+    new, bits = rng_bit_generator_p.bind(
+        as_value(key), shape=tuple(shape), dtype=found, algorithm=RandomAlgorithm(algorithm)
     )
+    if out_sharding is not None:
+        bits = lax.constrained_result("rng_bit_generator", bits, out_sharding)
+    return new, bits
 
 
 def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:

@@ -17,9 +17,9 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect
-from tracebridge.core.lowering.shardy import on_first_device
 from tracebridge.core.lowering.tokens import put, take, token_type
 from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, string
+from tracebridge.core.mlir.shardy import on_first_device
 from tracebridge.core.mlir.types import tensor_type
 
 _TARGETS = {

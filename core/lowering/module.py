@@ -16,11 +16,11 @@ from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.context import LoweringContext
 from tracebridge.core.lowering.locations import Locations
-from tracebridge.core.lowering.shardy import define_mesh
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
 from tracebridge.core.mlir.attrs import i32, string
 from tracebridge.core.mlir.context import building
+from tracebridge.core.mlir.shardy import define_mesh
 from tracebridge.core.mlir.types import tensor_type
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tracebridge.core.runtime.debug import check_finite, culprit, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.guards import check_execution
 from tracebridge.core.runtime.placement import all_at, choose_placement, moving, wishes_inside
-from tracebridge.core.runtime.transfer import put_literal
+from tracebridge.core.runtime.transfer import move, put_literal
 from tracebridge.core.util.caching import clear_all
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class EagerTrace(Trace):
             out = rule(arrays, **app.params)
             if out is not NotImplemented:
                 return out
+        destination = getattr(app.primitive, "destination", None)
+        if destination is not None:
+            where = destination(*arrays, **app.params)
+            return arrays[0] if where is None else move(arrays[0], where, committed=True)
         key: Any = tuple([a.sig for a in arrays])
         if self.debug:
             key = (key, option("default_device"), mesh_of_computations())

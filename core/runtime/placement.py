@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from typing import TYPE_CHECKING, Any, TypeGuard, final
 
 from tracebridge.core.config.scopes import mesh_of_computations
@@ -11,6 +9,7 @@ from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.runtime.backends import default_placement
 from tracebridge.core.runtime.transfer import as_array, move
+from tracebridge.core.sharding.equivalent import over_mesh
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -170,15 +169,6 @@ def _at_wishes(signatures: Sequence[Any], wishes: Wishes) -> MeshPlacement:
     return MeshPlacement(mesh, tuple(places), wishes.outs)
 
 
-def over_mesh(mesh: Mesh, sharding: NamedSharding, ndim: int) -> NamedSharding | None:
-    """The sharding over ``mesh`` that puts the same parts on the same devices, if there is one."""
-    if sharding.mesh is mesh:
-        return sharding
-    if type(sharding.mesh) is not Mesh or sharding.device_tuple != mesh.device_tuple:
-        return None
-    return sharding_at(mesh, sharding.parts_of(ndim), sharding.positions(ndim))
-
-
 def _over(mesh: Mesh, sig: Any) -> NamedSharding:
     """The sharding over ``mesh`` under which an argument enters: its own, if it has one there."""
     sharding = sig.sharding
@@ -187,32 +177,6 @@ def _over(mesh: Mesh, sig: Any) -> NamedSharding:
         if found is not None:
             return found
     return NamedSharding(mesh, PartitionSpec())
-
-
-def sharding_at(
-    mesh: Mesh, parts: Sequence[int], positions: Sequence[tuple[int, ...]]
-) -> NamedSharding | None:
-    """The sharding over ``mesh`` that puts these parts on its devices, if it has a name."""
-    ndim = len(parts)
-    axes = [name for name, size in mesh.shape_tuple if size > 1]
-    for choice in itertools.product(range(-1, ndim), repeat=len(axes)):
-        entries = [tuple([n for n, c in zip(axes, choice, strict=True) if c == d])
-                   for d in range(ndim)]  # fmt: skip
-        if tuple([math.prod([mesh.shape[n] for n in names]) for names in entries]) != tuple(parts):
-            continue
-        for ordered in itertools.product(*map(itertools.permutations, entries)):
-            found = NamedSharding(mesh, PartitionSpec(*_trimmed(ordered)))
-            if list(found.positions(ndim)) == list(positions):
-                return found
-    return None
-
-
-def _trimmed(entries: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-    """Without empty entries at the end."""
-    n = len(entries)
-    while n and not entries[n - 1]:
-        n -= 1
-    return entries[:n]
 
 
 def all_at(signatures: Sequence[Any], placement: Any) -> bool:

@@ -26,15 +26,16 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.errors.runtime_errors import CompileError
 from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.ir.effects import check_over_devices, ordered_effects
-from tracebridge.core.lowering.shardy import define_mesh, sharding_attribute
 from tracebridge.core.mlir.context import building
+from tracebridge.core.mlir.shardy import define_mesh, sharding_attribute
 from tracebridge.core.runtime.backends import backend_of
 from tracebridge.core.runtime.executables import EXECUTABLES
 from tracebridge.core.runtime.monitoring import COMPILE, finished
-from tracebridge.core.runtime.placement import MeshPlacement, sharding_at
+from tracebridge.core.runtime.placement import MeshPlacement
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.runtime.tokens import EffectfulExecutable
 from tracebridge.core.runtime.transfer import move
+from tracebridge.core.sharding.equivalent import sharding_at
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.single_device import SingleDeviceSharding

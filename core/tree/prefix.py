@@ -280,6 +280,8 @@ def flatten_axes(
     if type(axes) is list and (treedef.node_data() or (None,))[0] is tuple:
         axes = tuple(axes)
     values, prefix = _flatten(axes, is_value)
+    if prefix.node_data() is None:
+        return values * treedef.num_leaves
     # Compared as definitions: rebuilding the tree would call constructors of user classes.
     found = list(_structure_differences(prefix, treedef, (), equal=False))
     if found:

@@ -7,13 +7,13 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge._api.masking.interpreter import RULES, Masker, rule_for
-from tracebridge.core.control.device_put import device_put_p
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.interpreters.specialize import specialize_aval
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.ad_util import full_of, stop_gradient_p
 from tracebridge.core.lax.barriers import optimization_barrier_p
+from tracebridge.core.lax.device_put import device_put_p
 from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
 from tracebridge.core.lax.indexing.gather import gather_p
 from tracebridge.core.lax.indexing.modes import GatherScatterMode

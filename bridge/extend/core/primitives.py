@@ -36,9 +36,6 @@ from tracebridge.core.control.custom_linear_solve import (
 from tracebridge.core.control.custom_vjp import (
     custom_vjp_call_p,
 )
-from tracebridge.core.control.device_put import (
-    device_put_p,
-)
 from tracebridge.core.control.jit import (
     jit_p,
 )
@@ -56,6 +53,9 @@ from tracebridge.core.lax.annotations import (
 )
 from tracebridge.core.lax.contract.dot import (
     dot_general_p,
+)
+from tracebridge.core.lax.device_put import (
+    device_put_p,
 )
 from tracebridge.core.lax.elementwise.arithmetic import (
     abs_p,

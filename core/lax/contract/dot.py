@@ -267,7 +267,7 @@ def dot_general(
             a sequence of axes. Sizes of corresponding axes agree.
         precision: see ``Precision``; default: the option ``default_matmul_precision``.
         preferred_element_type: dtype of the sums and of the result.
-        out_sharding: only ``None``.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Returns:
         Array with the batch axes, then the other axes of ``lhs``, then those of ``rhs``.
@@ -281,9 +281,6 @@ def dot_general(
     (2, 3, 3)
     """
     x, y = as_value(lhs), as_value(rhs)
-    if out_sharding is not None:
-        msg = f"dot_general: out_sharding must be None, got {out_sharding!r}"
-        raise ShapeMismatchError(msg, hint="constrain the result with with_sharding_constraint")
     (xc, yc), (xb, yb) = dimension_numbers
     preferred = preferred_element_type
     if preferred is not None:
@@ -291,13 +288,14 @@ def dot_general(
     elif x.aval.dtype != y.aval.dtype:
         # Decided here, since the rules of promotion are an option.
         preferred = promote_types(x.aval.dtype, y.aval.dtype)
-    return dot_general_p.bind(
+    out = dot_general_p.bind(
         x,
         y,
         dimension_numbers=((_ints(xc), _ints(yc)), (_ints(xb), _ints(yb))),
         precision=lax.canonical_precision(precision, "dot_general"),
         preferred_element_type=preferred,
     )
+    return out if out_sharding is None else lax.constrained_result("dot_general", out, out_sharding)
 
 
 def _ints(axes: Sequence[Any]) -> Axes:
@@ -321,7 +319,7 @@ def dot(
         dimension_numbers: as in ``dot_general``.
         precision: as in ``dot_general``.
         preferred_element_type: as in ``dot_general``.
-        out_sharding: only ``None``.
+        out_sharding: as in ``dot_general``.
 
     Raises:
         RankError: another rank.
@@ -341,14 +339,8 @@ def dot(
             where = f"lhs {x.aval.str_short()}, rhs {y.aval.str_short()}"
             raise ShapeMismatchError(msg, where=where)
         dimension_numbers = (((x.aval.ndim - 1,), (0,)), ((), ()))
-    return dot_general(
-        x,
-        y,
-        dimension_numbers,
-        precision,
-        preferred_element_type,
-        out_sharding=out_sharding,
-    )
+    out = dot_general(x, y, dimension_numbers, precision, preferred_element_type)
+    return out if out_sharding is None else lax.constrained_result("dot", out, out_sharding)
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:

@@ -233,12 +233,13 @@ def _reduce(primitive: Reduction, operand: Any, axes: Sequence[int]) -> Any:
     return primitive.bind(x, axes=axes) if axes else x
 
 
-def reduce_sum(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """Sum over ``axes``.
 
     Args:
         operand: array of numbers. float16 and bfloat16 are accumulated in float32 on CPU.
         axes: distinct axes of ``operand``; the result lacks them.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         AxisError: an axis is out of range or named twice.
@@ -248,7 +249,8 @@ def reduce_sum(operand: Any, axes: Sequence[int]) -> Any:
     >>> tb.lax.reduce_sum(tb.numpy.ones((2, 3)), (1,)).tolist()
     [3.0, 3.0]
     """
-    return _reduce(reduce_sum_p, operand, axes)
+    out = _reduce(reduce_sum_p, operand, axes)
+    return out if out_sharding is None else lax.constrained_result("reduce_sum", out, out_sharding)
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:

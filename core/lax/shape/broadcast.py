@@ -78,7 +78,9 @@ class BroadcastInDim(Structural):
 broadcast_in_dim_p: Primitive = BroadcastInDim()
 
 
-def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[int]) -> Any:
+def broadcast_in_dim(
+    operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Any:
     """Repeat ``operand`` to ``shape``.
 
     Args:
@@ -86,6 +88,7 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[in
         shape: shape of the result.
         broadcast_dimensions: increasing axes of the result that the operand's axes become; sizes
             must agree or be 1 in the operand.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         BroadcastError: the sizes or axes do not fit.
@@ -97,13 +100,20 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[in
     x = as_value(operand)
     shape, dims = lax.as_shape("broadcast_in_dim", shape), lax.as_dims(broadcast_dimensions)
     same = x.aval.shape == shape and dims == tuple(range(len(shape)))
-    if same and type(x) is not Literal:
-        return x
-    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)
+    if not same or type(x) is Literal:
+        x = broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)
+    if out_sharding is not None:
+        return lax.constrained_result("broadcast_in_dim", x, out_sharding)
+    return x
 
 
-def broadcast(operand: Any, sizes: Any) -> Any:
+def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
     """``operand`` repeated along new leading axes of ``sizes``.
+
+    Args:
+        operand: an array.
+        sizes: sizes of the new axes.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     >>> import tracebridge as tb
     >>> tb.lax.broadcast(tb.numpy.arange(2), (3,)).tolist()
@@ -112,7 +122,8 @@ def broadcast(operand: Any, sizes: Any) -> Any:
     x = as_value(operand)
     new = lax.as_shape("broadcast", sizes)
     dims = tuple(range(len(new), len(new) + x.aval.ndim))
-    return broadcast_in_dim(x, (*new, *x.aval.shape), dims)
+    out = broadcast_in_dim(x, (*new, *x.aval.shape), dims)
+    return out if out_sharding is None else lax.constrained_result("broadcast", out, out_sharding)
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:

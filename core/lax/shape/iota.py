@@ -96,13 +96,14 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
     """Positions along one axis of an array.
 
     Args:
         dtype: an integer, floating or complex dtype.
         shape: shape of the result.
         dimension: the axis, in ``[0, len(shape))``.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         UnsupportedDtypeError: bool has no positions.
@@ -111,11 +112,14 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
     >>> tb.lax.broadcasted_iota("int32", (2, 3), 1).tolist()
     [[0, 1, 2], [0, 1, 2]]
     """
-    return iota_p.bind(
+    out = iota_p.bind(
         dtype=canonicalize_explicit(dtype, "iota"),
         shape=lax.as_shape("iota", shape),
         dimension=operator.index(dimension),
     )
+    if out_sharding is not None:
+        return lax.constrained_result("broadcasted_iota", out, out_sharding)
+    return out
 
 
 def iota_of(dtype: Any, shape: tuple[Any, ...], axis: int) -> Any:

@@ -95,13 +95,20 @@ reshape_p = Reshape()
 squeeze_p = Squeeze()
 
 
-def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
+def reshape(
+    operand: Any,
+    new_sizes: Any,
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
     """The elements of ``operand`` in row-major order, in a new shape of the same size.
 
     Args:
         operand: an array.
         new_sizes: the new shape; its product is the number of elements.
         dimensions: order in which to read the axes of ``operand`` (default: as they are).
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:
         ShapeMismatchError: the number of elements differs, or a size is negative.
@@ -114,9 +121,9 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = Non
     if dimensions is not None and tuple(dimensions) != tuple(range(x.aval.ndim)):
         x = lax.transpose(x, tuple(dimensions))
     shape = lax.as_shape("reshape", new_sizes)
-    if shape == x.aval.shape and type(x) is not Literal:
-        return x
-    return reshape_p.bind(x, new_sizes=shape)
+    if shape != x.aval.shape or type(x) is Literal:
+        x = reshape_p.bind(x, new_sizes=shape)
+    return x if out_sharding is None else lax.constrained_result("reshape", x, out_sharding)
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:

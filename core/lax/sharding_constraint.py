@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.control.device_put import device_put_p, split_like
+import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.transfer import move
+from tracebridge.core.lax.families import Constraint
+from tracebridge.core.mlir.shardy import split_operand
 from tracebridge.core.sharding.axis_types import AxisType
 from tracebridge.core.sharding.context import get_mesh, named_sharding
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
-from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
 
 @final
-class ShardingConstraint(Primitive):
+class ShardingConstraint(Constraint):
     """The operand itself, split as parameter ``sharding`` (a NamedSharding) says."""
 
     name = "sharding_constraint"
@@ -33,43 +31,24 @@ class ShardingConstraint(Primitive):
         """Programs with this operation run on the mesh of this sharding."""
         return sharding
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        del params
-        (x,) = avals
-        return x
-
-    def evaluate(self, arrays: Sequence[Any], *, sharding: Any) -> Any:
-        """Eagerly: the transfer; axes without a constraint become whole."""
-        (x,) = arrays
+    def destination(self, x: Any, *, sharding: Any) -> Any:
+        """Where an array goes eagerly; axes without a constraint become whole."""
         # An abstract mesh is that of the array, or the one that is in force, if they have its axes.
         for mesh in (getattr(x.sharding, "mesh", None), get_mesh()):
             if mesh is not None:
                 sharding = sharding.on_mesh(mesh)
-        return move(x, sharding.without_open_axes(), committed=True)
+        return sharding.without_open_axes()
 
     def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
-        return x if ctx.mesh is None else split_like(self.name, ctx, x, sharding)
+        return x if ctx.mesh is None else split_operand(self.name, ctx, x, sharding)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        (x,), (t,) = primals, tangents
-        return self.bind(x, **params), self.bind(t, **params)
-
-    def transpose(self, ct: Any, x: Any, **params: Any) -> list[Any]:
-        del x
-        return [self.bind(ct, **params)]
-
-    def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
+    def with_axis(self, ctx: Any, axis: int, params: dict[str, Any]) -> dict[str, Any]:
         """XLA chooses how the mapped axis is split, unless ``vmap`` says it."""
-        (x,), (d,), sharding = args, dims, params["sharding"]
-        if d is not None:
-            names = ctx.spmd_name
-            _check_free(names or (), sharding.spec)
-            entries = [*sharding.spec, *[None] * (d - len(sharding.spec))]
-            entries.insert(d, PartitionSpec.UNCONSTRAINED if names is None else names)
-            sharding = sharding.update(spec=PartitionSpec(*entries))
-        return self.bind(x, sharding=sharding), d
+        names, sharding = ctx.spmd_name, params["sharding"]
+        _check_free(names or (), sharding.spec)
+        entries = [*sharding.spec, *[None] * (axis - len(sharding.spec))]
+        entries.insert(axis, PartitionSpec.UNCONSTRAINED if names is None else names)
+        return {"sharding": sharding.update(spec=PartitionSpec(*entries))}
 
 
 def _check_free(names: Sequence[Any], spec: PartitionSpec) -> None:
@@ -123,13 +102,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     16.0
     """
     flat, tree = flatten(x)
-    plain = isinstance(shardings, Sharding | PartitionSpec)
-    wanted: list[Any] = (
-        [shardings] * len(flat)
-        if plain
-        else flatten_axes(
-            "with_sharding_constraint", tree, shardings, axes_name="shardings", full_name="x"
-        )
+    wanted = flatten_axes(
+        "with_sharding_constraint", tree, shardings, axes_name="shardings", full_name="x"
     )
     return tree.unflatten(
         [
@@ -142,7 +116,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 def _constrained(value: Any, wanted: Any) -> Any:
     sharding = named_sharding("with_sharding_constraint", wanted)
     if type(sharding) is SingleDeviceSharding:
-        return device_put_p.bind(value, placement=sharding, source=None)
+        return lax.device_put_p.bind(value, placement=sharding, source=None)
     sharding.parts_of(value.aval.ndim)
     return sharding_constraint_p.bind(value, sharding=sharding)
 

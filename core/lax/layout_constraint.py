@@ -10,9 +10,8 @@ import numpy as np
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import Constraint
 from tracebridge.core.mlir.attrs import array, string
 from tracebridge.core.sharding.layout import Layout
 from tracebridge.core.tree.prefix import flatten_axes
@@ -20,14 +19,10 @@ from tracebridge.core.tree.tree import flatten
 
 
 @final
-class LayoutConstraint(Primitive):
+class LayoutConstraint(Constraint):
     """The operand itself; in a program it lies in memory as parameter ``layout`` says."""
 
     name = "layout_constraint"
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        del params
-        return avals[0]
 
     def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
         """Eagerly: nothing, since results of programs are row-major."""
@@ -49,24 +44,12 @@ class LayoutConstraint(Primitive):
         )
         return operation.results[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        (x,), (t,) = primals, tangents
-        return self.bind(x, **params), self.bind(t, **params)
-
-    def transpose(self, ct: Any, x: Any, **params: Any) -> list[Any]:
-        del x
-        return [self.bind(ct, **params)]
-
-    def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
+    def with_axis(self, ctx: Any, axis: int, params: dict[str, Any]) -> dict[str, Any]:
         """The mapped axis is the slowest one."""
         del ctx
-        (x,), (d,), layout = args, dims, params["layout"]
-        if d is not None:
-            inner = [axis + (axis >= d) for axis in layout.major_to_minor]
-            layout = layout.update(major_to_minor=(d, *inner))
-        return self.bind(x, layout=layout), d
+        layout = params["layout"]
+        inner = [a + (a >= axis) for a in layout.major_to_minor]
+        return {"layout": layout.update(major_to_minor=(axis, *inner))}
 
 
 layout_constraint_p = LayoutConstraint()
@@ -94,13 +77,8 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     12.0
     """
     flat, tree = flatten(x)
-    plain = layouts is None or isinstance(layouts, Layout)
-    wanted: list[Any] = (
-        [layouts] * len(flat)
-        if plain
-        else flatten_axes(
-            "with_layout_constraint", tree, layouts, axes_name="layouts", full_name="x"
-        )
+    wanted = flatten_axes(
+        "with_layout_constraint", tree, layouts, axes_name="layouts", full_name="x"
     )
     return tree.unflatten(
         [

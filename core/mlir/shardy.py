@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.mlir.attrs import string
+from tracebridge.core.sharding.equivalent import over_mesh
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 
 if TYPE_CHECKING:
@@ -78,12 +80,21 @@ def _names(labels: list[str], axes: tuple[int, ...]) -> str:
     return "{" + ", ".join([f'"{labels[a]}"' for a in axes]) + "}"
 
 
-def constrain(ctx: Any, x: Any, sharding: NamedSharding, ndim: int) -> Any:
-    """``x``, split over the mesh of the module in this way."""
+def split_operand(call: str, ctx: Any, x: Any, sharding: NamedSharding) -> Any:
+    """The operand ``x`` of an equation, constrained to ``sharding`` in a program over a mesh.
+
+    Raises:
+        DevicePlacementError: the sharding is about other devices.
+    """
+    ndim = ctx.avals_in[0].ndim
+    found = over_mesh(ctx.mesh, sharding.on_mesh(ctx.mesh), ndim)
+    if found is None:
+        msg = f"{call}: {sharding} is about other devices than the program, which runs on "
+        raise DevicePlacementError(f"{msg}{ctx.mesh}", hint="use one mesh in a program")
     operation = ctx.create(
         "sdy.sharding_constraint",
         results=[x.type],
         operands=[x],
-        attributes={"sharding": sharding_attribute(sharding, ndim)},
+        attributes={"sharding": sharding_attribute(found, ndim)},
     )
     return operation.results[0]

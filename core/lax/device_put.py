@@ -1,0 +1,61 @@
+"""device_put under transformations: the identity, at another place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import Constraint
+from tracebridge.core.mlir.shardy import split_operand
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.sharding import Sharding
+
+
+@final
+class DevicePut(Constraint):
+    """Move to ``placement``; ``source`` is where cotangents go (None: they stay).
+
+    A program that runs over a mesh splits the operand as ``placement`` says. One that runs on one
+    device stays there.
+    """
+
+    name = "device_put"
+
+    def wanted_sharding(self, *, placement: Any, source: Any) -> Any:
+        """Programs that split an array over several devices run on them."""
+        del source
+        return placement if type(placement) is NamedSharding else None
+
+    def destination(self, x: Any, *, placement: Any, source: Any) -> Any:
+        """Where an array goes eagerly; None: it stays."""
+        del x, source
+        return placement
+
+    def lower(self, ctx: Any, x: Any, *, placement: Any, source: Any) -> Any:
+        del source
+        if ctx.mesh is None or type(placement) is not NamedSharding:
+            return x
+        return split_operand("device_put", ctx, x, placement)
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        source = params["source"]
+        return [
+            ct if source is None else self.bind(ct, placement=source, source=params["placement"])
+        ]
+
+
+device_put_p = DevicePut()
+
+
+def at_sharding(call: str, x: Any, sharding: Any) -> Any:
+    """``x`` committed to the argument ``sharding`` of the function ``call``.
+
+    Raises:
+        ArgumentTypeError: it is no sharding.
+    """
+    if not isinstance(sharding, Sharding):
+        msg = f"{call}: sharding is {sharding!r} of type {type(sharding).__name__}"
+        raise ArgumentTypeError(msg, expected="a sharding", hint="for devices use device_put")
+    return device_put_p.bind(as_value(x), placement=sharding, source=None)
