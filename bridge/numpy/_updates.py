@@ -1,0 +1,213 @@
+"""The programs behind ``x.at[index]``: windows that are replaced, scatters, and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.dtypes import is_bool
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._index_parts import (
+    count_from_start,
+    operands_of,
+    outside_as_arrays,
+    scalar_masks_as_axes,
+    split_index,
+)
+from tracebridge.numpy._indexing import (
+    GatherPlan,
+    Geometry,
+    Layout,
+    _extents,
+    _static_shape,
+    is_empty_shape,
+    layout_of,
+    refuse_empty_axes,
+    resolve,
+)
+from tracebridge.numpy._promote import broadcast_to
+
+_MODES = {
+    "clip": "CLIP",
+    "drop": "FILL_OR_DROP",
+    "fill": "FILL_OR_DROP",
+    "promise_in_bounds": "PROMISE_IN_BOUNDS",
+}
+
+
+def scatter_mode(mode: Any) -> Any:
+    """A GatherScatterMode of a mode argument; ``None`` stays."""
+    if mode is None or not isinstance(mode, str):
+        return mode
+    name = _MODES.get(mode.lower())
+    if name is None:
+        msg = f"mode must be one of {', '.join(map(repr, sorted(_MODES)))}, got {mode!r}"
+        raise ArgumentValueError(msg)
+    return lax.GatherScatterMode[name]
+
+
+def _combine(name: str, old: Any, new: Any) -> Any:
+    """The elementwise form of an update, for windows that are sliced out."""
+    return {
+        "set": lambda: new,
+        "add": lambda: lax.add(old, new),
+        "subtract": lambda: lax.sub(old, new),
+        "multiply": lambda: lax.mul(old, new),
+        "min": lambda: lax.min(old, new),
+        "max": lambda: lax.max(old, new),
+    }[name]()
+
+
+_SCATTERS: dict[str, Callable[..., Any]] = {
+    "set": lambda *a, **k: lax.scatter(*a, **k),
+    "add": lambda *a, **k: lax.scatter_add(*a, **k),
+    "subtract": lambda *a, **k: lax.scatter_sub(*a, **k),
+    "multiply": lambda *a, **k: lax.scatter_mul(*a, **k),
+    "min": lambda *a, **k: lax.scatter_min(*a, **k),
+    "max": lambda *a, **k: lax.scatter_max(*a, **k),
+}
+
+
+def _fit_values(x: Any, values: Any, shape: tuple[Any, ...]) -> Any:
+    values = lax.convert_dtype(values, x.aval.dtype)
+    return broadcast_to(values, shape)
+
+
+def _static_update(x: Any, values: Any, static: tuple[Any, ...], name: str) -> Any:
+    """An update of a window of integers and slices with step 1."""
+    geometry = resolve(static, x.aval.shape, x.aval.str_short())
+    extents = _extents(geometry, x.aval.shape)
+    if any([stride != 1 for _, _, stride in extents]):
+        return _scatter_update(x, values, (), geometry, name, None, False, False)
+    values = _fit_values(x, values, _static_shape(geometry, x.aval.shape))
+    values = lax.reshape(values, tuple([count for _, count, _ in extents]))
+    if all([n == d for (_, n, _), d in zip(extents, x.aval.shape, strict=True)]):
+        return _combine(name, x, values)
+    if name != "set":
+        old = lax.slice(x, tuple([f for f, _, _ in extents]), tuple([f + n for f, n, _ in extents]))
+        values = _combine(name, old, values)
+    starts = [lax.full_of(as_value(np.int32(0)).aval, f) for f, _, _ in extents]
+    return lax.dynamic_update_slice(x, values, starts)
+
+
+_static_update_planned = Planned(_static_update, "at")
+
+
+def _array_update(x: Any, values: Any, *rest: Any) -> Any:
+    *arrays, static, name, mode, sorted_, unique = rest
+    geometry = resolve(static, x.aval.shape, x.aval.str_short())
+    return _scatter_update(x, values, tuple(arrays), geometry, name, mode, sorted_, unique)
+
+
+def _scatter_update(
+    x: Any,
+    values: Any,
+    arrays: tuple[Any, ...],
+    geometry: Geometry,
+    name: str,
+    mode: Any,
+    sorted_: bool,
+    unique: bool,
+) -> Any:
+    shapes = [arrays[e.part].aval.shape for e in geometry.entries if e and e.kind == "array"]
+    layout = layout_of_any(geometry, x.aval.shape, shapes)
+    refuse_empty_axes(geometry, arrays, x.aval.shape)
+    values = _fit_values(x, values, layout.shape)
+    if is_empty_shape(x.aval.shape) or is_empty_shape(layout.shape):
+        return x
+    plan = GatherPlan(x, arrays, geometry, layout)
+    values = lax.reshape(values, plan.kept_shape())
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=plan.offset,
+        inserted_window_dims=plan.collapsed,
+        scatter_dims_to_operand_dims=plan.start_map,
+    )
+    return _SCATTERS[name](
+        x,
+        plan.indices,
+        values,
+        numbers,
+        indices_are_sorted=sorted_,
+        unique_indices=unique,
+        mode=mode or lax.GatherScatterMode.FILL_OR_DROP,
+    )
+
+
+def layout_of_any(geometry: Geometry, shape: Any, shapes: list[Any]) -> Any:
+    """The layout, also of an index without arrays or integers."""
+    if any([e is not None and e.kind in ("array", "int") for e in geometry.entries]):
+        return layout_of(geometry, shape, shapes)
+    result = [
+        None if e is None else ("window" if e.kind == "full" else "slice", e.axis)
+        for e in geometry.entries
+    ]
+    return Layout(result, (), _static_shape(geometry, shape))
+
+
+_array_update_planned = Planned(_array_update, "at")
+
+
+def _mask_update(x: Any, mask: Any, values: Any, name: str) -> Any:
+    """An update of the elements that a mask of the shape of ``x`` selects, by one value."""
+    values = lax.convert_dtype(values, x.aval.dtype)
+    values = lax.broadcast_in_dim(values, x.aval.shape, ()) if x.aval.ndim else values
+    return lax.select_n(mask, x, _combine(name, x, values))
+
+
+_mask_update_planned = Planned(_mask_update, "at")
+
+
+def _choose(mask: Any, x: Any, changed: Any) -> Any:
+    return lax.select_n(mask, x, _fit_values(x, changed, x.aval.shape))
+
+
+_choose_planned = Planned(_choose, "at")
+
+
+def updated(
+    x: Any,
+    index: Any,
+    name: str,
+    values: Any,
+    mode: Any,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    wrap: bool,
+) -> Any:
+    """A copy of ``x`` with the elements at ``index`` combined with ``values`` as ``name`` says."""
+    values = values if hasattr(type(values), "aval") else as_value(values)
+    if values.aval.ndim == 0 and is_whole_mask(x, index):
+        # A traced mask with a scalar value needs no positions.
+        return _mask_update_planned((x, index, values), (name,))
+    static, arrays = split_index(index)
+    how = scatter_mode(mode)
+    clamp = how is lax.GatherScatterMode.CLIP
+    if not wrap:
+        static, arrays = count_from_start(static, arrays, clamp=clamp)
+    whole, static, arrays = scalar_masks_as_axes(x, static, arrays)
+    static, operands = operands_of(static, arrays, whole.aval.shape)
+    if not clamp:
+        static, operands = outside_as_arrays(static, operands, whole.aval.shape)
+    if not operands:
+        return _static_update_planned((whole, values), (static, name))
+    statics = (static, name, how, indices_are_sorted, unique_indices)
+    out = _array_update_planned((whole, values, *operands), statics)
+    return out if whole is x else lax.reshape(out, x.aval.shape)
+
+
+def choose(mask: Any, x: Any, changed: Any) -> Any:
+    """The changed elements where a mask of the shape of ``x`` is true."""
+    return _choose_planned((mask, x, changed))
+
+
+def is_whole_mask(x: Any, index: Any) -> bool:
+    """Whether an index is a traced mask of the shape of ``x``."""
+    return (
+        isinstance(index, Tracer) and is_bool(index.aval.dtype) and index.aval.shape == x.aval.shape
+    )
