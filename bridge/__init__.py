@@ -16,6 +16,7 @@ from tracebridge.core.errors.filtering import public as _public
 
 if TYPE_CHECKING:
     from tracebridge import ad_checkpoint as ad_checkpoint
+    from tracebridge import api_util as api_util
     from tracebridge import checkpoint_policies as checkpoint_policies
     from tracebridge import custom_batching as custom_batching
     from tracebridge import custom_derivatives as custom_derivatives
@@ -151,7 +152,7 @@ __version__ = "0.1.0"
 
 # fmt: off
 _SUBMODULES = frozenset((
-    "ad_checkpoint", "checkpoint_policies", "custom_batching", "custom_derivatives",
+    "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
     "extend", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy", "ref",
     "sharding", "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",

@@ -49,6 +49,17 @@ class DebugInfo:
         return f"{self.name} at {self.where}" if self.where else self.name
 
     @property
+    def func_filename(self) -> str | None:
+        """The file in which the function is; None where it is not known."""
+        return self.where.rpartition(":")[0] or None
+
+    @property
+    def func_lineno(self) -> int | None:
+        """The line at which the function begins; None where it is not known."""
+        line = self.where.rpartition(":")[2]
+        return int(line) if line.isdecimal() else None
+
+    @property
     def result_paths(self) -> tuple[str, ...]:
         """Names of the flat results, where they are known."""
         return self.result_names
@@ -57,6 +68,10 @@ class DebugInfo:
         """The name of flat argument ``index``."""
         names = self.arg_names
         return names[index] if index < len(names) else f"argument {index}"
+
+    def __repr__(self) -> str:
+        names = f"arg_names={self.arg_names}, result_paths={self.result_paths}"
+        return f"DebugInfo({self.traced_for!r}, {self.func_src_info!r}, {names})"
 
 
 def name_of(fun: Any) -> str:

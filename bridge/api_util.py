@@ -1,0 +1,27 @@
+"""From functions of trees to functions of leaves: what code needs that traces functions itself."""
+
+from __future__ import annotations
+
+from tracebridge.core.extend.flat_functions import (
+    argnums_partial,
+    debug_info,
+    donation_vector,
+    flatten_axes,
+    flatten_fun,
+    flatten_fun_nokwargs,
+    rebase_donate_argnums,
+    safe_map,
+    shaped_abstractify,
+)
+
+__all__ = [
+    "argnums_partial",
+    "debug_info",
+    "donation_vector",
+    "flatten_axes",
+    "flatten_fun",
+    "flatten_fun_nokwargs",
+    "rebase_donate_argnums",
+    "safe_map",
+    "shaped_abstractify",
+]
