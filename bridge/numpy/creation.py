@@ -38,7 +38,7 @@ from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.runtime.transfer import check_unmasked, move, put_numpy
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
@@ -148,6 +148,7 @@ def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
     if is_python_scalar(x):
         return _of_scalar(x, dtype)
     if isinstance(x, np.ndarray | np.generic):
+        check_unmasked(x)
         return _of_numpy(np.asarray(x), dtype)
     if isinstance(x, Literal):
         return _in_dtype(to_array(x), dtype)
@@ -160,10 +161,19 @@ def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
         return _in_dtype(as_value(x), dtype)
     if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
         return _of_numpy(np.asarray(x), dtype)
-    if isinstance(x, memoryview | bytearray | bytes) or hasattr(x, "__buffer__"):
-        return _of_numpy(np.asarray(memoryview(x)), dtype)
+    view = _buffer_of(x)
+    if view is not None:
+        return _of_numpy(np.asarray(view), dtype)
     msg = f"array: cannot convert {x!r} of type {type(x).__name__} to an array"
     raise UnsupportedDtypeError(msg)
+
+
+def _buffer_of(x: Any) -> memoryview | None:
+    """Its memory, if it has the buffer protocol, which no attribute shows before Python 3.12."""
+    try:
+        return memoryview(x)
+    except TypeError:
+        return None
 
 
 _copy = Planned(lambda x: lax.copy(x), "copy")
@@ -206,14 +216,14 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
     """Nested sequences; those that hold arrays or tracers are stacked by the engine."""
     if isinstance(x, range):
         return _of_numpy(np.asarray(x, dtype=np.int64), dtype or default_int())
-    leaves = tree_leaves(x)
+    leaves = _with_none(x)
+    if any([leaf is None for leaf in leaves]):
+        msg = "array: None is no number; got it in a nested sequence"
+        raise UnsupportedDtypeError(msg, hint="write nan for a missing number")
     if not leaves:
         return put_numpy(np.asarray(x, dtype=dtype or default_float()))
-    if any([leaf is None for leaf in leaves]) or not any([_is_foreign(leaf) for leaf in leaves]):
+    if not any([_is_foreign(leaf) for leaf in leaves]):
         host = _nested_numpy(x)
-        if host.dtype == object and any([leaf is None for leaf in _with_none(x)]):
-            msg = "array: None is no number; got it in a nested sequence"
-            raise UnsupportedDtypeError(msg, hint="write nan for a missing number")
         if dtype is not None and all([type(leaf) is int for leaf in leaves]):
             _check_fits(host, dtype)
         if dtype is None and all([is_python_scalar(leaf) for leaf in leaves]):

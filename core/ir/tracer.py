@@ -175,6 +175,9 @@ class Tracer(ArrayOperators):
     def __deepcopy__(self, memo: object) -> Tracer:
         return self
 
+    def __reduce__(self) -> Any:
+        raise ConcretizationTypeError(self, "pickle asked for its elements.")
+
 
 def _raising_method(name: str) -> Any:
     def method(self: Tracer, *_: Any, **__: Any) -> Any:

@@ -330,12 +330,13 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def __str__(self) -> str:
         return str(self.to_numpy()) if not self.buf.is_deleted() else repr(self)
 
-    def __copy__(self) -> Array:
-        return self
+    def __copy__(self) -> Any:
+        """Memory of its own, so that donating or deleting one array leaves the other."""
+        return self.copy()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         del memo
-        return self
+        return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (np.asarray(self.to_numpy()), self.aval.weak_type)

@@ -237,10 +237,15 @@ def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array
     return put_literal(value, placement) if type(value) is Literal else value
 
 
-def _convert_ndarray(host: np.ndarray[Any, Any]) -> Array:
+def check_unmasked(host: Any) -> None:
+    """Refuse masked arrays, whose hidden elements would come to light."""
     if type(host) is not np.ndarray and isinstance(host, np.ma.MaskedArray):
         msg = f"got a masked array of shape {host.shape}: arrays on devices have no mask"
         raise ArgumentValueError(msg, hint="pass x.filled(value), or x.data and x.mask")
+
+
+def _convert_ndarray(host: np.ndarray[Any, Any]) -> Array:
+    check_unmasked(host)
     return put_canonical(host)
 
 

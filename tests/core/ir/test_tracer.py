@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -78,3 +80,15 @@ def test_structs_of_tracers_have_no_place() -> None:
 
     assert [tb.ShapeDtypeStruct((2, 3), "float32")] == structs
     assert structs[0].sharding is None
+
+
+@pytest.mark.parametrize("transformation", TRANSFORMATIONS)
+def test_tracers_can_not_be_pickled(transformation: str) -> None:
+    """Pickle names the traced value; copy and deepcopy give the value itself."""
+
+    def f(x: Any) -> Any:
+        with pytest.raises(ConcretizationTypeError, match="pickle asked for its elements"):
+            pickle.dumps([x])
+        return copy.copy(x) + copy.deepcopy({"x": x})["x"]
+
+    TRANSFORMATIONS[transformation](f)

@@ -89,6 +89,21 @@ def test_copies_and_pickles_have_equal_elements():
     assert pickle.loads(pickle.dumps(tnp.asarray(1.0))).weak_type
 
 
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_copies_outlive_donation(duplicate):
+    """A copy has memory of its own: donating or deleting the array leaves the copy alone."""
+    x = tnp.arange(3.0) + 1
+    y = duplicate({"x": x})["x"] if duplicate is copy.deepcopy else duplicate(x)
+    tb.jit(lambda a: a * 2, donate_argnums=0)(x)
+
+    assert x.is_deleted()
+    assert [1.0, 2.0, 3.0] == y.tolist()
+    assert 6.0 == tb.grad(lambda v: duplicate(v) ** 2)(3.0)
+    assert duplicate(tnp.asarray(1.0)).weak_type
+    with pytest.raises(DeletedArrayError):
+        duplicate(x)
+
+
 def test_use_after_delete_is_a_clear_error():
     """A deleted array says so wherever it is used."""
     x = tnp.arange(3.0) + 1

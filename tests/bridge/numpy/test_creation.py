@@ -1,0 +1,44 @@
+"""What asarray makes arrays of, and what it refuses."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+
+MAKERS: tuple[Callable[[Any], Any], ...] = (tnp.asarray, tnp.array, lambda x: tnp.array(x, float))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("given", [[None], [[1.0, None]], (None, tnp.ones(2)), [[], [None]]])
+def test_none_is_no_number(make: Callable[[Any], Any], given: Any) -> None:
+    """None in a sequence is refused, alone and beside numbers and arrays, never read as nan."""
+    with pytest.raises(ValueError, match="None is no number"):
+        make(given)
+
+
+@pytest.mark.parametrize("make", [*MAKERS, tnp.sin, tb.device_put, tb.jit(lambda x: x)])
+def test_masked_arrays_are_refused(make: Callable[[Any], Any]) -> None:
+    """The elements under a mask never come to light."""
+    with pytest.raises(ValueError, match="masked array of shape \\(2,\\)"):
+        make(np.ma.array([1.0, 2.0], mask=[False, True]))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [array.array("f", [1, 2]), memoryview(np.ones(2, np.float32)), bytearray(b"ab")],
+    ids=["array", "memoryview", "bytearray"],
+)
+def test_objects_with_the_buffer_protocol_are_read(given: Any) -> None:
+    """Elements and dtype are those that NumPy finds in the memory."""
+    expected = np.asarray(memoryview(given))
+    found = tnp.asarray(given)
+
+    assert expected.dtype == found.dtype
+    assert expected.tolist() == found.tolist()
