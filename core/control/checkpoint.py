@@ -15,7 +15,6 @@ from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.policies import Decision, Decisions, Offloadable, Policy
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.interpreters.dce import dce_jaxpr
-from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import StagingTrace, stage
@@ -54,15 +53,6 @@ class Checkpoint(CallPrimitive):
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return lower_with_barrier(ctx, *operands, **params)
-
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        nonzero = tuple([t is not None for t in tangents])
-        jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
-        given = [t for t in tangents if t is not None]
-        results = self.bind(*primals, *given, **self.with_jaxpr(params, jaxpr, "jvp"))
-        n = len(nonzero_out)
-        rest = iter(results[n:])
-        return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """The call, with what is kept as further results; a linear call that starts over."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core.control.closed_call import closed_call_p
+from tracebridge.core.control.custom_rule_call import CustomRuleCall, TracedRule
 from tracebridge.core.control.custom_staging import (
     StagedCall,
     find_or_trace,
@@ -13,7 +14,6 @@ from tracebridge.core.control.custom_staging import (
     trace_with_rule,
 )
 from tracebridge.core.control.inline_rules import (
-    batch_call,
     below,
     check_closed,
     check_not_closed_over,
@@ -38,11 +38,9 @@ from tracebridge.core.interpreters.tangents import TangentTrace, TangentTracer
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import Trace, current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
-from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.util.caching import BoundedCache
 
@@ -249,29 +247,16 @@ def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
 
 
 @final
-class JvpRule:
+class JvpRule(TracedRule):
     """The rule of an equation, traced when it is needed.
 
     ``traced(nonzero)`` gives the Jaxpr (consts, primals, tangents marked by ``nonzero``) ->
     (results, nonzero tangents), and which results have a tangent.
     """
 
-    __slots__ = ("_avals", "_call", "_const_avals", "_known", "_out_avals", "_out_tree")
-
-    def __init__(
-        self,
-        call: JvpCall,
-        const_avals: list[ShapedArray],
-        avals: tuple[ShapedArray, ...],
-        out_avals: tuple[ShapedArray, ...],
-        out_tree: PyTreeDef,
-    ) -> None:
-        self._call = call
-        self._const_avals = const_avals
-        self._avals = avals
-        self._out_avals = out_avals
-        self._out_tree = out_tree
-        self._known: dict[Flags, tuple[Jaxpr, Flags, Flags]] = {}
+    __slots__ = ()
+    _call: JvpCall
+    _known: dict[Flags, tuple[Jaxpr, Flags, Flags]]
 
     def traced(self, nonzero: Flags) -> tuple[Jaxpr, Flags, Flags]:
         """The Jaxpr, which tangents it takes (not fewer than ``nonzero``), which it gives."""
@@ -353,23 +338,10 @@ class BatchedJvpRule:
 
 
 @final
-class CustomJvpCall(HigherOrderPrimitive):
-    """A call of a function with its own jvp rule.
-
-    Arguments are ``num_consts`` values that the function or its rule closed over, then those of
-    the function. ``rule`` is a JvpRule.
-    """
+class CustomJvpCall(CustomRuleCall):
+    """A call of a function with its own jvp rule, a JvpRule."""
 
     name = "custom_jvp_call"
-    effect_place = "in_custom_rules"
-    holds_functions = True
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        del avals
-        return list(params["call_jaxpr"].out_avals)
-
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.inline_jaxpr(params["call_jaxpr"], operands)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         n = params["num_consts"]
@@ -390,17 +362,16 @@ class CustomJvpCall(HigherOrderPrimitive):
         """Where a rule calls the function on tangents, it must be linear: its own code says how."""
         return closed_call_p.transpose(ct, *args, jaxpr=params["call_jaxpr"])
 
-    def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
-        args = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)
-        n, mapped = params["num_consts"], any([d is not None for d in out_dims])
-        rule = BatchedJvpRule(params["rule"], n, ctx.size, ctx.axis, in_dims, mapped)
-        return self.bind(*args, call_jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
+    def batched_rule(
+        self,
+        ctx: Any,
+        rule: Any,
+        num_consts: int,
+        in_dims: tuple[int | None, ...],
+        out_dims: tuple[int | None, ...],
+    ) -> Any:
+        mapped = any([d is not None for d in out_dims])
+        return BatchedJvpRule(rule, num_consts, ctx.size, ctx.axis, in_dims, mapped)
 
 
 custom_jvp_call_p = CustomJvpCall()

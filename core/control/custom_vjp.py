@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge.core.control.custom_lin import custom_lin, forward_mode
+from tracebridge.core.control.custom_rule_call import CustomRuleCall
 from tracebridge.core.control.custom_staging import (
     StagedCall,
     find_or_trace,
@@ -15,7 +16,6 @@ from tracebridge.core.control.custom_staging import (
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.control.custom_vjp_rule import BatchedVjpRule, VjpRule
 from tracebridge.core.control.inline_rules import (
-    batch_call,
     below,
     check_not_closed_over,
     has_tangent,
@@ -32,10 +32,8 @@ from tracebridge.core.interpreters.linearize import LinearizeTrace
 from tracebridge.core.interpreters.tangents import TangentTrace
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import eval_jaxpr
-from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 
@@ -129,23 +127,10 @@ def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
 
 
 @final
-class CustomVjpCall(HigherOrderPrimitive):
-    """A call of a function with its own vjp rules.
-
-    Arguments are ``num_consts`` values that the function or its rules closed over, then those of
-    the function. ``rule`` is a VjpRule.
-    """
+class CustomVjpCall(CustomRuleCall):
+    """A call of a function with its own vjp rules, a VjpRule."""
 
     name = "custom_vjp_call"
-    effect_place = "in_custom_rules"
-    holds_functions = True
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        del avals
-        return list(params["call_jaxpr"].out_avals)
-
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.inline_jaxpr(params["call_jaxpr"], operands)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         raise forward_mode(params["call_jaxpr"].debug.name)
@@ -169,17 +154,15 @@ class CustomVjpCall(HigherOrderPrimitive):
         rest = iter(current_trace().process(app, [*residuals, *given]))
         return outs, [next(rest) if has_tangent(a) else None for a in jaxpr.out_avals]
 
-    def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
-        args = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
-        jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)
-        n, base = params["num_consts"], params["rule"]
-        rule = BatchedVjpRule(base, n, tuple(out_dims), ctx.size, ctx.axis, in_dims)
-        return self.bind(*args, call_jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
+    def batched_rule(
+        self,
+        ctx: Any,
+        rule: Any,
+        num_consts: int,
+        in_dims: tuple[int | None, ...],
+        out_dims: tuple[int | None, ...],
+    ) -> Any:
+        return BatchedVjpRule(rule, num_consts, out_dims, ctx.size, ctx.axis, in_dims)
 
 
 custom_vjp_call_p = CustomVjpCall()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import tracebridge.core.lax as lax
+from tracebridge.core.control.custom_rule_call import TracedRule
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.control.inline_rules import (
     check_closed,
@@ -42,25 +43,12 @@ class Forward:
 
 
 @final
-class VjpRule:
+class VjpRule(TracedRule):
     """The rules of an equation, traced when they are needed."""
 
-    __slots__ = ("_avals", "_call", "_const_avals", "_known", "_out_avals", "_out_tree")
-
-    def __init__(
-        self,
-        call: VjpCall,
-        const_avals: list[ShapedArray],
-        avals: tuple[ShapedArray, ...],
-        out_avals: tuple[ShapedArray, ...],
-        out_tree: PyTreeDef,
-    ) -> None:
-        self._call = call
-        self._const_avals = const_avals
-        self._avals = avals
-        self._out_avals = out_avals
-        self._out_tree = out_tree
-        self._known: dict[Flags, Forward] = {}
+    __slots__ = ()
+    _call: VjpCall
+    _known: dict[Flags, Forward]
 
     @property
     def optimize_remat(self) -> bool:

@@ -12,6 +12,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.util.caching import interned
 
 Shape = tuple[Any, ...]
 
@@ -157,22 +158,7 @@ def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:
     for d in shape:
         size = size * d
     aval.size = size
-    key = (shape, dtype, weak_type)
-
-    def forget(reference: weakref.ReferenceType[ShapedArray]) -> None:
-        if _INTERNED.get(key) is reference:
-            del _INTERNED[key]
-
-    reference = weakref.ref(aval, forget)
-    # setdefault keeps interning correct when two threads make the same aval at once.
-    while True:
-        winner = _INTERNED.setdefault(key, reference)
-        if winner is reference:
-            return aval
-        found = winner()
-        if found is not None:
-            return found
-        _INTERNED.pop(key, None)
+    return interned(_INTERNED, (shape, dtype, weak_type), aval)
 
 
 def _check_splits_nothing(sharding: Any) -> None:

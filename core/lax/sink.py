@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect, Effects
-from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import Sink
 from tracebridge.core.tree import tree
 
 
@@ -25,7 +25,7 @@ _EFFECTS: Effects = frozenset({SinkEffect()})
 
 
 @final
-class DceSink(Primitive):
+class DceSink(Sink):
     """Takes an operand and has no results; an effect keeps the equation.
 
     ``prevent_mlir_dce``: the operations before it stay in lowered modules. They always do here:
@@ -33,11 +33,6 @@ class DceSink(Primitive):
     """
 
     name = "dce_sink"
-    multiple_results: ClassVar[bool] = True
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        del avals, params
-        return []
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         del avals, params
@@ -51,21 +46,6 @@ class DceSink(Primitive):
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         del ctx, operands, params
         return []
-
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        del tangents
-        self.bind(*primals, **params)
-        return [], []
-
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> list[Any]:
-        del ct, params
-        return [None] * len(args)
-
-    def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
-        del ctx, dims
-        return self.bind(*args, **params), []
 
 
 dce_sink_p = DceSink()

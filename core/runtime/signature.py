@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.util.caching import interned
+
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
 
@@ -41,17 +43,4 @@ def signature(
 def _make(key: tuple[Any, ...]) -> Signature:
     made = object.__new__(Signature)
     made.aval, made.sharding, made.committed, made.borrowed = key
-
-    def forget(reference: weakref.ReferenceType[Signature]) -> None:
-        if _INTERNED.get(key) is reference:
-            del _INTERNED[key]
-
-    reference = weakref.ref(made, forget)
-    while True:
-        winner = _INTERNED.setdefault(key, reference)
-        if winner is reference:
-            return made
-        found = winner()
-        if found is not None:
-            return found
-        _INTERNED.pop(key, None)
+    return interned(_INTERNED, key, made)

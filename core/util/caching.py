@@ -46,6 +46,28 @@ def clear_all() -> None:
         cache.clear()
 
 
+def interned(table: dict[Any, weakref.ReferenceType[V]], key: Hashable, made: V) -> V:
+    """The object of ``table`` for ``key``: ``made``, or one that another thread made first.
+
+    The table holds it weakly; its entry goes with it.
+    """
+
+    def forget(reference: weakref.ReferenceType[V]) -> None:
+        if table.get(key) is reference:
+            del table[key]
+
+    reference = weakref.ref(made, forget)
+    # setdefault is atomic: of two threads that make the same object at once, one wins.
+    while True:
+        winner = table.setdefault(key, reference)
+        if winner is reference:
+            return made
+        found = winner()
+        if found is not None:
+            return found
+        table.pop(key, None)
+
+
 class BoundedCache(Generic[V]):
     """A dict that keeps at most `maxsize` entries and forgets those not used for long.
 

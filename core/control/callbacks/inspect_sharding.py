@@ -11,20 +11,19 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import DebugEffect, Effects
-from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import Sink
 from tracebridge.core.tree.tree import leaves
 
 _EFFECTS: Effects = frozenset((DebugEffect(),))
 
 
 @final
-class InspectSharding(Primitive):
+class InspectSharding(Sink):
     """Gives the placement of its operand to ``callback`` when it is known: on compilation."""
 
     name = "inspect_sharding"
-    multiple_results = True
     holds_functions = True
 
     def bind(self, *args: Any, **params: Any) -> Any:
@@ -34,10 +33,6 @@ class InspectSharding(Primitive):
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
         return Application(self, avals, params)
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        del avals, params
-        return []
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         del avals, params
@@ -52,20 +47,6 @@ class InspectSharding(Primitive):
         del operands
         ctx.inspections.append(params["callback"])
         return []
-
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        del tangents
-        return self.bind(*primals, **params), []
-
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
-        del ct, params
-        return [None] * len(args)
-
-    def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
-    ) -> tuple[Any, Any]:
-        del ctx, dims
-        return self.bind(*args, **params), []
 
 
 inspect_sharding_p = InspectSharding()

@@ -16,10 +16,9 @@ def _bind(
     scatter_indices: Any,
     updates: Any,
     dimension_numbers: Any,
-    indices_are_sorted: bool,
-    unique_indices: bool,
-    mode: Any,
+    how: tuple[bool, bool, Any],
 ) -> Any:
+    indices_are_sorted, unique_indices, mode = how
     x, new = operands(primitive.name, operand, updates)
     modes = lax.GatherScatterMode
     parsed = modes.from_any(mode)
@@ -74,16 +73,8 @@ def scatter(
     >>> tb.lax.scatter(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [2.0, 2.0, 7.0]
     """
-    return _bind(
-        lax.scatter_p,
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
-        mode,
-    )
+    how = indices_are_sorted, unique_indices, mode
+    return _bind(lax.scatter_p, operand, scatter_indices, updates, dimension_numbers, how)
 
 
 def scatter_add(
@@ -110,16 +101,8 @@ def scatter_add(
     >>> tb.lax.scatter_add(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [3.0, 2.0, 10.0]
     """
-    return _bind(
-        lax.scatter_add_p,
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
-        mode,
-    )
+    how = indices_are_sorted, unique_indices, mode
+    return _bind(lax.scatter_add_p, operand, scatter_indices, updates, dimension_numbers, how)
 
 
 def scatter_sub(
@@ -146,16 +129,8 @@ def scatter_sub(
     >>> tb.lax.scatter_sub(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [-1.0, 2.0, -4.0]
     """
-    return _bind(
-        lax.scatter_sub_p,
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
-        mode,
-    )
+    how = indices_are_sorted, unique_indices, mode
+    return _bind(lax.scatter_sub_p, operand, scatter_indices, updates, dimension_numbers, how)
 
 
 def scatter_mul(
@@ -182,16 +157,8 @@ def scatter_mul(
     >>> tb.lax.scatter_mul(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [2.0, 2.0, 21.0]
     """
-    return _bind(
-        lax.scatter_mul_p,
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
-        mode,
-    )
+    how = indices_are_sorted, unique_indices, mode
+    return _bind(lax.scatter_mul_p, operand, scatter_indices, updates, dimension_numbers, how)
 
 
 def scatter_min(
@@ -218,16 +185,8 @@ def scatter_min(
     >>> tb.lax.scatter_min(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [1.0, 2.0, 3.0]
     """
-    return _bind(
-        lax.scatter_min_p,
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
-        mode,
-    )
+    how = indices_are_sorted, unique_indices, mode
+    return _bind(lax.scatter_min_p, operand, scatter_indices, updates, dimension_numbers, how)
 
 
 def scatter_max(
@@ -254,13 +213,5 @@ def scatter_max(
     >>> tb.lax.scatter_max(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [2.0, 2.0, 7.0]
     """
-    return _bind(
-        lax.scatter_max_p,
-        operand,
-        scatter_indices,
-        updates,
-        dimension_numbers,
-        indices_are_sorted,
-        unique_indices,
-        mode,
-    )
+    how = indices_are_sorted, unique_indices, mode
+    return _bind(lax.scatter_max_p, operand, scatter_indices, updates, dimension_numbers, how)

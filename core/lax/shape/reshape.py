@@ -14,19 +14,8 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 
 
-@final
-class Reshape(Structural):
-    """``new_sizes``: the shape of the result."""
-
-    name = "reshape"
-
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        (x,) = avals
-        out = ShapedArray(params["new_sizes"], x.dtype, x.weak_type)
-        if out.size != x.size:
-            msg = f"reshape: shape {x.shape} has {x.size} elements, {out.shape} has {out.size}"
-            raise ShapeMismatchError(msg)
-        return out
+class SameOrder(Structural):
+    """Another shape for the same elements in row-major order."""
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation without attributes; a rank-0 operand would be repeated first."""
@@ -38,6 +27,21 @@ class Reshape(Structural):
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return [lax.reshape(ct, args[0].aval.shape)]
+
+
+@final
+class Reshape(SameOrder):
+    """``new_sizes``: the shape of the result."""
+
+    name = "reshape"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        (x,) = avals
+        out = ShapedArray(params["new_sizes"], x.dtype, x.weak_type)
+        if out.size != x.size:
+            msg = f"reshape: shape {x.shape} has {x.size} elements, {out.shape} has {out.size}"
+            raise ShapeMismatchError(msg)
+        return out
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
@@ -52,7 +56,7 @@ class Reshape(Structural):
 
 
 @final
-class Squeeze(Structural):
+class Squeeze(SameOrder):
     """``dimensions``: the axes of size 1 that go, each in ``[0, ndim)``."""
 
     name = "squeeze"
@@ -69,17 +73,6 @@ class Squeeze(Structural):
             raise ShapeMismatchError(msg)
         shape = tuple([n for i, n in enumerate(x.shape) if i not in dims])
         return ShapedArray(shape, x.dtype, x.weak_type)
-
-    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
-        """One operation without attributes."""
-        del params
-        return ("stablehlo.reshape", None) if avals[0].ndim else None
-
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.reshape(operands[0], ctx.aval_out)
-
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
-        return [lax.reshape(ct, args[0].aval.shape)]
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any

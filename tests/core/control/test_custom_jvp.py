@@ -16,6 +16,7 @@ from tracebridge import custom_derivatives as cd
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
 from tracebridge.core.lowering.module import lower_module
 from tracebridge.core.mlir.context import building
+from tracebridge.experimental.custom_dce import custom_dce
 
 
 @tb.custom_jvp
@@ -100,7 +101,7 @@ def test_functions_with_rules_get_arrays(kind, x):
         f = tb.custom_batching.custom_vmap(f)
         f.def_vmap(lambda size, batched, x: (x, batched[0]))
     else:
-        f = tb.experimental.custom_dce.custom_dce(f)
+        f = custom_dce(f)
         f.def_dce(lambda used, x: x)
     out = f(x)
     given = tb.tree.leaves(x)

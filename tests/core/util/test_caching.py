@@ -17,6 +17,7 @@ from tracebridge.core.util.caching import (
     WeakIdCache,
     all_caches,
     clear_all,
+    interned,
     register_cache,
 )
 
@@ -267,6 +268,23 @@ def test_the_registry_holds_caches_weakly() -> None:
     gc.collect()
 
     assert "test: short-lived" not in [cache.name for cache in all_caches()]
+
+
+class Thing:
+    """Something that can be held weakly."""
+
+
+def test_the_first_object_of_a_key_is_shared() -> None:
+    """`interned` gives the first living object of a key; its entry goes with it."""
+    table: dict[Any, weakref.ref[Thing]] = {}
+    first, second = Thing(), Thing()
+
+    assert interned(table, "k", first) is first
+    assert interned(table, "k", second) is first
+    del first
+    gc.collect()
+    assert table == {}
+    assert interned(table, "k", second) is second
 
 
 def test_own_caches_can_be_registered() -> None:

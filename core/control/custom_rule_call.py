@@ -1,0 +1,78 @@
+"""What the equations of custom_jvp and custom_vjp share, and their rules."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.control.inline_rules import batch_call
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.tree.tree import PyTreeDef
+
+
+class TracedRule:
+    """A rule of the user for one equation, traced when it is needed.
+
+    ``_known``: what it was traced to, by the arguments that have tangents.
+    """
+
+    __slots__ = ("_avals", "_call", "_const_avals", "_known", "_out_avals", "_out_tree")
+
+    def __init__(
+        self,
+        call: Any,
+        const_avals: list[ShapedArray],
+        avals: tuple[ShapedArray, ...],
+        out_avals: tuple[ShapedArray, ...],
+        out_tree: PyTreeDef,
+    ) -> None:
+        self._call = call
+        self._const_avals = const_avals
+        self._avals = avals
+        self._out_avals = out_avals
+        self._out_tree = out_tree
+        self._known: dict[tuple[bool, ...], Any] = {}
+
+
+class CustomRuleCall(HigherOrderPrimitive):
+    """A call of ``call_jaxpr``, a function with a derivative ``rule`` of its own.
+
+    Arguments are ``num_consts`` values that the function or its rule closed over, then those of
+    the function.
+    """
+
+    effect_place = "in_custom_rules"
+    holds_functions = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return list(params["call_jaxpr"].out_avals)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.inline_jaxpr(params["call_jaxpr"], operands)
+
+    @abc.abstractmethod
+    def batched_rule(
+        self,
+        ctx: Any,
+        rule: Any,
+        num_consts: int,
+        in_dims: tuple[int | None, ...],
+        out_dims: tuple[int | None, ...],
+    ) -> Any:
+        """The rule of the batched call."""
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        args = [
+            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
+        ]
+        in_dims = tuple([None if d is None else 0 for d in dims])
+        jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)
+        n = params["num_consts"]
+        rule = self.batched_rule(ctx, params["rule"], n, in_dims, tuple(out_dims))
+        return self.bind(*args, call_jaxpr=jaxpr, rule=rule, num_consts=n), list(out_dims)
