@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from tracebridge._api.jacobian import jacobian as jacobian
     from tracebridge._api.jacobian import jacrev as jacrev
     from tracebridge._api.jit import clear_caches as clear_caches
-    from tracebridge._api.jit import disable_jit as disable_jit
     from tracebridge._api.jit import jit as jit
     from tracebridge._api.jvp import jvp as jvp
     from tracebridge._api.jvp import linearize as linearize
@@ -101,31 +100,36 @@ if TYPE_CHECKING:
     from tracebridge._api.vmap import vmap as vmap
     from tracebridge._api.xla_computation import xla_computation as xla_computation
     from tracebridge.core._jaxlib.xla import Device as Device
-    from tracebridge.core.config.scopes import check_tracer_leaks as check_tracer_leaks
-    from tracebridge.core.config.scopes import checking_leaks as checking_leaks
-    from tracebridge.core.config.scopes import debug_infs as debug_infs
-    from tracebridge.core.config.scopes import debug_nans as debug_nans
-    from tracebridge.core.config.scopes import default_device as default_device
-    from tracebridge.core.config.scopes import default_matmul_precision as default_matmul_precision
-    from tracebridge.core.config.scopes import default_prng_impl as default_prng_impl
-    from tracebridge.core.config.scopes import enable_checks as enable_checks
-    from tracebridge.core.config.scopes import enable_x64 as enable_x64
-    from tracebridge.core.config.scopes import explain_cache_misses as explain_cache_misses
-    from tracebridge.core.config.scopes import explicit_x64_dtypes as explicit_x64_dtypes
-    from tracebridge.core.config.scopes import log_compiles as log_compiles
-    from tracebridge.core.config.scopes import no_execution as no_execution
-    from tracebridge.core.config.scopes import no_tracing as no_tracing
-    from tracebridge.core.config.scopes import numpy_dtype_promotion as numpy_dtype_promotion
-    from tracebridge.core.config.scopes import numpy_rank_promotion as numpy_rank_promotion
-    from tracebridge.core.config.scopes import threefry_partitionable as threefry_partitionable
-    from tracebridge.core.config.scopes import transfer_guard as transfer_guard
-    from tracebridge.core.config.scopes import (
+    from tracebridge.core.config.option_scopes import check_tracer_leaks as check_tracer_leaks
+    from tracebridge.core.config.option_scopes import checking_leaks as checking_leaks
+    from tracebridge.core.config.option_scopes import debug_infs as debug_infs
+    from tracebridge.core.config.option_scopes import debug_nans as debug_nans
+    from tracebridge.core.config.option_scopes import default_device as default_device
+    from tracebridge.core.config.option_scopes import (
+        default_matmul_precision as default_matmul_precision,
+    )
+    from tracebridge.core.config.option_scopes import default_prng_impl as default_prng_impl
+    from tracebridge.core.config.option_scopes import disable_jit as disable_jit
+    from tracebridge.core.config.option_scopes import enable_checks as enable_checks
+    from tracebridge.core.config.option_scopes import enable_x64 as enable_x64
+    from tracebridge.core.config.option_scopes import explain_cache_misses as explain_cache_misses
+    from tracebridge.core.config.option_scopes import explicit_x64_dtypes as explicit_x64_dtypes
+    from tracebridge.core.config.option_scopes import log_compiles as log_compiles
+    from tracebridge.core.config.option_scopes import no_execution as no_execution
+    from tracebridge.core.config.option_scopes import no_tracing as no_tracing
+    from tracebridge.core.config.option_scopes import numpy_dtype_promotion as numpy_dtype_promotion
+    from tracebridge.core.config.option_scopes import numpy_rank_promotion as numpy_rank_promotion
+    from tracebridge.core.config.option_scopes import (
+        threefry_partitionable as threefry_partitionable,
+    )
+    from tracebridge.core.config.transfer_guards import transfer_guard as transfer_guard
+    from tracebridge.core.config.transfer_guards import (
         transfer_guard_device_to_device as transfer_guard_device_to_device,
     )
-    from tracebridge.core.config.scopes import (
+    from tracebridge.core.config.transfer_guards import (
         transfer_guard_device_to_host as transfer_guard_device_to_host,
     )
-    from tracebridge.core.config.scopes import (
+    from tracebridge.core.config.transfer_guards import (
         transfer_guard_host_to_device as transfer_guard_host_to_device,
     )
     from tracebridge.core.config.user_context import make_user_context as make_user_context
@@ -172,7 +176,7 @@ _NAMES_BY_MODULE = {
     "_api.eval_shape": "eval_shape",
     "_api.grad": "grad value_and_grad",
     "_api.jacobian": "hessian jacfwd jacobian jacrev",
-    "_api.jit": "clear_caches disable_jit jit",
+    "_api.jit": "clear_caches jit",
     "_api.jvp": "jvp linearize",
     "_api.make_jaxpr": "make_jaxpr",
     "_api.masking.mask": "mask shapecheck",
@@ -188,12 +192,14 @@ _NAMES_BY_MODULE = {
     "_api.vmap": "vmap",
     "_api.xla_computation": "xla_computation",
     "core._jaxlib.xla": "Device",
-    "core.config.scopes": (
+    "core.config.option_scopes": (
         "check_tracer_leaks checking_leaks debug_infs debug_nans default_device "
-        "default_matmul_precision default_prng_impl enable_checks enable_x64 "
+        "default_matmul_precision default_prng_impl disable_jit enable_checks enable_x64 "
         "explain_cache_misses explicit_x64_dtypes log_compiles no_execution no_tracing "
-        "numpy_dtype_promotion numpy_rank_promotion threefry_partitionable transfer_guard "
-        "transfer_guard_device_to_device transfer_guard_device_to_host "
+        "numpy_dtype_promotion numpy_rank_promotion threefry_partitionable"
+    ),
+    "core.config.transfer_guards": (
+        "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
         "transfer_guard_host_to_device"
     ),
     "core.config.user_context": "make_user_context",

@@ -19,7 +19,6 @@ from tracebridge._api.placements import (
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.stages import trace_stage
-from tracebridge.core.config.scopes import Scope
 from tracebridge.core.control.jit import Arguments, JitOptions, Jitted, make_jit
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.runtime.fastpath import KeyFunctions, clear_fast_paths
@@ -217,20 +216,6 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     function.clear_cache = jitted.clear
     function.cache_size = function._cache_size = jitted.runs.__len__
     return call
-
-
-def disable_jit(disable: bool = True) -> Scope:
-    """Run jitted functions and control flow step by step inside a ``with`` block, for debugging.
-
-    >>> import tracebridge as tb
-    >>> @tb.jit
-    ... def f(x):
-    ...     return 'large' if x > 2 else 'small'
-    >>> with tb.disable_jit():
-    ...     f(3.0)
-    'large'
-    """
-    return Scope("disable_jit", disable)
 
 
 def clear_caches() -> None:

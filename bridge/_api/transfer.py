@@ -10,7 +10,7 @@ import numpy as np
 from tracebridge._api.placements import single_device
 from tracebridge._api.values import value_of
 from tracebridge.core._jaxlib.xla import batched_block_until_ready
-from tracebridge.core.config.scopes import guards_in_force
+from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DonationError

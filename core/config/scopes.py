@@ -23,12 +23,6 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from tracebridge.core.config.guard_levels import (
-    DIRECTIONS,
-    LEVELS,
-    guard_levels,
-    joined_levels,
-)
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS, Option
 from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
 
@@ -364,12 +358,37 @@ class Decorating(abc.ABC):
         return within
 
 
-class Scope(Decorating):
-    """A `with` block that changes one option for the current thread; may be entered again."""
+class StateScope(Decorating):
+    """A `with` block in which the thread has another state; may be entered again."""
 
-    __slots__ = ("_name", "_tokens", "_value")
+    __slots__ = ("_tokens",)
+
+    def __init__(self) -> None:
+        self._tokens: list[Token[State | None]] = []
+
+    @abc.abstractmethod
+    def changed(self) -> State | None:
+        """The state inside the block, which is entered now."""
+
+    def __enter__(self) -> None:
+        self._tokens.append(set_state(self.changed()))
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        reset_state(self._tokens.pop())
+
+
+class Scope(StateScope):
+    """A `with` block that changes one option for the current thread."""
+
+    __slots__ = ("_name", "_value")
 
     def __init__(self, name: str, value: Any) -> None:
+        super().__init__()
         row = lookup(name)
         if not row.scoped:
             raise OptionValueError(
@@ -378,324 +397,14 @@ class Scope(Decorating):
             )
         self._name = name
         self._value = row.check(value)
-        self._tokens: list[Token[State | None]] = []
 
     def again(self) -> Scope:
         return Scope(self._name, self._value)
 
-    def __enter__(self) -> None:
-        self._tokens.append(set_state(with_override(state(), self._name, self._value)))
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        reset_state(self._tokens.pop())
+    def changed(self) -> State | None:
+        return with_override(state(), self._name, self._value)
 
 
 def scope(name: str, value: Any) -> Scope:
     """Return a `with` block that changes an option for the current thread."""
     return Scope(name, value)
-
-
-def enable_x64(new_val: bool = True) -> Scope:
-    """Keep 64-bit dtypes inside the block.
-
-    >>> import tracebridge as tb
-    >>> import tracebridge.numpy as tnp
-    >>> with tb.enable_x64():
-    ...     tnp.arange(3.0).dtype
-    dtype('float64')
-    """
-    return Scope("enable_x64", new_val)
-
-
-def explicit_x64_dtypes(new_val: str) -> Scope:
-    """Set what happens to explicit 64-bit dtypes: 'allow', 'warn' or 'error'.
-
-    >>> import tracebridge as tb
-    >>> import tracebridge.numpy as tnp
-    >>> with tb.explicit_x64_dtypes('allow'):
-    ...     tnp.zeros(3, 'float64').dtype
-    dtype('float64')
-    """
-    return Scope("explicit_x64_dtypes", new_val)
-
-
-def numpy_dtype_promotion(new_val: str) -> Scope:
-    """Set dtype promotion: 'standard' or 'strict'.
-
-    >>> import tracebridge as tb
-    >>> with tb.numpy_dtype_promotion('strict'):
-    ...     tb.config.numpy_dtype_promotion
-    'strict'
-    """
-    return Scope("numpy_dtype_promotion", new_val)
-
-
-def numpy_rank_promotion(new_val: str) -> Scope:
-    """Set rank promotion: 'allow', 'warn' or 'raise'.
-
-    >>> import tracebridge as tb
-    >>> with tb.numpy_rank_promotion('raise'):
-    ...     tb.config.numpy_rank_promotion
-    'raise'
-    """
-    return Scope("numpy_rank_promotion", new_val)
-
-
-def default_matmul_precision(new_val: str | None) -> Scope:
-    """Set the precision of products that name none.
-
-    >>> import tracebridge as tb
-    >>> with tb.default_matmul_precision('float32'):
-    ...     tb.config.default_matmul_precision
-    'float32'
-    """
-    return Scope("default_matmul_precision", new_val)
-
-
-def default_device(new_val: Any) -> Scope:
-    """Set the device of arrays and computations that name none.
-
-    >>> import tracebridge as tb
-    >>> import tracebridge.numpy as tnp
-    >>> with tb.default_device(tb.devices('cpu')[0]):
-    ...     tnp.ones(3).device.platform
-    'cpu'
-    """
-    return Scope("default_device", new_val)
-
-
-def disable_jit(disable: bool = True) -> Scope:
-    """Run jit and control flow step by step inside the block."""
-    return Scope("disable_jit", disable)
-
-
-def debug_nans(new_val: bool = True) -> Scope:
-    """Raise when a computation returns a NaN.
-
-    >>> import tracebridge as tb
-    >>> import tracebridge.numpy as tnp
-    >>> with tb.debug_nans():
-    ...     tnp.log(-1.0)
-    Traceback (most recent call last):
-        ...
-    tracebridge.core.errors.runtime_errors.NonFiniteError: ...
-    """
-    return Scope("debug_nans", new_val)
-
-
-def debug_infs(new_val: bool = True) -> Scope:
-    """Raise when a computation returns an infinity.
-
-    >>> import tracebridge as tb
-    >>> with tb.debug_infs():
-    ...     tb.config.debug_infs
-    True
-    """
-    return Scope("debug_infs", new_val)
-
-
-def checking_leaks(new_val: bool = True) -> Scope:
-    """Look for leaked tracers at the end of every trace.
-
-    >>> import tracebridge as tb
-    >>> with tb.checking_leaks():
-    ...     print(tb.jit(lambda x: x * 2)(1.0))
-    2.0
-    """
-    return Scope("check_tracer_leaks", new_val)
-
-
-check_tracer_leaks = checking_leaks
-
-
-def enable_checks(new_val: bool = True) -> Scope:
-    """Type-check every Jaxpr that is made.
-
-    >>> import tracebridge as tb
-    >>> with tb.enable_checks():
-    ...     print(tb.jit(lambda x: x * 2)(1.0))
-    2.0
-    """
-    return Scope("enable_checks", new_val)
-
-
-def log_compiles(new_val: bool = True) -> Scope:
-    """Log when a function is traced and compiled.
-
-    >>> import tracebridge as tb
-    >>> with tb.log_compiles():
-    ...     tb.config.log_compiles
-    True
-    """
-    return Scope("log_compiles", new_val)
-
-
-def explain_cache_misses(new_val: bool = True) -> Scope:
-    """Log why calls did not find a compiled function.
-
-    >>> import tracebridge as tb
-    >>> with tb.explain_cache_misses():
-    ...     tb.config.explain_cache_misses
-    True
-    """
-    return Scope("explain_cache_misses", new_val)
-
-
-def threefry_partitionable(new_val: bool = True) -> Scope:
-    """Choose the partitionable form of the threefry generator.
-
-    >>> import tracebridge as tb
-    >>> with tb.threefry_partitionable(False):
-    ...     tb.config.threefry_partitionable
-    False
-    """
-    return Scope("threefry_partitionable", new_val)
-
-
-def default_prng_impl(new_val: str) -> Scope:
-    """Choose the generator of new random keys.
-
-    >>> import tracebridge as tb
-    >>> with tb.default_prng_impl('rbg'):
-    ...     tb.config.default_prng_impl
-    'rbg'
-    """
-    return Scope("default_prng_impl", new_val)
-
-
-guards_in_force: list[int] = [0]
-"""How many scopes and global values guard transfers: zero almost always, and cheap to read."""
-_guard_lock = threading.Lock()
-_guarded_globally = [False]
-
-
-def _count_guards(change: int) -> None:
-    with _guard_lock:
-        guards_in_force[0] += change
-
-
-def _note_global_guard(name: str, value: Any) -> None:
-    if name == "transfer_guard" and (value != "allow") is not _guarded_globally[0]:
-        _guarded_globally[0] = value != "allow"
-        _count_guards(1 if value != "allow" else -1)
-
-
-on_global_change(_note_global_guard)
-_note_global_guard("transfer_guard", _global["transfer_guard"])
-
-
-class GuardScope(Decorating):
-    """A `with` block that sets the level of some directions of transfer for this thread."""
-
-    __slots__ = ("_directions", "_level", "_tokens")
-
-    def __init__(self, directions: tuple[str, ...], level: str) -> None:
-        if level not in LEVELS:
-            raise OptionValueError(
-                call="transfer_guard",
-                got=repr(level),
-                expected=" or ".join(map(repr, LEVELS)),
-            )
-        self._directions = directions
-        self._level = level
-        self._tokens: list[Token[State | None]] = []
-
-    def again(self) -> GuardScope:
-        return GuardScope(self._directions, self._level)
-
-    def __enter__(self) -> None:
-        levels = guard_levels(option("transfer_guard"))
-        levels.update(dict.fromkeys(self._directions, self._level))
-        changed = with_override(state(), "transfer_guard", joined_levels(levels))
-        self._tokens.append(set_state(changed))
-        _count_guards(1)
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        _count_guards(-1)
-        reset_state(self._tokens.pop())
-
-
-def transfer_guard(new_val: str) -> GuardScope:
-    """Allow, log or refuse transfers between host and devices, and between devices, in a block.
-
-    ``'log'`` and ``'disallow'`` are about implicit transfers: those that come with a computation,
-    and not by ``device_put`` or ``device_get``. ``'log_explicit'`` and ``'disallow_explicit'`` are
-    about all of them. Python numbers and reads of memory that is on the host are no transfers.
-
-    >>> import tracebridge as tb
-    >>> import numpy as np
-    >>> with tb.transfer_guard('disallow'):
-    ...     x = tb.device_put(np.ones(3))
-    ...     tb.jit(lambda x: x + 1)(np.ones(3))
-    Traceback (most recent call last):
-        ...
-    tracebridge.core.errors.runtime_errors.GuardError: ...
-    """
-    return GuardScope(DIRECTIONS, new_val)
-
-
-def transfer_guard_host_to_device(new_val: str) -> GuardScope:
-    """The same for transfers of host arrays to devices.
-
-    >>> import tracebridge as tb
-    >>> with tb.transfer_guard_host_to_device('disallow'):
-    ...     print(tb.jit(lambda x: x + 1)(1.0))
-    2.0
-    """
-    return GuardScope(("host_to_device",), new_val)
-
-
-def transfer_guard_device_to_device(new_val: str) -> GuardScope:
-    """The same for transfers from one device to another.
-
-    >>> import tracebridge as tb
-    >>> with tb.transfer_guard_device_to_device('log'):
-    ...     tb.config.transfer_guard
-    'host_to_device=allow,device_to_device=log,device_to_host=allow'
-    """
-    return GuardScope(("device_to_device",), new_val)
-
-
-def transfer_guard_device_to_host(new_val: str) -> GuardScope:
-    """The same for reads of arrays on devices other than the CPU.
-
-    >>> import tracebridge as tb
-    >>> import tracebridge.numpy as tnp
-    >>> with tb.transfer_guard_device_to_host('log'):
-    ...     float(tb.device_get(tnp.ones(())))
-    1.0
-    """
-    return GuardScope(("device_to_host",), new_val)
-
-
-def no_tracing(new_val: bool = True) -> Scope:
-    """Raise inside the block when a jitted function is traced: when a call is not in its cache.
-
-    >>> import tracebridge as tb
-    >>> f = tb.jit(lambda x: x + 1)
-    >>> y = f(1.0)
-    >>> with tb.no_tracing():
-    ...     print(f(2.0))
-    3.0
-    """
-    return Scope("no_tracing", new_val)
-
-
-def no_execution(new_val: bool = True) -> Scope:
-    """Raise inside the block when a program or an operation is executed on a device.
-
-    >>> import tracebridge as tb
-    >>> with tb.no_execution():
-    ...     lowered = tb.jit(lambda x: x + 1).lower(1.0)
-    """
-    return Scope("no_execution", new_val)

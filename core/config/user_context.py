@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from contextvars import Token
-from types import TracebackType
 from typing import Any, final
 
-from tracebridge.core.config.scopes import (
-    Decorating,
-    State,
-    reset_state,
-    set_state,
-    state,
-    with_value,
-)
+from tracebridge.core.config.scopes import State, StateScope, state, with_value
 from tracebridge.core.errors.config_errors import OptionValueError
 
 _NUMBERS = itertools.count()
@@ -59,32 +50,23 @@ class UserContext:
 
 
 @final
-class UserScope(Decorating):
-    """A ``with`` block in which a user's context has a value; may be entered again."""
+class UserScope(StateScope):
+    """A ``with`` block in which a user's context has a value."""
 
-    __slots__ = ("_name", "_tokens", "_value")
+    __slots__ = ("_name", "_value")
 
     def __init__(self, name: str, value: Any) -> None:
+        super().__init__()
         self._name = name
         self._value = value
-        self._tokens: list[Token[State | None]] = []
 
     def again(self) -> UserScope:
         """A block like this one, for the next call of a decorated function."""
         return UserScope(self._name, self._value)
 
-    def __enter__(self) -> None:
+    def changed(self) -> State | None:
         # The type is kept beside the value: 1, 1.0 and True are equal in Python.
-        entry = (type(self._value), self._value)
-        self._tokens.append(set_state(with_value(state(), self._name, entry)))
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        reset_state(self._tokens.pop())
+        return with_value(state(), self._name, (type(self._value), self._value))
 
 
 def make_user_context(default_value: Any = None) -> UserContext:

@@ -12,7 +12,7 @@ from tracebridge.core._jaxlib.xla import (
     buffer_to_numpy,
     start_copy_to_host,
 )
-from tracebridge.core.config.scopes import guards_in_force
+from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators

@@ -16,13 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import (
-    on_global_change,
-    option,
-    state,
-    tracing_key,
-    with_trace,
-)
+from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key, with_trace
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage

@@ -16,7 +16,7 @@ from tracebridge.core._jaxlib.xla import (
     copy_to_devices,
     rewrap,
 )
-from tracebridge.core.config.scopes import guards_in_force
+from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.argument_errors import ArgumentValueError

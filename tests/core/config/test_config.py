@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tracebridge.core.config import scopes
+from tracebridge.core.config import option_scopes
 from tracebridge.core.config.config import config, resolve_name
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.errors import filtering
@@ -54,7 +54,7 @@ def test_peer_names_resolve(peer: str, ours: str) -> None:
 
 def test_attributes_show_what_is_in_force_and_values_the_globals() -> None:
     """A block changes what this thread reads, not the global table."""
-    with scopes.enable_x64():
+    with option_scopes.enable_x64():
         assert config.enable_x64 is True
         assert config.values["enable_x64"] is False
 

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tracebridge.core.config import scopes
+from tracebridge.core.config import option_scopes, scopes, transfer_guards
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.config.scopes import (
     Scope,
@@ -143,9 +143,9 @@ def test_set_and_reset() -> None:
 
 def test_scope_changes_and_restores() -> None:
     """Inside the block the new value, after it the old one and no state."""
-    with scopes.enable_x64():
+    with option_scopes.enable_x64():
         assert option("enable_x64") is True
-        with scopes.enable_x64(False):
+        with option_scopes.enable_x64(False):
             assert option("enable_x64") is False
         assert option("enable_x64") is True
     assert option("enable_x64") is False
@@ -154,7 +154,7 @@ def test_scope_changes_and_restores() -> None:
 
 def test_scope_is_left_by_exceptions() -> None:
     """An error inside the block does not leave the option changed."""
-    with contextlib.suppress(KeyError), scopes.debug_nans():
+    with contextlib.suppress(KeyError), option_scopes.debug_nans():
         raise KeyError
     assert state() is None
 
@@ -172,21 +172,21 @@ def test_one_scope_object_can_be_entered_again() -> None:
 @pytest.mark.parametrize(
     ("make", "name", "value"),
     [
-        (scopes.explicit_x64_dtypes, "explicit_x64_dtypes", "error"),
-        (scopes.numpy_dtype_promotion, "numpy_dtype_promotion", "strict"),
-        (scopes.numpy_rank_promotion, "numpy_rank_promotion", "raise"),
-        (scopes.default_matmul_precision, "default_matmul_precision", "highest"),
-        (scopes.default_device, "default_device", "cpu"),
-        (scopes.disable_jit, "disable_jit", True),
-        (scopes.debug_nans, "debug_nans", True),
-        (scopes.debug_infs, "debug_infs", True),
-        (scopes.checking_leaks, "check_tracer_leaks", True),
-        (scopes.enable_checks, "enable_checks", True),
-        (scopes.log_compiles, "log_compiles", True),
-        (scopes.explain_cache_misses, "explain_cache_misses", True),
-        (scopes.threefry_partitionable, "threefry_partitionable", False),
-        (scopes.default_prng_impl, "default_prng_impl", "rbg"),
-        (scopes.transfer_guard, "transfer_guard", "disallow"),
+        (option_scopes.explicit_x64_dtypes, "explicit_x64_dtypes", "error"),
+        (option_scopes.numpy_dtype_promotion, "numpy_dtype_promotion", "strict"),
+        (option_scopes.numpy_rank_promotion, "numpy_rank_promotion", "raise"),
+        (option_scopes.default_matmul_precision, "default_matmul_precision", "highest"),
+        (option_scopes.default_device, "default_device", "cpu"),
+        (option_scopes.disable_jit, "disable_jit", True),
+        (option_scopes.debug_nans, "debug_nans", True),
+        (option_scopes.debug_infs, "debug_infs", True),
+        (option_scopes.checking_leaks, "check_tracer_leaks", True),
+        (option_scopes.enable_checks, "enable_checks", True),
+        (option_scopes.log_compiles, "log_compiles", True),
+        (option_scopes.explain_cache_misses, "explain_cache_misses", True),
+        (option_scopes.threefry_partitionable, "threefry_partitionable", False),
+        (option_scopes.default_prng_impl, "default_prng_impl", "rbg"),
+        (transfer_guards.transfer_guard, "transfer_guard", "disallow"),
     ],
 )
 def test_each_named_scope_sets_its_option(
@@ -203,14 +203,14 @@ def test_bad_scopes_are_refused_when_made() -> None:
     with pytest.raises(UnknownOptionError, match="no option 'x'"):
         scope("x", 1)
     with pytest.raises(OptionValueError, match="got 'loud'"):
-        scopes.numpy_rank_promotion("loud")
+        option_scopes.numpy_rank_promotion("loud")
     with pytest.raises(OptionValueError, match="for one thread"):
         scope("num_cpu_devices", 2)
 
 
 def test_threads_do_not_see_each_others_scopes() -> None:
     """A `with` block belongs to its thread; a new thread starts without state."""
-    with scopes.enable_x64():
+    with option_scopes.enable_x64():
         assert in_thread(state) is None
         assert in_thread(lambda: option("enable_x64")) is False
 
@@ -229,7 +229,7 @@ def test_update_is_seen_by_all_threads_and_counted() -> None:
 
 def test_thread_value_wins_over_global() -> None:
     """A block keeps its value when the global one changes."""
-    with scopes.numpy_rank_promotion("raise"):
+    with option_scopes.numpy_rank_promotion("raise"):
         update("numpy_rank_promotion", "warn")
         assert option("numpy_rank_promotion") == "raise"
         assert scopes.global_value("numpy_rank_promotion") == "warn"
@@ -261,18 +261,18 @@ def test_a_refused_update_changes_nothing() -> None:
 def test_key_is_the_same_however_a_value_was_set() -> None:
     """A global change and a block with the same value share compiled programs."""
     plain = tracing_key()
-    with scopes.enable_x64():
+    with option_scopes.enable_x64():
         scoped = tracing_key()
     update("enable_x64", True)
 
     assert tracing_key() == scoped != plain
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert tracing_key() == plain
 
 
 def test_key_follows_global_changes_inside_a_block() -> None:
     """A remembered key is dropped when a global value changes."""
-    with scopes.enable_x64():
+    with option_scopes.enable_x64():
         before = tracing_key()
         update("numpy_rank_promotion", "raise")
         assert tracing_key() != before
@@ -281,7 +281,7 @@ def test_key_follows_global_changes_inside_a_block() -> None:
 def test_options_without_effect_on_programs_leave_the_key() -> None:
     """Logging does not compile anew."""
     plain = tracing_key()
-    with scopes.log_compiles(), scopes.debug_nans():
+    with option_scopes.log_compiles(), option_scopes.debug_nans():
         assert tracing_key() == plain
 
 
@@ -308,13 +308,13 @@ def test_equal_keys_mean_equal_values(a: dict[str, bool], b: dict[str, bool]) ->
 def test_fast_path_is_left_by_debugging_options() -> None:
     """Global or scoped; logging does not matter."""
     assert scopes.fast_path_allowed()
-    with scopes.debug_nans():
+    with option_scopes.debug_nans():
         assert not scopes.fast_path_allowed()
-    with scopes.log_compiles():
+    with option_scopes.log_compiles():
         assert scopes.fast_path_allowed()
     update("debug_infs", True)
     assert not scopes.fast_path_allowed()
-    with scopes.debug_infs(False):
+    with option_scopes.debug_infs(False):
         assert scopes.fast_path_allowed()
 
 
@@ -330,7 +330,7 @@ def test_many_different_states_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(scopes, "_MAX_REMEMBERED", 8)
     for _ in range(50):
         device = Device()
-        with scopes.default_device(device):
+        with option_scopes.default_device(device):
             assert device in tracing_key()
 
     assert len(scopes._derived) <= 8
@@ -341,14 +341,14 @@ def test_many_different_states_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
 def test_scopes_decorate_functions() -> None:
     """A decorated function runs inside a block of its own, also from several threads at once."""
 
-    @scopes.enable_x64(True)
+    @option_scopes.enable_x64(True)
     def value(wait: threading.Barrier | None = None) -> bool:
         """Its documentation."""
         if wait is not None:
             wait.wait(10)
         return option("enable_x64")
 
-    @scopes.transfer_guard_host_to_device("log")
+    @transfer_guards.transfer_guard_host_to_device("log")
     def guard() -> str:
         return option("transfer_guard")
 
@@ -364,7 +364,7 @@ def test_scopes_decorate_functions() -> None:
 def test_decorated_functions_end_their_blocks_at_errors() -> None:
     """An exception in the function ends the block."""
 
-    @scopes.debug_nans(True)
+    @option_scopes.debug_nans(True)
     def fails() -> None:
         raise ValueError("mine")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tracebridge.numpy as tnp
-from tracebridge.core.config import scopes
+from tracebridge.core.config import option_scopes
 from tracebridge.core.dtypes import canonicalize as c
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.errors.dtype_errors import ExplicitX64Warning, UnsupportedDtypeError
@@ -22,17 +22,17 @@ WIDE = [
 @pytest.mark.parametrize(("wide", "narrow"), WIDE, ids=str)
 def test_canonicalize(wide, narrow):
     """64 bits stay exactly where they are enabled."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert narrow == c.canonicalize(wide)
         assert narrow == c.canonicalize(wide.name)
         assert narrow == c.canonicalize(wide.newbyteorder(">"))
-    with scopes.enable_x64(True):
+    with option_scopes.enable_x64(True):
         assert wide == c.canonicalize(wide)
 
 
 def test_other_dtypes_are_their_own():
     """The rule is about the four wide dtypes only."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         for dtype in d.all_dtypes - {wide for wide, _ in WIDE}:
             assert dtype == c.canonicalize(dtype)
             assert not c.is_wide(dtype)
@@ -41,7 +41,7 @@ def test_other_dtypes_are_their_own():
 @pytest.mark.parametrize("x64", [False, True])
 def test_python_classes_are_the_defaults(x64):
     """Python scalar classes ask for the default dtypes."""
-    with scopes.enable_x64(x64):
+    with option_scopes.enable_x64(x64):
         assert c.default_int() == c.canonicalize(int)
         assert c.default_float() == c.canonicalize(float)
         assert c.default_complex() == c.canonicalize(complex)
@@ -62,7 +62,7 @@ def test_explicit_requests_warn():
     def public_function(dtype):
         return c.canonicalize_explicit(dtype, "zeros")
 
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         with pytest.warns(ExplicitX64Warning, match=r"zeros: float64 becomes float32") as record:
             assert d.float32 == public_function("float64")
         assert record[0].filename == __file__
@@ -72,13 +72,13 @@ def test_explicit_requests_warn():
 def test_every_spelling_is_a_request(wide, narrow):
     """Dtype objects, scalar classes of NumPy and names ask for 64 bits alike."""
     for spelling in (wide, wide.type, wide.name, wide.newbyteorder(">")):
-        with scopes.enable_x64(False), pytest.warns(ExplicitX64Warning, match=wide.name):
+        with option_scopes.enable_x64(False), pytest.warns(ExplicitX64Warning, match=wide.name):
             assert narrow == c.canonicalize_explicit(spelling, "zeros")
 
 
 def test_explicit_requests_allowed():
     """With 'allow' a request is honoured while 64 bits are off."""
-    with scopes.enable_x64(False), scopes.explicit_x64_dtypes("allow"):
+    with option_scopes.enable_x64(False), option_scopes.explicit_x64_dtypes("allow"):
         assert d.float64 == c.canonicalize_explicit(np.float64, "zeros")
         assert d.int64 == c.canonicalize_explicit(">i8", "zeros")
 
@@ -86,8 +86,8 @@ def test_explicit_requests_allowed():
 def test_explicit_requests_refused():
     """With 'error' a request raises and names the function, both dtypes and the ways out."""
     with (
-        scopes.enable_x64(False),
-        scopes.explicit_x64_dtypes("error"),
+        option_scopes.enable_x64(False),
+        option_scopes.explicit_x64_dtypes("error"),
         pytest.raises(UnsupportedDtypeError, match=r"(?s)zeros: got.*float64.*float32.*enable_x64"),
     ):
         c.canonicalize_explicit("float64", "zeros")
@@ -96,11 +96,11 @@ def test_explicit_requests_refused():
 @pytest.mark.parametrize("policy", ["allow", "warn", "error"])
 def test_requests_that_need_no_policy(policy):
     """Python classes and narrow dtypes pass, and everything while 64 bits are on."""
-    with scopes.explicit_x64_dtypes(policy), scopes.enable_x64(False):
+    with option_scopes.explicit_x64_dtypes(policy), option_scopes.enable_x64(False):
         assert d.int32 == c.canonicalize_explicit(int, "zeros")
         assert d.float32 == c.canonicalize_explicit(float, "zeros")
         assert d.bfloat16 == c.canonicalize_explicit("bfloat16", "zeros")
-    with scopes.explicit_x64_dtypes(policy), scopes.enable_x64(True):
+    with option_scopes.explicit_x64_dtypes(policy), option_scopes.enable_x64(True):
         assert d.float64 == c.canonicalize_explicit("float64", "zeros")
 
 
@@ -121,9 +121,9 @@ def test_requests_that_need_no_policy(policy):
 )
 def test_to_inexact(dtype, x32, x64):
     """Integers get a floating dtype, what is inexact stays."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert x32 == c.to_inexact(dtype)
-    with scopes.enable_x64(True):
+    with option_scopes.enable_x64(True):
         assert x64 == c.to_inexact(dtype)
 
 

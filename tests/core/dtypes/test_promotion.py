@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracebridge.core.config import scopes
+from tracebridge.core.config import option_scopes
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes import promotion
 from tracebridge.core.errors.dtype_errors import TypePromotionError
@@ -71,7 +71,7 @@ def join_or_error(*operands):
 @pytest.mark.parametrize(("left", "right", "result"), list(entries()))
 def test_table(left, right, result):
     """Two operands give what the table says, weak results the default dtype of their kind."""
-    with scopes.enable_x64(True):
+    with option_scopes.enable_x64(True):
         assert operand(result) == promotion.promote((operand(left), operand(right)))
 
 
@@ -116,7 +116,7 @@ def test_idempotent(a):
 @given(strong_pairs, strong_pairs, strong_pairs)
 def test_associative(a, b, c):
     """Joins of strong operands can be grouped in any way, where no step is an error or weak."""
-    with scopes.enable_x64(True):
+    with option_scopes.enable_x64(True):
         left, right = join_or_error(a, b), join_or_error(b, c)
         if "error" in (left, right) or left[1] or right[1]:
             return
@@ -170,7 +170,7 @@ def test_join_of_nodes():
 )
 def test_64_bits_while_they_are_off(operands, expected):
     """Promotion neither narrows 64-bit operands nor makes 64-bit results of narrower ones."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert expected == promotion.result_type(*operands, return_weak_type=True)
 
 
@@ -178,11 +178,11 @@ def test_options_are_part_of_the_memo():
     """The same operands give another result after the option changed."""
     operands = ((d.uint32, False), (d.int32, False))
 
-    with scopes.enable_x64(True):
+    with option_scopes.enable_x64(True):
         assert (d.int64, False) == promotion.promote(operands)
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert (d.int32, False) == promotion.promote(operands)
-    with scopes.numpy_dtype_promotion("strict"), pytest.raises(TypePromotionError):
+    with option_scopes.numpy_dtype_promotion("strict"), pytest.raises(TypePromotionError):
         promotion.promote(operands)
 
 
@@ -203,7 +203,7 @@ def test_options_are_part_of_the_memo():
 )
 def test_strict_mode(operands, expected):
     """Dtypes never mix; scalars take the dtype of an array of their kind or a higher one."""
-    with scopes.numpy_dtype_promotion("strict"), scopes.enable_x64(False):
+    with option_scopes.numpy_dtype_promotion("strict"), option_scopes.enable_x64(False):
         pairs = tuple(promotion._argument_pair(operand) for operand in operands)
         assert expected == join_or_error(*pairs)
 
@@ -211,7 +211,7 @@ def test_strict_mode(operands, expected):
 @given(st.lists(pairs, min_size=2, max_size=3))
 def test_strict_mode_agrees_with_the_standard_mode(operands):
     """Where strict mode has an answer and an operand is strong, standard mode has the same."""
-    with scopes.numpy_dtype_promotion("strict"):
+    with option_scopes.numpy_dtype_promotion("strict"):
         strict = join_or_error(*operands)
     if strict != "error" and not all(weak for _, weak in operands):
         assert strict == join_or_error(*operands)
@@ -241,7 +241,7 @@ def test_weak_operands_keep_their_width_among_themselves():
 )
 def test_result_type(arguments, expected):
     """Values follow the 64-bit rule, dtypes are as they are, weak results become defaults."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert expected == promotion.result_type(*arguments)
 
 
@@ -274,8 +274,8 @@ def test_float0_mixes_with_itself_only():
 def test_errors_name_the_dtypes_and_the_way_out(mode, operands, words):
     """The message has the operands, the reason and what to do."""
     with (
-        scopes.numpy_dtype_promotion(mode),
-        scopes.enable_x64(False),
+        option_scopes.numpy_dtype_promotion(mode),
+        option_scopes.enable_x64(False),
         pytest.raises(TypePromotionError, match=f"(?s){words}"),
     ):
         promotion.result_type(*operands)

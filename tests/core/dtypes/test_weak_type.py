@@ -7,7 +7,7 @@ import enum
 import numpy as np
 import pytest
 
-from tracebridge.core.config import scopes
+from tracebridge.core.config import option_scopes
 from tracebridge.core.dtypes import dtypes as d
 from tracebridge.core.dtypes import weak_type as w
 
@@ -53,9 +53,9 @@ class Foreign:
 )
 def test_scalar_dtype(scalar, x32, x64):
     """Numbers are weak, booleans are not."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert x32 == w.scalar_dtype(scalar)
-    with scopes.enable_x64(True):
+    with option_scopes.enable_x64(True):
         assert x64 == w.scalar_dtype(scalar)
 
 
@@ -85,7 +85,7 @@ def test_scalar_dtype_of_other_classes():
 )
 def test_pair_of(value, expected):
     """NumPy values follow the 64-bit rule, arrays of the engine and others keep their dtype."""
-    with scopes.enable_x64(False):
+    with option_scopes.enable_x64(False):
         assert expected == w.pair_of(value)
         assert expected[0] == w.dtype_of(value)
         assert expected[1] == w.is_weak(value)

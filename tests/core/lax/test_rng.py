@@ -9,7 +9,7 @@ import pytest
 
 import tracebridge as tb
 from tracebridge import lax
-from tracebridge.core.config.scopes import enable_x64
+from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.lax.rng import threefry2x32_p

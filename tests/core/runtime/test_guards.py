@@ -14,7 +14,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.guard_levels import DIRECTIONS, guard_levels, normal_guard
-from tracebridge.core.config.scopes import guards_in_force
+from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.runtime.guards import check_transfer, explicit_transfers
 from tracebridge.errors import GuardError, OptionValueError
 

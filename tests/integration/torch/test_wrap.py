@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.config.scopes import debug_nans, disable_jit, enable_x64
+from tracebridge.core.config.option_scopes import debug_nans, disable_jit, enable_x64
 from tracebridge.errors import UnsupportedDtypeError
 from tracebridge.torch import wrap
 

@@ -8,7 +8,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
-from tracebridge.core.config.scopes import disable_jit
+from tracebridge.core.config.option_scopes import disable_jit
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError

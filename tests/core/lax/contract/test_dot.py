@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tracebridge as tb
 from tracebridge import lax
-from tracebridge.core.config.scopes import default_matmul_precision, enable_x64
+from tracebridge.core.config.option_scopes import default_matmul_precision, enable_x64
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.testing import assert_allclose, check_rules

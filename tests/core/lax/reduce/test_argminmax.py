@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import tracebridge as tb
 from tracebridge import lax
-from tracebridge.core.config.scopes import enable_x64
+from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.testing import check_rules

@@ -10,7 +10,7 @@ import pytest
 
 import tracebridge as tb
 from tracebridge import lax
-from tracebridge.core.config.scopes import enable_x64
+from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.testing import assert_allclose, check_rules
