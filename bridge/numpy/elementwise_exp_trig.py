@@ -294,14 +294,28 @@ sinc = unary_function(
 )
 
 
+_I0_SERIES = [1.0 / (4.0**k * math.factorial(k) ** 2) for k in range(9)]
+
+
 def _i0(x: Any) -> Any:
     (x,) = promote_inexact(x)
     if is_complex(x.aval.dtype):
         msg = f"i0: got {x.aval.str_short()}, expected real numbers"
         raise UnsupportedDtypeError(msg)
+    # Near zero the power series in the square stands: its odd derivatives vanish at zero. Each
+    # form gets harmless values where the other one is taken.
     size = lax.abs(x)
-    found = lax.mul(lax.exp(size), bessel_i0e(size))
-    return lax.convert_dtype(found, x.aval.dtype, x.aval.weak_type)
+    small = lax.lt(size, 0.5)
+    away = lax.select_n(small, size, lax.full_of(x.aval, 1))
+    near = lax.select_n(small, lax.zeros_of(x.aval), x)
+    far = lax.convert_dtype(
+        lax.mul(lax.exp(away), bessel_i0e(away)), x.aval.dtype, x.aval.weak_type
+    )
+    z = lax.mul(near, near)
+    series = lax.full_of(z.aval, _I0_SERIES[-1])
+    for coefficient in reversed(_I0_SERIES[:-1]):
+        series = lax.add(lax.mul(series, z), coefficient)
+    return lax.select_n(small, far, series)
 
 
 i0 = unary_function(

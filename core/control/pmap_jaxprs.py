@@ -84,9 +84,13 @@ def summed(
 
 
 def as_vmap(params: dict[str, Any]) -> Jaxpr:
-    """The map of whole arrays, as vmap computes it."""
+    """The map of whole arrays on one device, as vmap computes it where it can."""
     jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
+    # vmap cannot call in order, but there is an order of elements that know nothing of the others.
+    in_order = any([e.ordered and e.over_devices for e in jaxpr.effects])
+    if in_order and not any([a.primitive.names_axis(name, a.params) for a, _ in jaxpr.steps]):
+        return _one_by_one(params)
     key = ("pmap as vmap", name, size, in_axes, out_axes)
     found = jaxpr.cache.get(key)
     if found is None:
@@ -102,6 +106,36 @@ def as_vmap(params: dict[str, Any]) -> Jaxpr:
             outs = _run(body, fronts)
             return [
                 _placed(o, d, a, size) for o, d, a in zip(outs, out_dims, out_axes, strict=True)
+            ]
+
+        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return found
+
+
+def _one_by_one(params: dict[str, Any]) -> Jaxpr:
+    """The map of whole arrays, each element after the one before."""
+    jaxpr, size = params["jaxpr"], params["axis_size"]
+    in_axes, out_axes = params["in_axes"], params["out_axes"]
+    key = ("pmap one by one", size, in_axes, out_axes)
+    found = jaxpr.cache.get(key)
+    if found is None:
+
+        def run(*xs: Any) -> list[Any]:
+            rows = [
+                _run(
+                    jaxpr,
+                    [
+                        x if a is None else lax.index_in_dim(x, i, a, keepdims=False)
+                        for x, a in zip(xs, in_axes, strict=True)
+                    ],
+                )
+                for i in range(size)
+            ]
+            return [
+                outs[0]
+                if a is None
+                else lax.concatenate([lax.expand_dims(o, (a,)) for o in outs], a)
+                for outs, a in zip(zip(*rows, strict=True), out_axes, strict=True)
             ]
 
         found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)

@@ -61,11 +61,11 @@ class PluginError(TracebridgeError, RuntimeError):
     """A device plugin is installed but cannot be loaded."""
 
 
-class CompileError(TracebridgeError, RuntimeError):
+class CompileError(TracebridgeError, XlaRuntimeError):
     """XLA rejected a program or failed to compile it."""
 
 
-class CallbackError(TracebridgeError, RuntimeError):
+class CallbackError(TracebridgeError, XlaRuntimeError):
     """A Python callback inside a compiled program raised, or returned the wrong thing."""
 
 

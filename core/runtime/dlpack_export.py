@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core._jaxlib.xla import (
@@ -13,6 +15,7 @@ from tracebridge.core._jaxlib.xla import (
     rewrap,
 )
 from tracebridge.core.dtypes.dtypes import itemsize_bits
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.exchange_errors import (
     ExchangeError,
     LayoutError,
@@ -45,15 +48,30 @@ def dlpack_device(array: Array) -> tuple[int, int]:
     return kind, 0 if kind == CPU else device.local_hardware_id
 
 
+def _check_pair(name: str, value: Any, what: str) -> None:
+    """Raise ArgumentTypeError unless ``value`` is None or a tuple of two integers."""
+    pair: Any = value if type(value) is tuple else ()
+    # Device types may be members of an enumeration.
+    if value is None or (len(pair) == 2 and all([isinstance(v, SupportsIndex) for v in pair])):
+        return
+    msg = f"__dlpack__: {name} is {value!r}"
+    raise ArgumentTypeError(msg, expected=f"a tuple of two integers, {what}, or None")
+
+
 def export_capsule(
     array: Array,
     stream: Any,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
-    copy: bool | None,
+    copy: Any,
 ) -> Any:
     """A capsule over the memory of ``array``, or of a copy of it."""
     array.check_alive()
+    _check_pair("max_version", max_version, "(major, minor)")
+    _check_pair("dl_device", dl_device, "(device type, device id)")
+    if copy is not None and not isinstance(copy, bool | np.bool_):
+        msg = f"__dlpack__: copy is {copy!r} of type {type(copy).__name__}"
+        raise ArgumentTypeError(msg, expected="True, False or None")
     if itemsize_bits(array.dtype) < BYTE:
         msg = f"an array of dtype {array.dtype} cannot be exported by DLPack"
         raise UnsupportedExchangeDtypeError(

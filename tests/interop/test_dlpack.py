@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack, to_dlpack
 from tracebridge.errors import (
+    ArgumentTypeError,
     DeletedArrayError,
     ExchangeError,
     LayoutError,
@@ -257,6 +260,34 @@ def test_producer_protocol():
         array.__dlpack__(stream=1)
     with pytest.raises(LayoutError, match="not at"):
         array.__dlpack__(dl_device=(2, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("max_version", 1, "two integers"),
+        ("max_version", (1,), "two integers"),
+        ("max_version", (1, "a"), "two integers"),
+        ("max_version", [1, 0], "two integers"),
+        ("dl_device", 1, "two integers"),
+        ("dl_device", "cpu", "two integers"),
+        ("dl_device", (1, 0, 0), "two integers"),
+        ("copy", 2, "True, False or None"),
+        ("copy", "yes", "True, False or None"),
+    ],
+)
+def test_producer_refuses(name: str, value: object, expected: str):
+    """Arguments of other types than those of the standard are named."""
+    with pytest.raises(ArgumentTypeError, match=rf"(?s)__dlpack__: {name} is .*{expected}"):
+        put_numpy(np.arange(3.0)).__dlpack__(**{name: value})
+
+
+def test_producer_takes_integers_of_any_kind():
+    """Of NumPy, and members of enumerations."""
+    array = put_numpy(np.arange(3.0))
+    kind = enum.IntEnum("kind", {"CPU": 1})
+
+    array.__dlpack__(max_version=(np.int64(1), True), dl_device=(kind.CPU, 0), copy=np.bool_(True))
 
 
 def test_lifetimes():

@@ -44,6 +44,16 @@ def test_polymul_multiplies_polynomials():
     assert [1.0, 5.0, 6.0] == tnp.polymul(tnp.array([1.0, 2.0]), tnp.array([1.0, 3.0])).tolist()
 
 
+def test_derivatives_of_i0_at_zero():
+    """Odd ones vanish; the others are binomial coefficients over powers of two."""
+    f = tnp.i0
+    for expected in (1.0, 0.0, 0.5, 0.0, 0.375):
+        assert expected == float(f(0.0))
+        f = tb.grad(f)
+    x = np.float32([-0.5, -0.1, -0.0, 0.0, 0.1, 0.5, 0.49999997])
+    np.testing.assert_allclose(special.i1(x), tb.vmap(tb.grad(tnp.i0))(x), rtol=1e-6)
+
+
 def test_i0_is_accurate_and_differentiable():
     """Both formulas agree with NumPy; the derivative is I1."""
     x = np.linspace(-80, 80, 501)

@@ -386,3 +386,27 @@ def test_random_axes(seed: int) -> None:
     wide = widened(args, theirs, 2)
     batched = [tb.vmap(f, in_axes=theirs, out_axes=outer_out)(*wide) for f in (mapped, reference)]
     assert_allclose(*batched, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["pmap", "jit of pmap"])
+def test_ordered_callbacks(wrap: Callable[[Any], Any]) -> None:
+    """Each element calls, in order; also where the map is part of another program."""
+    seen: list[float] = []
+
+    def note(v: Any) -> Any:
+        seen.append(float(v))
+        return np.asarray(v) + 1
+
+    def f(x: Any, y: Any) -> Any:
+        noted = tb.experimental.io_callback(note, x[0], x.sum(), ordered=True)
+        return noted, 2 * y, x * y
+
+    x = sample(2, 3)
+    mapped = wrap(tb.pmap(f, in_axes=(1, None), out_axes=(0, None, 1)))
+    noted, doubled, product = mapped(x, np.float32(3))
+    tb.effects_barrier()
+
+    assert_allclose(x.sum(0), np.float32(seen), rtol=1e-6)
+    assert_allclose(noted, x.sum(0) + 1, rtol=1e-6)
+    assert 6.0 == float(doubled)
+    assert_allclose(product, 3 * x)

@@ -136,6 +136,19 @@ def test_wrong_results_are_named(wrap: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_failures_are_runtime_errors_of_xla(wrap: Any) -> None:
+    """Who waits for errors of the runtime gets those of callbacks, and of the compiler, too."""
+
+    def fail(_: Any) -> Any:
+        raise KeyError
+
+    with pytest.raises(errors.JaxRuntimeError):
+        wrap(lambda x: tb.pure_callback(fail, like((3,)), x))(X)
+    with pytest.raises(errors.XlaRuntimeError, match="xla_no_such_flag"):
+        tb.jit(tnp.sin, compiler_options={"xla_no_such_flag": True})(1.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
 def test_exceptions_reach_the_caller(wrap: Any) -> None:
     """The exception of the function is the cause, with its own traceback."""
 
