@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy import elementwise_logic as logic
@@ -52,7 +53,10 @@ _invert_fast = unary(Planned(_invert, "invert"))
 
 
 def _round(x: Any, ndigits: int | None = None) -> Any:
-    return rounding.round(x, 0 if ndigits is None else ndigits)
+    """Integers if ``ndigits`` is not given, as Python's ``round`` gives them."""
+    if ndigits is None:
+        return lax.convert_element_type(rounding.round(x), default_int())
+    return rounding.round(x, ndigits)
 
 
 OPERATORS: dict[str, Any] = {

@@ -54,13 +54,22 @@ def value_of(x: Any) -> Any:
     return x if hasattr(type(x), "aval") else as_value(x)
 
 
+def settled(x: Any) -> Any:
+    """The array that a tracer stands for while it is differentiated at once; ``x`` otherwise.
+
+    For what is decided by elements, but has no derivative in them: sizes and positions.
+    """
+    known = x.known() if isinstance(x, Tracer) else x
+    return x if known is None else known
+
+
 def concrete(x: Any, context: str, hint: str = "") -> np.ndarray[Any, Any]:
     """The elements of ``x`` on the host.
 
     Raises:
         ConcretizationTypeError: ``x`` is traced; ``context`` says what its elements decide.
     """
-    value = value_of(x)
+    value = settled(value_of(x))
     if isinstance(value, Tracer):
         raise ConcretizationTypeError(value, context, hint=hint)
     return np.asarray(value)

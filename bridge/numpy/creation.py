@@ -46,6 +46,7 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.symbolic.dims import DimExpr, is_symbolic_dim
 from tracebridge.core.tree.tree import leaves as tree_leaves
 from tracebridge.interop.registry import import_tensor
+from tracebridge.numpy._planning import settled
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 
 
@@ -484,6 +485,7 @@ def arange(
         start, stop = 0, start
     if getattr(stop, "is_symbolic_dim", False) or getattr(start, "is_symbolic_dim", False):
         return _symbolic_arange(start, stop, step, dtype)
+    start, stop, step = settled(start), settled(stop), settled(step)
     for v in (start, stop, step):
         if isinstance(v, Tracer):
             raise ConcretizationTypeError(

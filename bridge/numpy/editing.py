@@ -13,7 +13,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.numpy._planning import concrete, is_traced, value_of
+from tracebridge.numpy._planning import concrete, is_traced, settled, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy.creation import canonical_shape
 from tracebridge.numpy.indexing_functions import take
@@ -164,6 +164,7 @@ def delete(
     """
     x, where = _flatten_unless(value_of(arr), axis, "delete")
     size = x.aval.shape[where]
+    obj = settled(obj)
     if is_traced(obj):
         if (obj.aval.ndim and not assume_unique_indices) or not is_integer(obj.aval.dtype):
             concrete(
@@ -250,7 +251,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     new = value_of(values)
     if isinstance(obj, slice):
         obj = np.arange(size, dtype=np.int32)[obj]
-    places = value_of(obj if hasattr(type(obj), "aval") else np.asarray(obj))
+    places = settled(value_of(obj if hasattr(type(obj), "aval") else np.asarray(obj)))
     if places.aval.size == 0:
         return x
     if is_bool(places.aval.dtype):

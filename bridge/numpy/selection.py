@@ -13,7 +13,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.numpy._planning import concrete, is_traced, shape_of, value_of
+from tracebridge.numpy._planning import concrete, is_traced, settled, shape_of, value_of
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
@@ -232,7 +232,7 @@ def compress(
     [1, 3]
     """
     check_no_out("compress", out)
-    mask, x = value_of(condition), value_of(a)
+    mask, x = settled(value_of(condition)), value_of(a)
     if mask.aval.ndim != 1:
         msg = f"compress: the condition must be a vector, got {mask.aval.str_short()}"
         raise RankError(msg)
@@ -263,7 +263,6 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
     [0, 2, 4]
     """
     # A concrete condition stays concrete while something else is traced.
-    flat = (
-        _flat_planned((condition,)) if is_traced(condition) else np.ravel(concrete(condition, ""))
-    )
+    mask = settled(condition)
+    flat = _flat_planned((mask,)) if is_traced(mask) else np.ravel(concrete(mask, ""))
     return compress(flat, arr, size=size, fill_value=fill_value)

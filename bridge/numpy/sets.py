@@ -15,7 +15,7 @@ from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_canonical, put_numpy
-from tracebridge.numpy._planning import concrete, value_of
+from tracebridge.numpy._planning import concrete, is_traced, value_of
 from tracebridge.numpy._promote import broadcast_to, promote_dtypes
 from tracebridge.numpy.searching import search_halving, take_rows, true_positions
 from tracebridge.numpy.unique import unique
@@ -127,10 +127,12 @@ def intersect1d(
     """
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
-        host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
+        pair = _pair_planned((a, b))
+        host = [concrete(v, _WHY, _HINT) for v in pair]
         found = np.intersect1d(*host, assume_unique=assume_unique, return_indices=True)
         values, first, second = found
-        results = [put_numpy(values), put_canonical(first), put_canonical(second)]
+        shared = pair[0][first] if is_traced(pair[0]) else put_numpy(values)
+        results = [shared, put_canonical(first), put_canonical(second)]
     elif a.aval.size == 0 or b.aval.size == 0:
         msg = f"intersect1d: size={size} of an empty array"
         raise ArgumentValueError(msg)
@@ -185,7 +187,12 @@ def setdiff1d(
     """
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
-        host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
+        pair = _pair_planned((a, b))
+        host = [concrete(v, _WHY, _HINT) for v in pair]
+        if is_traced(a):
+            rest = pair[0] if assume_unique else unique(pair[0])
+            kept = np.flatnonzero(~np.isin(concrete(rest, _WHY), host[1]))
+            return rest[kept].astype(a.aval.dtype)
         found = np.setdiff1d(*host, assume_unique=assume_unique)
         return put_numpy(found.astype(a.aval.dtype))
     if a.aval.size == 0:
@@ -234,7 +241,12 @@ def setxor1d(
     """
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
-        host = [concrete(v, _WHY, _HINT) for v in _pair_planned((a, b))]
+        pair = _pair_planned((a, b))
+        host = [concrete(v, _WHY, _HINT) for v in pair]
+        if is_traced(*pair):
+            both = _joined_planned(tuple([v if assume_unique else unique(v) for v in pair]))
+            values, counts = unique(both, return_counts=True)
+            return values[np.flatnonzero(concrete(counts, _WHY) == 1)]
         return put_numpy(np.setxor1d(*host, assume_unique=assume_unique))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
     return _exclusive_planned(xs, (index_of(size, "setxor1d", "size"),))

@@ -16,7 +16,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
-from tracebridge.numpy._planning import concrete, value_of
+from tracebridge.numpy._planning import concrete, is_traced, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy.searching import take_rows, true_positions
 
@@ -148,6 +148,10 @@ def _unique(
         integers = [
             put_numpy(v.reshape(-1).astype(default_int())) for v in (index, inverse, counts)
         ]
+        if is_traced(x):
+            # Differentiated at once: the elements taken keep their derivatives.
+            taken = x.reshape(-1)[integers[0]] if where is None else x.take(integers[0], where)
+            return taken, integers[0], integers[1], integers[2]
         return put_numpy(values), integers[0], integers[1], integers[2]
     count = index_of(size, "unique", "size")
     if x.aval.size == 0:

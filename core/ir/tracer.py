@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.tracer_errors import (
     ConcretizationTypeError,
@@ -96,8 +98,8 @@ class Tracer(ArrayOperators):
     def known(self) -> Any:
         """The value that is differentiated here, if it is there already; None if it is not.
 
-        Python control flow may look at it. Conversions to floats may not: they would lose the
-        derivative without a word.
+        Python control flow and ``item`` may look at it. Conversions to floats may not: they would
+        lose the derivative without a word.
         """
         return None
 
@@ -135,8 +137,11 @@ class Tracer(ArrayOperators):
         raise ConcretizationTypeError(self, "complex() was called on it.")
 
     def item(self, *index: Any) -> Any:
-        """Raise: the number is not known while tracing."""
-        raise ConcretizationTypeError(self, "item() was called on it.")
+        """The number, where it is known already; raise otherwise."""
+        value = self.known()
+        if value is None:
+            raise ConcretizationTypeError(self, "item() was called on it.")
+        return np.asarray(value).item(*index)
 
     def tolist(self) -> Any:
         """Raise: the numbers are not known while tracing."""

@@ -17,7 +17,6 @@ METHODS = (
     "delete",
     "devices",
     "is_deleted",
-    "item",
     "on_device_size_in_bytes",
     "tobytes",
     "tolist",
