@@ -26,6 +26,12 @@ from tracebridge.core.control.inline_rules import (
     user_value,
 )
 from tracebridge.core.control.rewire import rewire
+from tracebridge.core.control.rule_functions import (
+    flat_function,
+    flat_jvp_rule,
+    flat_structure,
+    split_functions,
+)
 from tracebridge.core.control.symbolic_zeros import SymbolicZero, concrete_zeros
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.argument_errors import kind_of
@@ -36,7 +42,7 @@ from tracebridge.core.interpreters.linearize import LinearizeTrace
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.interpreters.tangents import TangentTrace, TangentTracer
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.debug_info import DebugInfo, where_is
+from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
@@ -342,6 +348,17 @@ class CustomJvpCall(CustomRuleCall):
     """A call of a function with its own jvp rule, a JvpRule."""
 
     name = "custom_jvp_call"
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply a traced call; or the two functions, wrapped and flat, then the values."""
+        if "call_jaxpr" in params:
+            return super().bind(*args, **params)
+        (fun, jvp), values = split_functions(self.name, 2, args, params)
+        names, zeros = (name_of(fun), name_of(jvp)), bool(params.get("symbolic_zeros", False))
+        tree = flat_structure(len(values))
+        rule = flat_jvp_rule(jvp)
+        call = JvpCall(flat_function(fun), rule, tree, *names, zeros, owner=fun, memo=None)
+        return call_custom_jvp(call, values)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         n = params["num_consts"]

@@ -25,6 +25,7 @@ from tracebridge.core.control.inline_rules import (
 )
 from tracebridge.core.control.ref import check_passed_once, has_refs, hide_refs
 from tracebridge.core.control.remat_opt import remat_opt_p
+from tracebridge.core.control.rule_functions import flat_vjp_call, split_functions
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError
 from tracebridge.core.interpreters.jvp import JvpTrace
@@ -131,6 +132,15 @@ class CustomVjpCall(CustomRuleCall):
     """A call of a function with its own vjp rules, a VjpRule."""
 
     name = "custom_vjp_call"
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply a traced call; or the three functions, wrapped and flat, then the values."""
+        if "call_jaxpr" in params:
+            return super().bind(*args, **params)
+        functions, values = split_functions(self.name, 3, args, params)
+        zeros = bool(params.get("symbolic_zeros", False))
+        call = flat_vjp_call(functions, len(values), params["out_trees"], zeros)
+        return call_custom_vjp(call, values)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         raise forward_mode(params["call_jaxpr"].debug.name)

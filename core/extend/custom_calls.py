@@ -7,6 +7,7 @@ from typing import Any
 
 from tracebridge.core.control.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.rule_functions import flat_structure
 from tracebridge.core.extend.linear_util import WrappedFun, wrap_init
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -38,9 +39,13 @@ def process_custom_call(trace: Any, app: Application, args: Sequence[Any]) -> An
             known = [as_value(g) for g in given]
             return list(forward.backward(known[:split], known[split:]))
 
+        def out_trees() -> tuple[Any, ...]:
+            n_res = len(forward.jaxpr.outs) - n_out
+            return flat_structure(n_out), flat_structure(n_res), [None] * n_res
+
         rules = [wrap_init(f, debug_info=fun.debug_info) for f in (fwd, bwd)]
         return trace.process_custom_vjp_call(
-            app.primitive, fun, *rules, values, out_trees=None, symbolic_zeros=False
+            app.primitive, fun, *rules, values, out_trees=out_trees, symbolic_zeros=False
         )
     return NotImplemented
 

@@ -20,9 +20,11 @@ from tracebridge.core.extend.custom_calls import process_custom_call
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.atoms import closed_view
+from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.jaxpr import constant
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import is_array_like
+from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -40,7 +42,11 @@ class Trace(trace_base.Trace):
       arguments and tangents to results and tangents;
     * ``process_custom_vjp_call(primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros)``:
       ``fwd`` maps arguments, each followed by a flag, to residuals and results; ``bwd`` maps
-      residuals and cotangents to cotangents.
+      residuals and cotangents to cotangents; ``out_trees()`` gives the structures of the results
+      and of the residuals.
+
+    ``primitive.bind_with_trace(trace, values, params)`` with the functions as the parameter
+    ``subfuns`` hands such a call on.
     """
 
     done = False
@@ -59,13 +65,19 @@ class Trace(trace_base.Trace):
     ) -> Any:
         """Apply a primitive; gives one value, or a list where it has several results."""
 
+    def full_raise(self, x: Any) -> Any:
+        """The value itself: values of any trace are processed as they are."""
+        return x
+
     def process(self, app: Application, args: Sequence[Any]) -> Any:
         """Hand an application to ``process_primitive``, or to the method for such calls."""
         with use_trace(None):
+            # Programs hold numbers as literals; code of users takes arrays.
+            args = [EAGER.trace.to_array(a) if type(a) is Literal else a for a in args]
             out = process_custom_call(self, app, args)
             if out is NotImplemented:
                 params = {name: closed_view(value) for name, value in app.params.items()}
-                out = self.process_primitive(app.primitive, list(args), params)
+                out = self.process_primitive(app.primitive, args, params)
             return list(out) if app.multiple and not isinstance(out, list) else out
 
 

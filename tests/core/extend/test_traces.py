@@ -297,3 +297,21 @@ def test_options_are_not_part_of_the_opaque_state():
     check(1.0, everywhere + outside)
     tb.vmap(check)(tb.numpy.ones(2))
     tb.jit(check)(1.0)
+
+
+def test_numbers_of_programs_reach_own_traces_as_arrays():
+    """What a program holds as a literal is an array with its dtype; a trace may give it back."""
+
+    class Second(Seeing):
+        def process_primitive(self, primitive, tracers, params):
+            return Seen(self, self.lowered(tracers)[1])
+
+    got = seen_by(Second, lambda x: x + 1, [])(2.0)
+
+    assert isinstance(got, tb.Array)
+    assert (got.dtype, float(got)) == (np.float32, 1.0)
+
+
+def test_full_raise_gives_the_value_itself():
+    """Values of any trace are taken as they are."""
+    assert X is Seeing(None, []).full_raise(X)
