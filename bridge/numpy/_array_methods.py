@@ -18,7 +18,8 @@ from tracebridge.numpy import (
     creation,
     cumulative,
     editing,
-    elementwise_math,
+    elementwise_complex,
+    elementwise_extrema,
     elementwise_round,
     indexing_functions,
     linear_products,
@@ -64,7 +65,7 @@ def _copy(self: Any) -> Any:
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
-    return elementwise_math.clip(self, min, max)
+    return elementwise_extrema.clip(self, min, max)
 
 
 def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
@@ -113,8 +114,8 @@ METHODS: dict[str, Any] = {
     "choose": selection.choose,
     "clip": _clip,
     "compress": _compress,
-    "conj": elementwise_math.conjugate,
-    "conjugate": elementwise_math.conjugate,
+    "conj": elementwise_complex.conjugate,
+    "conjugate": elementwise_complex.conjugate,
     "copy": _copy,
     "cumprod": cumulative.cumprod,
     "cumsum": cumulative.cumsum,
@@ -150,8 +151,8 @@ PROPERTIES: dict[str, Any] = {
     "mT": manipulation.matrix_transpose,
     "at": at_updates.at,
     "flat": manipulation.ravel,
-    "imag": elementwise_math.imag,
-    "real": elementwise_math.real,
+    "imag": elementwise_complex.imag,
+    "real": elementwise_complex.real,
 }
 
 

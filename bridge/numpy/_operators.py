@@ -9,10 +9,11 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.runtime.planned import Planned, unary
+from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
-from tracebridge.numpy import elementwise_math as m
 from tracebridge.numpy import elementwise_round as rounding
 from tracebridge.numpy import linear_products
+from tracebridge.numpy.elementwise_powers import power
 
 
 def _operator(
@@ -75,8 +76,8 @@ OPERATORS: dict[str, Any] = {
     "rmod": _reflected(m.remainder),
     "divmod": _operator(m.divmod),
     "rdivmod": _reflected(m.divmod),
-    "pow": _operator(m.power),
-    "rpow": _reflected(m.power),
+    "pow": _operator(power),
+    "rpow": _reflected(power),
     "matmul": _operator(linear_products.matmul),
     "rmatmul": _reflected(linear_products.matmul),
     "and_": _operator(logic.bitwise_and),

@@ -6,7 +6,7 @@ These run while a function is planned, once per kind of argument, so they may be
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,12 @@ def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
     return lax.broadcast_in_dim(x, shape, tuple(range(lead, len(shape))))
 
 
+def select(which: Any, on_true: Any, on_false: Any) -> Any:
+    """A select whose cases may be scalars beside an array."""
+    shape = which.aval.shape
+    return lax.select_n(which, broadcast_to(on_false, shape), broadcast_to(on_true, shape))
+
+
 def _check_rank_promotion(name: str, shapes: Sequence[Sequence[Any]]) -> None:
     mode = option("numpy_rank_promotion")
     if mode == "allow" or len({len(s) for s in shapes}) == 1:
@@ -173,3 +179,30 @@ def check_no_out(name: str, out: Any) -> None:
     if out is not None:
         msg = f"{name}: out= is not supported, arrays are immutable; use the result instead"
         raise UnsupportedArgumentError(msg)
+
+
+def inexact_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """``operation`` on operands promoted to a float or complex dtype and to one shape."""
+
+    def run(x: Any, y: Any) -> Any:
+        return operation(*broadcast_operands(name, *promote_inexact(x, y)))
+
+    return run
+
+
+def promoted_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """``operation`` on operands promoted to one dtype and shape."""
+
+    def run(x: Any, y: Any) -> Any:
+        return operation(*broadcast_operands(name, *promote_dtypes(x, y)))
+
+    return run
+
+
+def numeric_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """``operation`` on operands promoted to one dtype other than bool, and to one shape."""
+
+    def run(x: Any, y: Any) -> Any:
+        return operation(*broadcast_operands(name, *promote_numeric(x, y)))
+
+    return run

@@ -1,6 +1,6 @@
 """Exponentials, logarithms, powers to fixed exponents, trigonometric and hyperbolic functions.
 
-All take one array; integers and bools become floats.
+Integers and bools become floats.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.numpy._bessel import bessel_i0e
-from tracebridge.numpy._planning import unary_function
-from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._planning import binary_function, unary_function
+from tracebridge.numpy._promote import inexact_operands, promote_inexact
 
 
 def _inexact(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -328,3 +328,14 @@ i0 = unary_function(
     1.0
     """,
 )
+arctan2 = binary_function(
+    inexact_operands("arctan2", lambda x, y: lax.atan2(x, y)),
+    "arctan2",
+    """Angle of the point with ordinate ``x1`` and abscissa ``x2``, in ``(-pi, pi]``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.arctan2(0.0, 1.0))
+    0.0
+    """,
+)
+atan2 = arctan2

@@ -32,9 +32,10 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     promote_inexact,
     promote_numeric,
+    promoted_operands,
 )
 from tracebridge.numpy.creation import asarray
-from tracebridge.numpy.elementwise_math import lexicographic, promoted_operands
+from tracebridge.numpy.elementwise_extrema import lexicographic
 
 _BOOL = np.dtype(np.bool_)
 

@@ -13,14 +13,16 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
-from tracebridge.numpy import elementwise_math as m
 from tracebridge.numpy import reductions, searching
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, positions_in
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import broadcast_to, check_no_out, members, normalize_axis
 from tracebridge.numpy.at_updates import at
 from tracebridge.numpy.cumulative import cumprod, cumsum
+from tracebridge.numpy.elementwise_extrema import maximum, minimum
+from tracebridge.numpy.elementwise_powers import logaddexp, logaddexp2
 from tracebridge.numpy.manipulation import moveaxis, reshape
 from tracebridge.numpy.vectorize import vectorize
 
@@ -383,10 +385,10 @@ def _attach() -> None:
         m.add: (0, reductions.sum, cumsum, "add"),
         m.subtract: (None, None, None, "subtract"),
         m.multiply: (1, reductions.prod, cumprod, "multiply"),
-        m.maximum: (None, reductions.max, _running(lax.cummax), "max"),
-        m.minimum: (None, reductions.min, _running(lax.cummin), "min"),
-        m.logaddexp: (-np.inf, None, _running(lax.cumlogsumexp), None),
-        m.logaddexp2: (-np.inf, None, None, None),
+        maximum: (None, reductions.max, _running(lax.cummax), "max"),
+        minimum: (None, reductions.min, _running(lax.cummin), "min"),
+        logaddexp: (-np.inf, None, _running(lax.cumlogsumexp), None),
+        logaddexp2: (-np.inf, None, None, None),
         logic.bitwise_and: (-1, None, None, None),
         logic.bitwise_or: (0, None, None, None),
         logic.bitwise_xor: (0, None, None, None),

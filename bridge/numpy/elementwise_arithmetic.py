@@ -1,0 +1,307 @@
+"""Elementwise arithmetic: functions of one or two arrays, computed in their promoted dtype.
+
+Each public function is the fast entry of a planned function (core/runtime/planned.py): the Python
+code of its implementation runs once per kind of argument.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer, is_unsigned
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.numpy._planning import binary_function, unary_function
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    broadcast_to,
+    inexact_operands,
+    numeric_operands,
+    promote_inexact,
+    promote_numeric,
+    promoted_operands,
+    select,
+)
+
+# functions of one array --------------------------------------------------------------------------
+
+
+def _fabs(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    if is_complex(x.aval.dtype):
+        msg = f"fabs works on real numbers, got {x.aval.str_short()}"
+        raise UnsupportedDtypeError(msg, hint="use absolute")
+    return lax.abs(x)
+
+
+def _negative(x: Any) -> Any:
+    return lax.neg(x)
+
+
+def _absolute(x: Any) -> Any:
+    if is_bool(x.aval.dtype) or is_unsigned(x.aval.dtype):
+        return x
+    return lax.abs(x)
+
+
+def _square(x: Any) -> Any:
+    return lax.integer_pow(promote_numeric(x)[0], 2)
+
+
+def _sign(x: Any) -> Any:
+    return lax.sign(x)
+
+
+def _reciprocal(x: Any) -> Any:
+    (x,) = promote_inexact(x)
+    return lax.div(1.0, x)
+
+
+negative = unary_function(
+    _negative,
+    "negative",
+    """``-x``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.negative(tnp.array([1, -2])).tolist()
+    [-1, 2]
+    """,
+)
+positive = unary_function(
+    lambda x: x,
+    "positive",
+    """``+x``: the array itself.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.positive(3))
+    3
+    """,
+)
+absolute = unary_function(
+    _absolute,
+    "absolute",
+    """Absolute value (complex: modulus), elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.absolute(tnp.array([-1.5, 2.0])).tolist()
+    [1.5, 2.0]
+    """,
+)
+abs = absolute
+fabs = unary_function(
+    lambda x: _fabs(x),
+    "fabs",
+    """Absolute value as a float, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.fabs(-2))
+    2.0
+    """,
+)
+square = unary_function(
+    _square,
+    "square",
+    """``x * x``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.square(tnp.array([2, 3])).tolist()
+    [4, 9]
+    """,
+)
+sign = unary_function(
+    _sign,
+    "sign",
+    """-1, 0 or 1 by the sign (complex: ``x / abs(x)``), elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.sign(tnp.array([-2.0, 0.0, 5.0])).tolist()
+    [-1.0, 0.0, 1.0]
+    """,
+)
+reciprocal = unary_function(
+    _reciprocal,
+    "reciprocal",
+    """``1 / x``, elementwise; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.reciprocal(4.0))
+    0.25
+    """,
+)
+
+
+# functions of two arrays -------------------------------------------------------------------------
+
+
+def _add(x: Any, y: Any) -> Any:
+    """The sum; of bools: whether either is true."""
+    return lax.bitwise_or(x, y) if is_bool(x.aval.dtype) else lax.add(x, y)
+
+
+def _multiply(x: Any, y: Any) -> Any:
+    """The product; of bools: whether both are true."""
+    return lax.bitwise_and(x, y) if is_bool(x.aval.dtype) else lax.mul(x, y)
+
+
+add = binary_function(
+    promoted_operands("add", _add),
+    "add",
+    """``x1 + x2``, elementwise with broadcasting.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.add(tnp.array([1, 2]), 0.5).tolist()
+    [1.5, 2.5]
+    """,
+)
+subtract = binary_function(
+    promoted_operands("subtract", lambda x, y: lax.sub(x, y)),
+    "subtract",
+    """``x1 - x2``, elementwise with broadcasting.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.subtract(tnp.array([1, 2]), 1).tolist()
+    [0, 1]
+    """,
+)
+multiply = binary_function(
+    promoted_operands("multiply", _multiply),
+    "multiply",
+    """``x1 * x2``, elementwise with broadcasting.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.multiply(tnp.array([1, 2]), tnp.array([[3], [4]])).tolist()
+    [[3, 6], [4, 8]]
+    """,
+)
+true_divide = binary_function(
+    inexact_operands("divide", lambda x, y: lax.div(x, y)),
+    "divide",
+    """``x1 / x2``, elementwise with broadcasting; integers become floats.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.divide(1, 2))
+    0.5
+    """,
+)
+divide = true_divide
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("floor_divide", *promote_numeric(x, y))
+    dtype = x.aval.dtype
+    if is_unsigned(dtype):
+        return lax.div(x, y)
+    if is_integer(dtype):
+        quotient = lax.div(x, y)
+        inexact = lax.ne(lax.rem(x, y), 0)
+        below = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), inexact)
+        return lax.select_n(below, quotient, lax.sub(quotient, 1))
+    return _float_divmod(x, y)[0]
+
+
+def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    """Floor and remainder with the sign of ``y``, as Python's ``divmod`` of floats."""
+    remainder = lax.rem(x, y)
+    quotient = lax.div(lax.sub(x, remainder), y)
+    wrong = lax.bitwise_and(lax.ne(remainder, 0.0), lax.ne(lax.sign(y), lax.sign(remainder)))
+    quotient = lax.select_n(wrong, quotient, lax.sub(quotient, 1.0))
+    remainder = lax.select_n(wrong, remainder, lax.add(remainder, y))
+    # Divided by zero it is the quotient itself, an infinity with its sign.
+    by_zero = lax.eq(y, 0.0)
+    quotient = lax.select_n(by_zero, lax.round(quotient), lax.stop_gradient(lax.div(x, y)))
+    return quotient, remainder
+
+
+def _rem(x: Any, y: Any) -> Any:
+    """The remainder with the sign of ``x``; 0 for integers that are divided by 0."""
+    rest = lax.rem(x, y)
+    if not is_integer(x.aval.dtype):
+        return rest
+    by_zero = lax.eq(y, lax.zeros_of(y.aval.update(shape=())))
+    # A divisor of rank 0 may stand beside an array; select_n takes its predicate of rank 0 too.
+    return lax.select_n(by_zero, rest, lax.zeros_of(rest.aval))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("remainder", *promote_numeric(x, y))
+    remainder = _rem(x, y)
+    if is_unsigned(x.aval.dtype):
+        return remainder
+    zero = lax.zeros_of(y.aval.update(shape=()))
+    wrong = lax.bitwise_and(
+        lax.ne(lax.lt(remainder, zero), lax.lt(y, zero)), lax.ne(remainder, zero)
+    )
+    return lax.select_n(wrong, remainder, lax.add(remainder, y))
+
+
+def _divmod(x: Any, y: Any) -> list[Any]:
+    return [_floor_divide(x, y), _remainder(x, y)]
+
+
+floor_divide = binary_function(
+    _floor_divide,
+    "floor_divide",
+    """``x1 // x2``: the quotient rounded down, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.floor_divide(-7, 2))
+    -4
+    """,
+)
+remainder = binary_function(
+    _remainder,
+    "remainder",
+    """``x1 % x2``: the remainder with the sign of ``x2``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.remainder(-7, 2))
+    1
+    """,
+)
+mod = remainder
+fmod = binary_function(
+    numeric_operands("fmod", lambda x, y: _rem(x, y)),
+    "fmod",
+    """The remainder with the sign of ``x1``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> int(tnp.fmod(-7, 2))
+    -1
+    """,
+)
+_divmod_list = binary(Planned(_divmod, "divmod"))
+
+
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """``(x // y, x % y)``, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> q, r = tnp.divmod(7, 2)
+    >>> int(q), int(r)
+    (3, 1)
+    """
+    quotient, rest = _divmod_list(x1, x2)
+    return quotient, rest
+
+
+def _heaviside(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("heaviside", *promote_inexact(x, y))
+    zero = lax.zeros_of(x.aval.update(shape=()))
+    if y.aval.ndim:
+        x = broadcast_to(x, y.aval.shape)
+    step = lax.convert_dtype(lax.gt(x, zero), x.aval.dtype, x.aval.weak_type)
+    step = select(lax.eq(x, zero), y, step)
+    return select(lax.ne(x, x), x, step)
+
+
+heaviside = binary_function(
+    _heaviside,
+    "heaviside",
+    """0 for negative ``x1``, 1 for positive ``x1``, ``x2`` where ``x1`` is zero; NaN stays.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.heaviside(tnp.array([-1.0, 0.0, 2.0]), 0.5).tolist()
+    [0.0, 0.5, 1.0]
+    """,
+)

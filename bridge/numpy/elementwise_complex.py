@@ -1,0 +1,81 @@
+"""Parts, conjugates and angles of complex numbers, elementwise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import unary_function
+from tracebridge.numpy._promote import promote_inexact
+
+
+def _conjugate(x: Any) -> Any:
+    return lax.conj(x) if is_complex(x.aval.dtype) else x
+
+
+def _real(x: Any) -> Any:
+    return lax.real(x) if is_complex(x.aval.dtype) else x
+
+
+def _imag(x: Any) -> Any:
+    return lax.imag(x) if is_complex(x.aval.dtype) else lax.zeros_of(x.aval)
+
+
+conjugate = unary_function(
+    _conjugate,
+    "conjugate",
+    """Complex conjugate, elementwise; real arrays are unchanged.
+
+    >>> import tracebridge.numpy as tnp
+    >>> complex(tnp.conjugate(1 + 2j))
+    (1-2j)
+    """,
+)
+conj = conjugate
+
+
+real = unary_function(
+    _real,
+    "real",
+    """Real part, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.real(1 + 2j))
+    1.0
+    """,
+)
+imag = unary_function(
+    _imag,
+    "imag",
+    """Imaginary part, elementwise; zeros for real arrays.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.imag(1 + 2j))
+    2.0
+    """,
+)
+
+
+def _angle(z: Any, deg: bool) -> Any:
+    (z,) = promote_inexact(z)
+    if is_complex(z.aval.dtype):
+        result = lax.atan2(lax.imag(z), lax.real(z))
+    else:
+        result = lax.atan2(lax.zeros_of(z.aval), z)
+    return lax.mul(result, 180.0 / math.pi) if deg else result
+
+
+_angle_planned = Planned(_angle, "angle")
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of complex numbers in the plane, in ``(-pi, pi]`` or degrees, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.angle(1j, deg=True))
+    90.0
+    """
+    return _angle_planned((z,), (bool(deg),))

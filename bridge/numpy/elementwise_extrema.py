@@ -1,0 +1,116 @@
+"""The larger and the smaller of two numbers, and limits, elementwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import binary_function
+from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
+
+maximum = binary_function(
+    promoted_operands("maximum", lambda x, y: lax.max(x, y)),
+    "maximum",
+    """The larger, elementwise; NaN if either is.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.maximum(tnp.array([1, 5]), 3).tolist()
+    [3, 5]
+    """,
+)
+minimum = binary_function(
+    promoted_operands("minimum", lambda x, y: lax.min(x, y)),
+    "minimum",
+    """The smaller, elementwise; NaN if either is.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.minimum(tnp.array([1, 5]), 3).tolist()
+    [1, 3]
+    """,
+)
+
+
+def lexicographic(strict: str, x: Any, y: Any) -> Any:
+    """A comparison; complex numbers are compared by real part, then by imaginary part."""
+    compare = getattr(lax, strict)
+    if not is_complex(x.aval.dtype):
+        return compare(x, y)
+    parts = lax.eq(lax.real(x), lax.real(y))
+    first = getattr(lax, strict[0] + "t")(lax.real(x), lax.real(y))
+    return lax.bitwise_or(first, lax.bitwise_and(parts, compare(lax.imag(x), lax.imag(y))))
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("fmax", *promote_dtypes(x, y))
+    return select(lax.bitwise_or(lexicographic("gt", x, y), lax.ne(y, y)), x, y)
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("fmin", *promote_dtypes(x, y))
+    return select(lax.bitwise_or(lexicographic("lt", x, y), lax.ne(y, y)), x, y)
+
+
+fmax = binary_function(
+    _fmax,
+    "fmax",
+    """The larger, elementwise; NaN only if both are.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.fmax(1.0, tnp.nan))
+    1.0
+    """,
+)
+fmin = binary_function(
+    _fmin,
+    "fmin",
+    """The smaller, elementwise; NaN only if both are.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.fmin(1.0, tnp.nan))
+    1.0
+    """,
+)
+
+
+def _clip(*args: Any) -> Any:
+    *xs, has_min = args
+    values = promote_dtypes(*xs)
+    x, *bounds = values
+    if is_complex(x.aval.dtype):
+        msg = f"clip: complex numbers have no order, got {x.aval.str_short()}"
+        raise UnsupportedDtypeError(msg, hint="clip the real and the imaginary part")
+    if has_min:
+        x = lax.max(*broadcast_operands("clip", bounds[0], x))
+    if len(bounds) > has_min:
+        x = lax.min(*broadcast_operands("clip", bounds[-1], x))
+    return x
+
+
+_clip_planned = Planned(_clip, "clip")
+
+
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+    """``arr`` limited to the range from ``min`` to ``max``; NaN stays.
+
+    Args:
+        arr: array, promoted together with the limits.
+        min: lower limit, a number or an array that broadcasts; ``None`` for none.
+        max: upper limit; it wins where the lower one is larger.
+
+    Raises:
+        UnsupportedDtypeError: complex numbers.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.clip(tnp.array([1, 5, 9]), 2, 7).tolist()
+    [2, 5, 7]
+    """
+    try:
+        bounds = [b for b in (min, max) if b is not None]
+        return _clip_planned((arr, *bounds), (min is not None,))
+    except Exception as error:
+        hide_internal_frames(error)
+        raise

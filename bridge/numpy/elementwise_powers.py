@@ -1,0 +1,197 @@
+"""Powers, hypotenuses, and logarithms of sums of powers, elementwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.while_loop import while_loop
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.numpy._planning import binary_function
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    broadcast_to,
+    inexact_operands,
+    promote_inexact,
+    promote_numeric,
+)
+
+
+def _power(x: Any, y: Any) -> Any:
+    if is_inexact(x.aval.dtype) and is_integer(y.aval.dtype):
+        # The derivative at 0**0 is 0 for an integer exponent; as a float it would be 0 * inf.
+        dtype = promote_numeric(x, y)[0].aval
+        x, y = broadcast_operands("power", lax.convert_dtype(x, dtype.dtype, dtype.weak_type), y)
+        return lax.pow(x, y)
+    x, y = broadcast_operands("power", *promote_numeric(x, y))
+    if is_integer(x.aval.dtype):
+        return _int_power(x, y)
+    return lax.pow(x, y)
+
+
+def _int_power(x: Any, y: Any) -> Any:
+    """Integer power by squaring, for as many bits as the largest exponent has."""
+    shape = x.aval.shape if x.aval.ndim else y.aval.shape
+    weak = x.aval.weak_type and y.aval.weak_type
+    x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
+    one, zero = lax.full_of(x.aval, 1), lax.zeros_of(x.aval.update(shape=()))
+
+    def unfinished(carry: Sequence[Any]) -> Any:
+        left = lax.gt(carry[2], zero)
+        return lax.reduce_or(left, tuple(range(left.aval.ndim)))
+
+    def step(carry: Sequence[Any]) -> tuple[Any, Any, Any]:
+        result, base, exponent = carry
+        odd = lax.eq(lax.bitwise_and(exponent, one), one)
+        result = lax.select_n(odd, result, lax.mul(result, base))
+        return result, lax.mul(base, base), lax.shift_right_logical(exponent, one)
+
+    if is_unsigned(x.aval.dtype):
+        return while_loop(unfinished, step, (one, x, y))[0]
+    result = while_loop(unfinished, step, (one, x, lax.max(y, zero)))[0]
+    # The inverse of an integer is one only for 1 and -1; here all others give 0.
+    odd = lax.eq(lax.bitwise_and(y, one), one)
+    inverse = lax.select_n(odd, lax.mul(x, x), x)
+    inverse = lax.select_n(lax.eq(lax.abs(x), one), lax.zeros_of(x.aval), inverse)
+    return lax.select_n(lax.lt(y, zero), result, inverse)
+
+
+_power_planned = binary(Planned(_power, "power"))
+
+
+_integer_power = Planned(lambda x, n: lax.integer_pow(x, n), "power")
+
+
+def power(x1: Any, x2: Any, /) -> Any:
+    """``x1 ** x2``, elementwise with broadcasting.
+
+    A Python integer exponent is applied by repeated multiplication; negative integer powers of
+    integers are an error for a Python exponent.
+
+    Raises:
+        UnsupportedDtypeError: ``x1`` holds integers and ``x2`` is a negative integer.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.power(tnp.array([1.0, 2.0]), 3).tolist()
+    [1.0, 8.0]
+    """
+    try:
+        if type(x2) is int and hasattr(type(x1), "aval") and not is_bool(x1.aval.dtype):
+            if x2 < 0 and is_integer(x1.aval.dtype):
+                msg = f"power: integers have no negative powers, got {x2}"
+                raise UnsupportedDtypeError(msg, hint="convert the array to float first")
+            return _integer_power((x1,), (x2,))
+        return _power_planned(x1, x2)
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
+
+
+pow = power
+
+
+float_power = binary_function(
+    inexact_operands("float_power", lambda x, y: lax.pow(x, y)),
+    "float_power",
+    """``x1 ** x2`` in floats, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.float_power(2, -1))
+    0.5
+    """,
+)
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("hypot", *promote_inexact(x, y))
+    if is_complex(x.aval.dtype):
+        msg = f"hypot: got {x.aval.str_short()} and {y.aval.str_short()}, expected real numbers"
+        raise UnsupportedDtypeError(msg)
+    x, y = lax.abs(x), lax.abs(y)
+    big, small = lax.max(x, y), lax.min(x, y)
+    zero = lax.eq(big, 0.0)
+    ratio = lax.div(small, lax.select_n(zero, big, lax.full_of(big.aval, 1)))
+    result = lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
+    # Infinite if one side is, also beside NaN.
+    infinity = lax.full_of(big.aval.update(shape=()), math.inf)
+    infinite = lax.bitwise_or(lax.eq(x, infinity), lax.eq(y, infinity))
+    return lax.select_n(infinite, result, lax.full_of(result.aval, math.inf))
+
+
+hypot = binary_function(
+    _hypot,
+    "hypot",
+    """``sqrt(x1*x1 + x2*x2)`` without overflow, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.hypot(3.0, 4.0))
+    5.0
+    """,
+)
+
+
+def _complex_logaddexp(x: Any, y: Any, exp: Callable[[Any], Any], scale: float) -> Any:
+    """The sum in the logarithm, relative to the term of larger real part."""
+    shape = lax.ne(x, y).aval.shape
+    x, y = broadcast_to(x, shape), broadcast_to(y, shape)
+    first = lax.ge(lax.real(x), lax.real(y))
+    big, small = lax.select_n(first, y, x), lax.select_n(first, x, y)
+    return lax.add(big, lax.mul(lax.log1p(exp(lax.sub(small, big))), scale))
+
+
+def _ordered(x: Any, y: Any) -> tuple[Any, Any]:
+    """The larger and ``smaller - larger``, which is 0 between infinities of one sign.
+
+    Chosen by one comparison, so that their derivatives at ties are those of the same operands.
+    """
+    less = lax.lt(x, y)
+    big, small = lax.select_n(less, x, y), lax.select_n(less, y, x)
+    infinity = lax.full_of(big.aval.update(shape=()), math.inf)
+    same = lax.bitwise_and(lax.eq(x, y), lax.eq(lax.abs(x), infinity))
+    zeros = lax.zeros_of(big.aval)
+    return big, lax.sub(lax.select_n(same, small, zeros), lax.select_n(same, big, zeros))
+
+
+def _logaddexp(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("logaddexp", *promote_inexact(x, y))
+    if is_complex(x.aval.dtype):
+        return _complex_logaddexp(x, y, lambda v: lax.exp(v), 1.0)
+    big, delta = _ordered(x, y)
+    return lax.add(big, lax.log1p(lax.exp(delta)))
+
+
+logaddexp = binary_function(
+    _logaddexp,
+    "logaddexp",
+    """``log(exp(x1) + exp(x2))`` without overflow, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> round(float(tnp.logaddexp(0.0, 0.0)), 4)
+    0.6931
+    """,
+)
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
+    if is_complex(x.aval.dtype):
+        return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))
+    big, delta = _ordered(x, y)
+    return lax.add(big, lax.mul(lax.log1p(lax.exp2(delta)), 1.0 / math.log(2.0)))
+
+
+logaddexp2 = binary_function(
+    _logaddexp2,
+    "logaddexp2",
+    """``log2(2**x1 + 2**x2)`` without overflow, elementwise.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.logaddexp2(3.0, 3.0))
+    4.0
+    """,
+)
