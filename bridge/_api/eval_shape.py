@@ -11,6 +11,7 @@ from tracebridge.core.control.jit import Arguments
 from tracebridge.core.control.ref_cells import Captures
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import parameter_names
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
 from tracebridge.core.runtime.fastpath import has_statics
 from tracebridge.core.tree.tree import flatten
@@ -47,9 +48,11 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     )
     jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())
     result = tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
-    if given:
-        outs, tree = flatten(result)
-        result = tree.unflatten([given.get(i, x) for i, x in enumerate(outs)])
+    outs, full = flatten(result)
+    if given or full.num_leaves != tree.num_leaves:
+        # Arrays of float0 stand in the structure of the traced result.
+        outs = [ShapeDtypeStruct(x.shape, x.dtype) if is_float0(x) else x for x in outs]
+        result = full.unflatten([given.get(i, x) for i, x in enumerate(outs)])
     return result
 
 

@@ -89,7 +89,7 @@ def jacfwd(
             flat.tree.unflatten(_columns_by_leaf(c, out.aval, avals))
             for out, c in zip(outs[:n], columns, strict=True)
         ]
-        jacobian = flat.out_tree.unflatten(rows)
+        jacobian = _assembled(flat, rows, values)
         return (jacobian, flat.aux(outs[n:])) if has_aux else jacobian
 
     return api_boundary(jacfwd_f)
@@ -143,7 +143,7 @@ def jacrev(
             ]
             trees.append(flat.tree.unflatten(parts))
             start = stop
-        jacobian = flat.out_tree.unflatten(trees)
+        jacobian = _assembled(flat, trees, values)
         return (jacobian, flat.aux(outs[n:])) if has_aux else jacobian
 
     return api_boundary(jacrev_f)
@@ -203,6 +203,22 @@ def _flat_call(
     positions = nums[0] if options.single else nums
     flat = FlatCall(options.fun, tree, positions, args, kwargs, has_aux=options.has_aux)
     return flat, values
+
+
+def _assembled(flat: FlatCall, trees: list[Any], values: Sequence[Value]) -> Any:
+    """The tree of the result with derivatives for leaves; float0 leaves get some too."""
+    template, full = flatten(flat.out_tree.unflatten([0] * len(trees)))
+    if full.num_leaves == len(trees):
+        return flat.out_tree.unflatten(trees)
+    given = iter(trees)
+    return full.unflatten(
+        [
+            next(given)
+            if type(leaf) is int
+            else flat.tree.unflatten([float0_zeros((*leaf.shape, *v.aval.shape)) for v in values])
+            for leaf in template
+        ]
+    )
 
 
 def _check_forward_input(

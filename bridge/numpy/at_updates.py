@@ -227,6 +227,8 @@ class IndexUpdateRef:
                 "mode": mode,
                 "wrap_negative_indices": wrap_negative_indices,
             }
+            if x.aval.size == 0:
+                return self.set(False, **options)  # there is nothing to choose: checks the index
             if unique_indices or known_distinct(x, index):
                 options["unique_indices"] = unique_indices
                 return self.set(func(self.get(**options)), **options)

@@ -13,6 +13,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
+from tracebridge.core.ir.float0 import has_float0, hold_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.tracer import Tracer
@@ -174,14 +175,22 @@ def _holds_functions(jaxpr: Jaxpr) -> bool:
 
 def flatten_values(call: str, role: str, tree: Any) -> tuple[list[Any], Any]:
     """The leaves of ``tree`` as values, and its structure; ``role`` names it in messages."""
-    leaves, treedef = flatten(tree)
+    return leaf_values(call, role, tree, *flatten(tree))
+
+
+def leaf_values(
+    call: str, role: str, tree: Any, leaves: list[Any], treedef: Any
+) -> tuple[list[Any], Any]:
+    """The ``leaves`` of ``tree`` as values, and its structure with float0 arrays held in it."""
     try:
         return [as_value(leaf) for leaf in leaves], treedef
     except UnsupportedDtypeError:
-        return [leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
+        if has_float0(leaves):
+            leaves, treedef = hold_float0(leaves, treedef)
+        return [_leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
 
 
-def leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
+def _leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
     """One leaf as a value; the message of a failure says where it is."""
     try:
         return as_value(leaf)

@@ -11,8 +11,18 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError, TypePromoti
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.convert import convert_element_type
+from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.tree.prefix import equality_errors_of_structures
+
+
+def unchanged(values: Sequence[Any]) -> list[Any]:
+    """Values that are results too: outside of traces numbers become arrays, as of any operation."""
+    if not is_eager():
+        return list(values)
+    return [to_array(v) if type(v) is Literal else v for v in values]
 
 
 def check_structure(call: str, given: Any, returned: Any) -> None:

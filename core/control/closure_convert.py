@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracebridge.core.control.bodies import flatten_values
+from tracebridge.core.control.carry import unchanged
 from tracebridge.core.control.inline_rules import has_tangent
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.interpreters.staging import stage
@@ -91,4 +92,4 @@ def _run(jaxpr: Jaxpr, env: list[Any]) -> list[Any]:
             env.extend(result)
         else:
             env.append(result)
-    return [env[s] for s in jaxpr.outs]
+    return unchanged([env[s] for s in jaxpr.outs])

@@ -13,7 +13,7 @@ from tracebridge.core.control.scan.forward import number_of_steps, run_scan
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.lax.batch_util import to_front
-from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.tree import PyTreeDef
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
@@ -56,7 +56,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         blocks = [lax.reshape(b, (rounds, size, *b.aval.shape[1:])) for b in blocks]
         apply = functools.partial(_many, size)
         _, ys = run_scan("map", f, apply, (), tree.unflatten(blocks), rounds)
-        leaves, out_tree = flatten(ys)
+        leaves, out_tree = flatten_values("map", "the results", ys)
         parts.append([lax.reshape(y, (rounds * size, *y.aval.shape[2:])) for y in leaves])
     if rest:
         last = [_leading(v, rounds * size, n) for v in values]
@@ -83,7 +83,7 @@ def _one(f: Callable[[Any], Any], carry: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _many(size: int, f: Callable[[Any], Any], carry: Any, x: Any) -> tuple[Any, Any]:
-    leaves, tree = flatten(x)
+    leaves, tree = flatten_values("map", "xs", x)
     outs, out_tree = _batched(f, tree, leaves, size)
     return carry, out_tree.unflatten(outs)
 

@@ -64,12 +64,12 @@ class _Access(HasContent):
         """The content, or its elements at ``idx``."""
         return self._read(idx)
 
-    def set(self, idx: Any, value: Any) -> None:
-        """Replace the elements at ``idx``."""
+    def set(self, value: Any, idx: Any = None) -> None:
+        """Replace the content, or its elements at ``idx``."""
         self._update("set", idx, value, add=False)
 
-    def swap(self, idx: Any, value: Any) -> Any:
-        """Replace the elements at ``idx``; gives those that were there."""
+    def swap(self, value: Any, idx: Any = None) -> Any:
+        """Replace the content, or its elements at ``idx``; gives what was there."""
         before = self._read(idx)
         self._update("swap", idx, value, add=False)
         return before

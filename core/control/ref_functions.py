@@ -145,7 +145,7 @@ def set(ref: Ref | RefView, idx: Any, value: Any) -> None:
     >>> print(ref[...])
     [7. 0. 0.]
     """
-    _checked("ref.set", ref).set(idx, value)
+    _checked("ref.set", ref).set(value, idx)
 
 
 def swap(ref: Ref | RefView, idx: Any, value: Any) -> Any:
@@ -164,7 +164,7 @@ def swap(ref: Ref | RefView, idx: Any, value: Any) -> Any:
     >>> print(tb.ref.swap(ref, None, 2.0), ref[...])
     1.0 2.0
     """
-    return _checked("ref.swap", ref).swap(idx, value)
+    return _checked("ref.swap", ref).swap(value, idx)
 
 
 def addupdate(ref: Ref | RefView, idx: Any, x: Any) -> None:

@@ -36,7 +36,7 @@ class SolverParts:
             if not has_tangent(value.aval):
                 msg = f"{call}: {model} has a leaf {value.aval.str_short()}"
                 raise ArgumentSpecError(msg, expected="float or complex arrays")
-        self.avals = tuple([v.aval.strong for v in self.values])
+        self.avals = tuple([v.aval for v in self.values])
         self.in_tree = flatten((self.tree.unflatten(range(len(self.avals))),))[1]
 
     def part(self, role: str, fun: Callable[..., Any], *, aux: bool = False) -> Body:

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
-from tracebridge.core.control.bodies import Body, flatten_values, leaf_value, trace_body
+from tracebridge.core.control.bodies import Body, flatten_values, leaf_values, trace_body
 from tracebridge.core.control.cond import cond_p
 from tracebridge.core.control.inline_rules import describe
 from tracebridge.core.control.ref import (
@@ -219,7 +219,7 @@ def traced_branches(
         check_passed_once(call, leaves)
         leaves, in_tree = hide_refs(leaves, in_tree)
         operands = in_tree.unflatten(leaves)
-    values = [leaf_value(call, "operands", operands, i, leaf) for i, leaf in enumerate(leaves)]
+    values, in_tree = leaf_values(call, "operands", operands, leaves, in_tree)
     avals = tuple([v.aval for v in values])
 
     def take_apart(result: Any) -> tuple[list[Any], Any]:

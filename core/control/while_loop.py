@@ -7,7 +7,7 @@ from typing import Any
 
 from tracebridge.core.config.scopes import option
 from tracebridge.core.control.bodies import Body, flatten_values, trace_body
-from tracebridge.core.control.carry import check_structure, check_types, promoted
+from tracebridge.core.control.carry import check_structure, check_types, promoted, unchanged
 from tracebridge.core.control.ref import Ref, read_ref, write_ref
 from tracebridge.core.control.ref_cells import note_custom
 from tracebridge.core.control.rewire import rewire
@@ -19,7 +19,7 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.tree.tree import flatten, leaf_treedef
+from tracebridge.core.tree.tree import flatten, leaf_treedef, treedef_tuple
 
 
 def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
@@ -69,7 +69,7 @@ def run_while(
         except _UndecidedError:
             pass  # under vmap, say, there is no single answer: the loop is traced
     body, init = _traced_body(call, body_fun, apply, init, tree)
-    in_tree = flatten((tree.unflatten(init),))[1]
+    in_tree = treedef_tuple((tree,))
     avals = tuple([v.aval for v in init])
 
     def test(result: Any) -> tuple[list[Any], Any]:
@@ -143,7 +143,7 @@ def bind_while(
         cond_nconsts=len(cond_consts),
         body_nconsts=len(body_consts),
     )
-    carry = list(init)
+    carry = unchanged(init)
     for k, value in zip(loose, results, strict=True):
         carry[k] = value
     return carry
@@ -163,7 +163,7 @@ def _traced_body(
     init: list[Any],
     tree: Any,
 ) -> tuple[Body, list[Any]]:
-    in_tree = flatten((tree.unflatten(init),))[1]
+    in_tree = treedef_tuple((tree,))
 
     def take_apart(result: Any) -> tuple[list[Any], Any]:
         values, returned = flatten_values(call, "the returned value", result)

@@ -1,7 +1,8 @@
 """float0 arrays in trees: tangents of integers, which no device holds.
 
 In the structure of arguments and results they become nodes without leaves; rebuilding the tree
-gives the float0 array again. So compiled functions can take and give them.
+gives the float0 array again. So compiled functions can take and give them. Loops and branches
+hold arrays without elements in their place.
 """
 
 from __future__ import annotations
@@ -57,6 +58,38 @@ def has_float0(leaves: Sequence[Any]) -> bool:
 def hide_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
     """Leaves and structure of the same tree with nodes in place of float0 arrays."""
     return flatten(tree.unflatten([Float0Node(x.shape) if is_float0(x) else x for x in leaves]))
+
+
+@final
+class _HeldFloat0:
+    """Stands for a float0 array in loops and branches, with an array of no elements below it."""
+
+    __slots__ = ("empty",)
+
+    def __init__(self, empty: Any) -> None:
+        self.empty = empty
+
+
+def _held_apart(node: _HeldFloat0) -> tuple[tuple[Any], None]:
+    return (node.empty,), None
+
+
+def _held_together(_: None, children: Any) -> Any:
+    (empty,) = children
+    # Something else than an array, such as a number of a leaf, stays what it is.
+    return float0_zeros(empty.shape[:-1]) if hasattr(empty, "shape") else empty
+
+
+register_pytree_node(_HeldFloat0, _held_apart, _held_together)
+
+
+def hold_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
+    """Leaves and structure with an empty array of shape ``(*shape, 0)`` per float0 array.
+
+    Loops stack and slice the empty arrays as any others, so that shapes come out right.
+    """
+    held = [_HeldFloat0(np.empty((*x.shape, 0), bool)) if is_float0(x) else x for x in leaves]
+    return flatten(tree.unflatten(held))
 
 
 def leaves_for(leaves: Sequence[Any], tree: Any, wanted: Any) -> tuple[Sequence[Any], Any]:

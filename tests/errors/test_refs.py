@@ -28,7 +28,7 @@ def frozen() -> tb.Ref:
 def differentiated() -> Any:
     """A write of a value that is differentiated."""
     ref = vector()
-    return tb.grad(lambda x: ref.set(0, x))(1.0)
+    return tb.grad(lambda x: ref.set(x, 0))(1.0)
 
 
 def add(a: Any, b: Any) -> Any:

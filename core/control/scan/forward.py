@@ -10,7 +10,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
 from tracebridge.core.control.bodies import Body, flatten_values, leaf_paths, trace_body
-from tracebridge.core.control.carry import check_structure, check_types, promoted
+from tracebridge.core.control.carry import check_structure, check_types, promoted, unchanged
 from tracebridge.core.control.ref import has_refs, read_ref, write_ref
 from tracebridge.core.control.ref_cells import is_differentiated, note_custom
 from tracebridge.core.control.rewire import rewire
@@ -202,7 +202,7 @@ def bind_scan(
         jaxpr=jaxpr, length=length, reverse=reverse, unroll=unroll,
         num_consts=len(consts), num_carry=len(loose), split_transpose=split_transpose,
     )  # fmt: skip
-    carry = list(init)
+    carry = unchanged(init)
     for k, value in zip(loose, results, strict=False):
         carry[k] = value
     return [*carry, *results[len(loose) :]]
@@ -330,7 +330,8 @@ def _python_loop(
     for i in order:
         x = xs_tree.unflatten([lax.index_in_dim(v, i, keepdims=False) for v in xs])
         result = f(carry, x)
-        flat, (carry_tree, ys_tree) = _pair(call, f, result, flatten(carry)[1])
+        init_tree = flatten_values(call, "the carry", carry)[1]
+        flat, (carry_tree, ys_tree) = _pair(call, f, result, init_tree)
         n_carry = carry_tree.num_leaves
         carry = carry_tree.unflatten(flat[:n_carry])
         rows.append(flat[n_carry:])

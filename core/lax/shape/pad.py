@@ -55,8 +55,9 @@ class Pad(Primitive):
         return ShapedArray(shape, x.dtype, x.weak_type and value.weak_type)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        low, high, interior = zip(*params["padding_config"], strict=True) or ((), (), ())
-        parts = (low, high, interior)
+        # A scalar has no axes to pad, so that there are no triples to take apart.
+        parts = tuple(zip(*params["padding_config"], strict=True)) or ((), (), ())
+        low, high, interior = parts
         if all([type(n) is int for part in parts for n in part]):
             attributes = {
                 "edge_padding_low": i64_array(low),

@@ -91,8 +91,12 @@ def test_derivatives_of_functions_that_return_float0() -> None:
     assert is_zero(value[0], 3)
     assert is_zero(tangent[0], 3)
     assert [0.0, 0.0, 0.0] == pullback((ZEROS, X))[0].tolist()
-    assert is_zero(jacobian[0], 3)
+    assert is_zero(jacobian[0], 3, 3)
     assert (3, 3) == jacobian[1].shape
+    of_each = tb.jacfwd(tb.jit(g), argnums=(0,))(X)
+    assert is_zero(of_each[0][0], 3, 3)
+    assert (3, 3) == of_each[1][0].shape
+    assert is_zero(tb.jacrev(lambda x: (x, g(x)[0]), argnums=(0,))(X)[1][0], 3, 3)
 
 
 def test_shapes() -> None:
@@ -141,3 +145,78 @@ def test_they_take_no_part_in_computations() -> None:
     """The message says what they are."""
     with pytest.raises(tb.errors.UnsupportedDtypeError, match="the tangents of integers and bool"):
         tb.lax.add(ZEROS, tnp.ones(3))
+
+
+def _whole_loop(x: Any) -> Any:
+    return tb.lax.scan(lambda c, row: (c, (GRAD(N, row), c)), ZEROS, x)
+
+
+@pytest.mark.parametrize("wrap", [lambda g: g, tb.jit, tb.checkpoint])
+def test_loops_carry_and_stack_them(wrap: Any) -> None:
+    """As carries they stay, among the results of steps they get the axis of the steps."""
+    last, ((of_n, of_x), carries) = wrap(_whole_loop)(np.stack([X, X]))
+
+    assert is_zero(last, 3)
+    assert is_zero(of_n, 2, 3)
+    assert is_zero(carries, 2, 3)
+    assert [[0.0, 1.0, 2.0]] * 2 == of_x.tolist()
+
+
+def test_loops_over_them() -> None:
+    """A loop slices them along their leading axis."""
+    _, (ys, count) = tb.lax.scan(lambda c, x: (c, (x, c)), 1.0, np.zeros((2, 3), tb.float0))
+
+    assert is_zero(ys, 2, 3)
+    assert [1.0, 1.0] == count.tolist()
+
+
+@pytest.mark.parametrize("batch_size", [None, 2, 3])
+def test_map_gives_them(batch_size: int | None) -> None:
+    """lax.map stacks them, in batches too."""
+    of_n, of_x = tb.lax.map(lambda x: GRAD(N, x), np.stack([X] * 5), batch_size=batch_size)
+
+    assert is_zero(of_n, 5, 3)
+    assert (5, 3) == of_x.shape
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("wrap", [lambda g: g, tb.jit])
+def test_branches_and_open_loops_take_and_give_them(wrap: Any, batch: tuple[int, ...]) -> None:
+    """cond, switch, while_loop and fori_loop hand them on."""
+
+    def run(zeros: Any, x: Any) -> Any:
+        first = tb.lax.cond(x > 0, lambda z: (z, x), lambda z: (z, -x), zeros)
+        second = tb.lax.switch(tnp.int32(x), [lambda z: z, lambda z: z], first[0])
+        third = tb.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1]), (0, second))
+        return tb.lax.fori_loop(0, 2, lambda i, z: z, third[1])
+
+    mapped = tb.vmap(run, (None, 0)) if batch else run
+
+    assert is_zero(wrap(mapped)(ZEROS, np.ones(batch, np.float32)), *batch, 3)
+
+
+def test_loops_run_step_by_step() -> None:
+    """Without jit the loops of Python take and give them too."""
+    with tb.disable_jit():
+        last, ((of_n, _), _) = _whole_loop(np.stack([X, X]))
+        assert is_zero(last, 3)
+        assert is_zero(of_n, 2, 3)
+        assert is_zero(tb.lax.fori_loop(0, 2, lambda i, z: z, ZEROS), 3)
+
+
+def test_gradients_of_loops_that_carry_them() -> None:
+    """They have no share in derivatives."""
+
+    def total(x: Any) -> Any:
+        _, last = tb.lax.fori_loop(0, 2, lambda i, s: (s[0], s[1] * 2.0), (ZEROS, x))
+        return tnp.sum(last)
+
+    assert [4.0, 4.0, 4.0] == tb.grad(total)(X).tolist()
+
+
+def test_shapes_of_them() -> None:
+    """eval_shape describes them as it describes other results."""
+    shape = tb.eval_shape(lambda x: (x, ZEROS), X)[1]
+
+    assert isinstance(shape, tb.ShapeDtypeStruct)
+    assert ((3,), tb.float0) == (shape.shape, shape.dtype)

@@ -374,3 +374,11 @@ def test_scalar_masks_are_positions_of_a_new_axis(first: bool) -> None:
             assert x[index].shape == tb.eval_shape(lambda x, i=index: x[i], ours).shape
             assert_allclose(ours.at[index].set(7.0), updated)
             assert_allclose(tb.jit(lambda x, i=index: x.at[i].add(1.0))(ours), added)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit])
+def test_apply_to_arrays_without_elements(wrap):
+    """Arrays of indices choose nothing, integers are out of bounds."""
+    assert (0, 2) == wrap(lambda x: x.at[tnp.array([0, 2])].apply(tnp.sin))(tnp.ones((0, 2))).shape
+    with pytest.raises(IndexError):
+        wrap(lambda x: x.at[0].apply(tnp.sin))(tnp.ones((0, 2)))

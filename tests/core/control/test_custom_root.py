@@ -161,3 +161,16 @@ def test_batches_of_solvers_with_closed_over_values():
     (_, aux), (_, aux_slope) = tb.jvp(lambda a: matrix_root(a, B, True), (A,), (A,))
     close(aux["det"], 3.15)
     close(aux_slope["det"], 0.0)
+
+
+def test_weak_types_stay():
+    """Numbers of Python stay weak, as in any other operation."""
+    root = tb.lax.custom_root(
+        lambda x: x - 2.0, 1.0, lambda f, x: x - f(x), lambda g, y: y / g(1.0)
+    )
+    system = tb.lax.custom_linear_solve(
+        lambda x: x * 2.0, 1.0, lambda f, y: y / 2.0, symmetric=True
+    )
+
+    assert (2.0, True) == (float(root), root.weak_type)
+    assert (0.5, True) == (float(system), system.weak_type)

@@ -173,7 +173,7 @@ def test_an_ended_reference_is_no_more(end):
         assert [4.0, 1.0] == content.tolist()
     for use in (
         lambda: ref[...],
-        lambda: ref.set(0, 1.0),
+        lambda: ref.set(1.0, 0),
         lambda: tb.ref.addupdate(ref, 0, 1.0),
         lambda: end(ref),
         lambda: ref.sharding,
@@ -232,3 +232,16 @@ def test_bad_arguments():
         tb.new_ref([1.0])
     with pytest.raises(ValueError, match="memory_space"):
         tb.new_ref(1.0, memory_space="host")
+
+
+def test_methods_take_the_value_first() -> None:
+    """Without an index they replace the whole content."""
+    ref = tb.new_ref(tnp.zeros(3))
+    ref.set(tnp.arange(3.0))
+    ref.set(5.0, idx=0)
+
+    assert 2.0 == float(ref.swap(7.0, 2))
+    assert [5.0, 1.0, 7.0] == ref.swap(tnp.ones(3)).tolist()
+    ref.at[1:].set(2.0)
+    assert [2.0, 2.0] == ref.at[1:].swap(tnp.zeros(2)).tolist()
+    assert [1.0, 0.0, 0.0] == ref[...].tolist()

@@ -85,7 +85,7 @@ def test_while_loop(wrap):
     assert 3 == int(wrap(run)())
     assert [3.0, 0.0] == ref[...].tolist()
     with pytest.raises(RefError, match="writes to a reference"):
-        lax.while_loop(lambda i: (ref.set(0, 1.0), i < 3)[1], lambda i: i + 1, 0)
+        lax.while_loop(lambda i: (ref.set(1.0, 0), i < 3)[1], lambda i: i + 1, 0)
 
 
 @eager_and_jit
@@ -94,7 +94,7 @@ def test_fori_loop_and_map(wrap):
     ref = zeros(4)
 
     def run(n):
-        lax.fori_loop(0, 3, lambda i, _: ref.set(i, 1.0), None)
+        lax.fori_loop(0, 3, lambda i, _: ref.set(1.0, i), None)
         lax.fori_loop(0, n, lambda i, _: ref.addupdate(2.0, i), None)
         return lax.map(lambda i: ref[i] * 2.0, tnp.arange(4))
 
@@ -121,7 +121,7 @@ def test_branches(wrap, index):
 
     assert [0.0, 1.0, 7.0][index] == float(wrap(run)(index))
     assert [(5.0, 0.0), (0.0, 2.0), (0.0, 0.0)][index] == (float(a[...]), float(b[...]))
-    wrap(lambda r: lax.cond(index == 1, lambda q: q.set(None, 9.0), lambda q: None, r))(seen)
+    wrap(lambda r: lax.cond(index == 1, lambda q: q.set(9.0), lambda q: None, r))(seen)
     assert (9.0 if index == 1 else 5.0) == float(seen[...])
 
 
@@ -147,7 +147,7 @@ def test_nested_control_flow():
     def run(flag):
         def row(c, i):
             def cell(j, _):
-                lax.cond(flag, lambda: ref.addupdate(1.0, i), lambda: ref.set(i, -1.0))
+                lax.cond(flag, lambda: ref.addupdate(1.0, i), lambda: ref.set(-1.0, i))
 
             lax.fori_loop(0, 2, cell, None)
             return c, None
@@ -174,14 +174,14 @@ def inner(x):
 def looped(x):
     """sin(sin(sin x)) in a loop that writes to a reference."""
     ref = tb.new_ref(x)
-    lax.scan(lambda c, _: (c, ref.set(None, tnp.sin(ref[...]))), 0.0, None, length=3)
+    lax.scan(lambda c, _: (c, ref.set(tnp.sin(ref[...]))), 0.0, None, length=3)
     return ref[...]
 
 
 def chosen(x):
     """sin(x) in a branch that writes to a reference."""
     ref = tb.new_ref(0.0)
-    lax.cond(x > 0, lambda: ref.set(None, tnp.sin(x)), lambda: None)
+    lax.cond(x > 0, lambda: ref.set(tnp.sin(x)), lambda: None)
     return ref[...]
 
 
@@ -216,7 +216,7 @@ def test_forward_mode_through_while():
 
     def f(x):
         ref = tb.new_ref(x)
-        lax.while_loop(lambda i: i < 2, lambda i: (ref.set(None, ref[...] ** 2), i + 1)[1], 0)
+        lax.while_loop(lambda i: i < 2, lambda i: (ref.set(ref[...] ** 2), i + 1)[1], 0)
         return ref[...]
 
     assert [16.0, 32.0] == [float(v) for v in tb.jvp(f, (2.0,), (1.0,))]

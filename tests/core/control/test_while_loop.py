@@ -312,3 +312,17 @@ def test_fori_wrong_arguments():
         fori_loop(0, 3, 3, 0.0)
     with pytest.raises(ShapeMismatchError, match="fori_loop: the carry changes its type"):
         fori_loop(0, 3, lambda i, x: x[None], tnp.zeros(2))
+
+
+def test_unchanged_numbers_become_arrays():
+    """A number that no step changes comes back as an array, as every result does."""
+    results = [
+        fori_loop(0, 3, lambda i, c: c, 2.0),
+        while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1]), (0, 2.0))[1],
+        tb.lax.scan(lambda c, x: (c, x), 2.0, tnp.ones(2))[0],
+    ]
+    function, hoisted = tb.closure_convert(lambda x: x, 2.0)
+    results.append(function(2.0, *hoisted))
+
+    assert [type(tnp.ones(()))] * 4 == [type(r) for r in results]
+    assert [2.0] * 4 == [float(r) for r in results]

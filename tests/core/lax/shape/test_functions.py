@@ -285,3 +285,12 @@ def test_empty_has_shape_and_dtype() -> None:
     found = lax.empty((2, 0), "bfloat16")
 
     assert (found.shape, found.dtype.name) == ((2, 0), "bfloat16")
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit, tb.vmap])
+def test_scalars_have_no_axes_to_pad(wrap: Any) -> None:
+    """Padding leaves a scalar as it is."""
+    x = np.ones(2, np.float32) if wrap is tb.vmap else np.float32(1.0)
+    same = wrap(lambda x: tb.lax.pad(x, 0.0, []))(x)
+
+    np.testing.assert_array_equal(x, same)
