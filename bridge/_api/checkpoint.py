@@ -10,10 +10,10 @@ from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.control.checkpoint import checkpoint_call
-from tracebridge.core.control.jit import Arguments, argument_names, trace_call
 from tracebridge.core.control.policies import Policy
 from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.ref_calls import RefCall
+from tracebridge.core.control.traced_call import Arguments, argument_names, trace_call
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError

@@ -10,9 +10,9 @@ import tracebridge.core.lax as lax
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
 from tracebridge._api.wraps import named_like
-from tracebridge.core.control.jit import argument_names
 from tracebridge.core.control.ref import has_refs
 from tracebridge.core.control.ref_calls import MappedRefs
+from tracebridge.core.control.traced_call import argument_names
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary

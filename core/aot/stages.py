@@ -12,12 +12,8 @@ from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
 from tracebridge.core.aot.abstract import avals_of, signature_of
 from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
 from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.jit import (
-    Arguments,
-    Jitted,
-    TracedCall,
-    argument_names,
-)
+from tracebridge.core.control.jit import Jitted
+from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (

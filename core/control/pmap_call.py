@@ -9,10 +9,10 @@ import numpy as np
 
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.jit import Arguments, TracedCall, argument_names, trace_call
 from tracebridge.core.control.pmap import pmap_p
 from tracebridge.core.control.pmap_jaxprs import axis_scope, element_aval
 from tracebridge.core.control.pmap_program import check_device_count, compile_pmap
+from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names, trace_call
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray

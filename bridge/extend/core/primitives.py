@@ -36,9 +36,7 @@ from tracebridge.core.control.custom_linear_solve import (
 from tracebridge.core.control.custom_vjp import (
     custom_vjp_call_p,
 )
-from tracebridge.core.control.jit import (
-    jit_p,
-)
+from tracebridge.core.control.jit import jit_p
 from tracebridge.core.control.scan.primitive import (
     scan_p,
 )
