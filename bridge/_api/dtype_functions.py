@@ -16,7 +16,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype that arrays get for ``dtype``: 64 bits become 32 unless they are enabled.
 
     Args:
-        dtype: a dtype, its name, a scalar class or an array.
+        dtype: a dtype, its name, a scalar class or an array; None means float64, as in NumPy.
         allow_extended_dtype: whether ``dtype`` may be an extended one, such as that of keys.
 
     Raises:
@@ -26,7 +26,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     >>> dtypes.canonicalize_dtype('float64')
     dtype('float32')
     """
-    found = canonicalize(dtype)
+    found = canonicalize(float if dtype is None else dtype)
     if dtypes.is_extended(found) and not allow_extended_dtype:
         msg = f"canonicalize_dtype: got the extended dtype {found}"
         raise UnsupportedDtypeError(msg, hint="pass allow_extended_dtype=True")

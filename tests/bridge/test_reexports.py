@@ -33,7 +33,13 @@ def test_every_error_class_is_public() -> None:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("float64", "float32"), (int, "int32"), (np.uint64, "uint32"), ("bfloat16", "bfloat16")],
+    [
+        ("float64", "float32"),
+        (None, "float32"),
+        (int, "int32"),
+        (np.uint64, "uint32"),
+        ("bfloat16", "bfloat16"),
+    ],
 )
 def test_canonical_dtypes(given: Any, expected: str) -> None:
     """64 bits become 32 unless enabled."""
