@@ -12,30 +12,24 @@ from tracebridge._api.flat import FlatCall
 from tracebridge._api.jit import jit
 from tracebridge._api.jvp import tangent_values
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge._api.pullback import Pullback
 from tracebridge._api.reduced import with_reduced_axes
-from tracebridge._api.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.values import (
     differentiable,
     public,
-    spread,
-    tangent_or_zeros,
     values_of,
 )
 from tracebridge._api.wraps import named_like
 from tracebridge.core.collectives.shared import psum_shared, reduced_axes
-from tracebridge.core.control.ref import Ref
 from tracebridge.core.control.traced_call import Arguments
 from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import LinearityError, MissingRuleError
-from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
+from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.plans import cotangent_aval
 from tracebridge.core.interpreters.staging import close_jaxpr
 from tracebridge.core.interpreters.transpose import backward, linear_tape
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.ir.float0 import leaves_for
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
@@ -44,116 +38,6 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.prefix import check_same_structure
 from tracebridge.core.tree.registry import register_pytree_node_class
 from tracebridge.core.tree.tree import PyTreeDef, flatten
-
-
-@final
-class Pullback:
-    """The linear function that ``vjp`` gives; see there. A pytree: its leaves are residuals."""
-
-    __slots__ = (
-        "__weakref__",
-        "_in_avals",
-        "_in_tree",
-        "_linear",
-        "_name",
-        "_out_avals",
-        "_out_tree",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        linear: Linearized,
-        in_avals: Sequence[ShapedArray],
-        in_tree: PyTreeDef,
-        out_avals: Sequence[ShapedArray],
-        out_tree: PyTreeDef,
-    ) -> None:
-        self._name = name
-        self._linear = linear
-        self._in_avals = in_avals
-        self._in_tree = in_tree
-        self._out_avals = out_avals
-        self._out_tree = out_tree
-
-    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
-        """The cotangents of the arguments for a cotangent of the result."""
-        call = f"the pullback of {self._name}"
-        if len(cotangents) != 1:
-            raise ArgumentTypeError(
-                call=call,
-                got=f"{len(cotangents)} arguments",
-                expected="one cotangent, a tree like the result",
-                hint="give the cotangents of several results as one tuple: pullback((a, b))",
-            )
-        (cotangent,) = cotangents
-        leaves, tree = flatten(cotangent)
-        if tree != self._out_tree:
-            leaves, tree = leaves_for(leaves, tree, self._out_tree)
-        if tree != self._out_tree:
-            check_same_structure(call, tree, self._out_tree, "cotangent", "result")
-        cts = tangent_values(call, leaves, self._out_avals, tree, ("cotangent", "result"))
-        linear = self._linear
-        # Auxiliary data of the call are results of the tape too; they have no cotangents.
-        cts += [None] * (len(linear.out_nodes) - len(cts))
-        given = backward(linear, cts, current_trace().process)
-        flags = [a.tangent.dtype == a.dtype for a in self._in_avals]
-        return self._in_tree.unflatten(
-            [
-                tangent_or_zeros(ct, a.tangent)
-                for ct, a in zip(spread(given, flags), self._in_avals, strict=True)
-            ]
-        )
-
-    def with_refs(self, *places: Any) -> Callable[[Any], tuple[Any, ...]]:
-        """The function that adds cotangents to mutable references.
-
-        Args:
-            *places: trees like the arguments. Where a leaf is a reference, the cotangent is added
-                to it, and None is given in its place; other cotangents are given as usual.
-
-        >>> import tracebridge as tb
-        >>> ref = tb.new_ref(10.0)
-        >>> _, pullback = tb.vjp(lambda x, y: x * y, 2.0, 3.0)
-        >>> pullback.with_refs(ref, 0)(1.0)[0], ref
-        (None, Ref(13., dtype=float32, weak_type=True))
-        """
-        leaves, tree = flatten(places)
-        call = f"with_refs of the pullback of {self._name}"
-        check_same_structure(call, tree, self._in_tree, "places", "arguments")
-
-        def add_to_refs(cotangent: Any) -> tuple[Any, ...]:
-            cts = flatten(self(cotangent))[0]
-            for i, (place, ct) in enumerate(zip(leaves, cts, strict=True)):
-                if isinstance(place, Ref):
-                    place.addupdate(ct)
-                    cts[i] = None
-            return self._in_tree.unflatten(cts)
-
-        return add_to_refs
-
-    def __repr__(self) -> str:
-        return f"<pullback of {self._name}>"
-
-    def tree_flatten(self) -> tuple[list[Any], TapeStructure]:
-        """Residuals and structure."""
-        facts = (
-            self._name,
-            tuple(self._in_avals),
-            self._in_tree,
-            tuple(self._out_avals),
-            self._out_tree,
-        )
-        return take_apart(self._linear, facts)
-
-    @classmethod
-    def tree_unflatten(cls, structure: TapeStructure, residuals: Sequence[Any]) -> Pullback:
-        """The pullback of a structure and residuals."""
-        name, *rest = structure.facts
-        return cls(name, put_together(structure, residuals), *rest)
-
-
-register_pytree_node_class(Pullback)
 
 
 @api_boundary
@@ -197,9 +81,8 @@ def vjp(
     outs, linear = linearize_flat(function, values, differentiable(values), f"vjp({name})")
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
-    pullback = Pullback(
-        name, linear, [v.aval for v in values], tree, [o.aval for o in outs[:n]], flat.out_tree
-    )
+    avals = (tuple([v.aval for v in values]), tuple([o.aval for o in outs[:n]]))
+    pullback = Pullback(name, linear, avals, (tree, flat.out_tree), values)
     return (result, pullback, flat.aux(outs[n:])) if has_aux else (result, pullback)
 
 
