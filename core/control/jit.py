@@ -11,6 +11,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
@@ -39,7 +40,7 @@ from tracebridge.core.lax.sharding_constraint import constrained_to
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.compile import compile_jaxpr, release
 from tracebridge.core.runtime.debug import wants_checks
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.donation import owned
 from tracebridge.core.runtime.fastpath import (
     MAX_ENTRIES,
@@ -151,7 +152,11 @@ class Jitted:
             found = self.find_converted(args, kwargs)
             if found is not None:
                 run, arrays = found
-                return run(arrays)
+                try:
+                    return run(arrays)
+                except XlaRuntimeError as error:
+                    raise_for(arrays, self.name, error)
+                    raise
         if option("disable_jit"):
             return self.fun(*args, **kwargs)
         call = self.resolve(self, args, kwargs)

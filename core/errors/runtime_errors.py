@@ -37,7 +37,7 @@ class DeletedArrayError(TracebridgeError, RuntimeError):
         super().__init__(message or text, hint=hint)
 
 
-class DonationError(TracebridgeError, ValueError):
+class DonationError(TracebridgeError, RuntimeError, ValueError):
     """A buffer cannot be donated: it is borrowed, or passed twice, or the argument is wrong."""
 
 

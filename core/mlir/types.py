@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _FLOATS = {
     "float8_e8m0fnu": "Float8E8M0FNUType",
     "float4_e2m1fn": "Float4E2M1FNType",
 }
+_TOO_MANY = 2**63
 _ELEMENT_TYPES: dict[np.dtype[Any], Any] = {}
 
 
@@ -64,10 +67,23 @@ def tensor_type(aval: ShapedArray) -> Any:
     found = aval.mlir_type
     if found is None:
         ir = mlir.ir
+        _check_size(aval)
         sizes = [d if type(d) is int else ir.ShapedType.get_dynamic_size() for d in aval.shape]
         found = ir.RankedTensorType.get(sizes, element_type(aval.dtype))
         aval.mlir_type = found
     return found
+
+
+def _check_size(aval: ShapedArray) -> None:
+    """Refuse shapes whose bytes XLA can't count: it would end the process."""
+    sizes = [d for d in aval.shape if type(d) is int]
+    n_bytes = math.prod(sizes) * max(aval.dtype.itemsize, 1)
+    if max(n_bytes, *sizes, 0) >= _TOO_MANY:
+        raise ArgumentValueError(
+            got=f"an array {aval.str_short()} of {n_bytes:.3g} bytes",
+            expected="fewer than 2**63 bytes",
+            hint="check the sizes: one may be multiplied twice",
+        )
 
 
 def is_static(aval: ShapedArray) -> bool:

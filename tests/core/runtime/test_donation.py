@@ -39,6 +39,24 @@ def test_use_after_donation_names_the_function():
         x + 1
 
 
+def test_gone_arguments_of_donating_functions_are_named():
+    """A cached donating function tells which argument was donated or deleted before."""
+    add = tb.jit(lambda a, b: a + b, donate_argnums=0)
+    add(tnp.ones(3), tnp.ones(3))
+    x, y, z = tnp.ones(3), tnp.ones(3), tnp.ones(3)
+    add(x, y)
+    z.delete()
+
+    for args, which in (((x, y), 0), ((y, x), 1), ((z, y), 0), ((y, z), 1)):
+        with pytest.raises(DeletedArrayError, match=f"argument {which} of <lambda>"):
+            add(*args)
+    for _ in range(2):
+        with pytest.raises(DeletedArrayError, match="was donated to <lambda>"):
+            add(x, y)
+    assert [1.0] * 3 == y.tolist()
+    assert issubclass(DonationError, RuntimeError)
+
+
 def test_donation_twice_is_refused():
     """One array cannot be both donated and another argument."""
     f = tb.jit(lambda x, y: x + y, donate_argnums=0)
