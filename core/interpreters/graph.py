@@ -117,8 +117,9 @@ class Graph:
         results of equations: those are not repeated.
         """
         avals = self.avals
-        # Per value its slot; -1: not needed so far; -2: needed, and numbered below.
-        slots = [-1] * len(avals)
+        # Per value its slot; -1: not needed so far; -2: needed, and numbered below. The last one
+        # stands for the first result of an equation at the end that has none.
+        slots = [-1] * (len(avals) + 1)
         for i, number in enumerate(inputs):
             slots[number] = i
         for number in outs:
@@ -133,7 +134,11 @@ class Graph:
         numbered: list[Any] = []
         located = False
         for app, args, first, source in kept:
-            numbered.append((app, tuple([slots[a] for a in args])))
+            if len(args) == 2:
+                a, b = args
+                numbered.append((app, (slots[a], slots[b])))
+            else:
+                numbered.append((app, tuple([slots[a] for a in args])))
             if source is not None:
                 located = True
             if app.multiple:
@@ -163,8 +168,7 @@ def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) ->
     kept: list[GraphStep] = []
     for step in reversed(steps):
         app, args, first, _ = step
-        end = first + len(app.outs) if app.multiple else first + 1
-        if -2 in slots[first:end] or (
+        if (-2 in slots[first : first + len(app.outs)] if app.multiple else slots[first] == -2) or (
             keep_effects and (app.effects or app.primitive.has_rules_of_users)
         ):
             kept.append(step)

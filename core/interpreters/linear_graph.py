@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.interpreters.graph import Graph, GraphStep, within
 from tracebridge.core.interpreters.plans import linear_plan
+from tracebridge.core.ir.name_stack import in_use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,22 +32,27 @@ class LinearGraph:
             [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
         )
         self.tape: list[GraphStep] = []
-        given = iter(self.tangents)
-        nodes: list[int | None] = [next(given) if nz else None for nz in nonzero_in]
+        rest = iter(self.tangents)
+        nodes: list[int | None] = [next(rest) if nz else None for nz in nonzero_in]
         values = [*self.inputs, *[graph.constant(c) for c in jaxpr.consts]]
         nodes.extend([None] * len(jaxpr.consts))
         sources = jaxpr.sources
+        named = in_use[0]
         for k, (app, idx) in enumerate(jaxpr.steps):
-            source = None if sources is None else within("jvp", sources[k])
-            args = [values[i] for i in idx]
+            source = None if sources is None else sources[k]
+            if named:
+                source = within("jvp", source)
             mask = 0
+            args: list[int] = []
+            given: list[int] = []
             for j, i in enumerate(idx):
+                args.append(values[i])
                 node = nodes[i]
                 if node is not None:
                     mask |= 1 << j
-                    args.append(node)
+                    given.append(node)
             if mask:
-                self._add(app, mask, args, source, values, nodes)
+                self._add(app, mask, args + given, source, values, nodes)
                 continue
             first = graph.add(app, args, source)
             n_out = len(app.outs)

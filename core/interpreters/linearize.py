@@ -54,6 +54,17 @@ class DualTracer(Tracer):
 _new = DualTracer.__new__
 
 
+@final
+class TapeNode:
+    """A tangent in a rule that runs without a plan."""
+
+    __slots__ = ("aval", "number")
+
+    def __init__(self, aval: ShapedArray, number: int) -> None:
+        self.aval = aval
+        self.number = number
+
+
 class LinearizeTrace(Trace):
     """Runs primal steps on the parent trace and records linear steps."""
 
@@ -99,6 +110,8 @@ class LinearizeTrace(Trace):
         plans = app.linear_plans
         plan = None if plans is None else plans.get(mask)
         if plan is None:
+            if plans is None and app.primitive.plans_when_repeated:
+                return self._unplanned(app, mask, primals, nodes)
             plan = linear_plan(app, mask)
         env: list[Any] = [*primals, *nodes, *plan.consts]
         process = self.parent.process
@@ -120,6 +133,42 @@ class LinearizeTrace(Trace):
             ((slot, tangent),) = plan.outs
             return env[slot] if tangent is None else self.dual(env[slot], env[tangent])
         return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in plan.outs]
+
+    def _unplanned(
+        self, app: Application, mask: int, primals: list[Any], nodes: list[int]
+    ) -> list[Any]:
+        """The first time that an application of several results is linearized: without a plan."""
+        app.linear_plans = {}
+        rest = iter(nodes)
+        tangents = [
+            TapeNode(a.tangent, next(rest)) if mask >> i & 1 else None
+            for i, a in enumerate(app.avals)
+        ]
+        primitive: Any = app.primitive
+        outs, out_nodes = primitive.linearize_unplanned(self, primals, tangents, app.params)
+        return [
+            out if node is None else self.dual(out, node)
+            for out, node in zip(outs, out_nodes, strict=True)
+        ]
+
+    def record(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> range:
+        """Append a linear equation to the tape, linear in the nodes among ``operands``.
+
+        Gives the numbers of the nodes of its results.
+        """
+        app = primitive.application(tuple([x.aval for x in operands]), params)
+        mask = 0
+        args: list[Any] = []
+        for i, x in enumerate(operands):
+            if type(x) is TapeNode:
+                mask |= 1 << i
+                args.append(x.number)
+            else:
+                args.append(x)
+        first = self.size
+        self.tape.append((app, mask, args, first))
+        self.size = first + len(app.outs)
+        return range(first, self.size)
 
 
 @final

@@ -77,7 +77,11 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
                 continue
             # Frees memory early in eager mode.
             cts[node : node + n_out] = [None] * n_out
-            if app.primitive.transposes_inline:
+            primitive = app.primitive
+            if primitive.transposes_inline or (
+                primitive.plans_when_repeated and app.transpose_plans is None
+            ):
+                app.transpose_plans = app.transpose_plans or {}
                 _transpose_inline(app, mask, args, given, cts, process)
                 continue
             values = [ct for ct in given if ct is not None]
@@ -114,7 +118,7 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
 def _transpose_inline(
     app: Any, mask: int, args: Sequence[Any], given: Sequence[Any], cts: list[Any], process: Any
 ) -> None:
-    """Call a transpose rule on the values themselves: it is a user's, and may look at numbers."""
+    """Call a transpose rule on the values: a user's, which may look at numbers, or without a plan."""
     values = [LinearInput(app.avals[i]) if mask >> i & 1 else a for i, a in enumerate(args)]
     results = app.primitive.transpose(given, *values, **app.params)
     for i, ct in enumerate(results):

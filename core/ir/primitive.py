@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracebridge.core.errors.filtering import hide_internal_frames
@@ -45,6 +46,9 @@ class Primitive(abc.ABC):
     exact_keys: ClassVar[bool] = False
     # The transpose rule runs on values each time instead of being staged once (custom_vjp).
     transposes_inline: ClassVar[bool] = False
+    # An application gets plans when it is transformed for the second time. The first time its
+    # rules run on the values, ``transpose`` and ``linearize_unplanned`` (scan).
+    plans_when_repeated: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.
     holds_functions: ClassVar[bool] = False
     # Whether it calls or maps a function, which is its first operand then (core/extend).
@@ -107,6 +111,10 @@ class Primitive(abc.ABC):
             app = Application(self, avals, params)
             self.applications.set(key, app)
         return app
+
+    def keep(self, app: Application) -> None:
+        """Called when ``app`` gets an executable, so that no cache lets it go."""
+        del app  # the cache of applications holds it as it is
 
     @abc.abstractmethod
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
@@ -191,13 +199,46 @@ class HigherOrderPrimitive(Primitive):
 
     def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
         """The application at ``avals`` and ``params``, remembered on a Jaxpr in params."""
-        cache = largest_jaxpr(jaxprs_in_params(params)).cache
-        key = (self, avals, *params.items())
-        app = cache.get(key)
-        if app is None:
+        cache, key = self.place(avals, params)
+        return self.remembered(cache, key, avals, params)
+
+    def place(
+        self, avals: tuple[ShapedArray, ...], params: dict[str, Any]
+    ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
+        """The cache of a Jaxpr in ``params``, and the key there, which does not refer to it."""
+        owner = largest_jaxpr(jaxprs_in_params(params))
+        values = [None if value is owner else value for value in params.values()]
+        return owner.cache, (self, avals, *params, *values)
+
+    def remembered(
+        self,
+        cache: dict[Any, Any],
+        key: tuple[Any, ...],
+        avals: tuple[ShapedArray, ...],
+        params: dict[str, Any],
+    ) -> Application:
+        """The application under ``key`` of the ``cache`` of a Jaxpr in ``params``.
+
+        At first the cache refers to it weakly: a program that is used once dies at once, not when
+        the garbage collector finds the cycle. What is wanted again after its death stays.
+        """
+        found = cache.get(key)
+        if found is None:
             # Views of equations have closed Jaxprs in their parameters.
+            app = Application(self, avals, open_params(params))
+            cache[key] = weakref.ref(app)
+            return app
+        if type(found) is Application:
+            return found
+        app = found()
+        if app is None:
             app = cache[key] = Application(self, avals, open_params(params))
         return app
+
+    def keep(self, app: Application) -> None:
+        """Let ``app`` live as long as the program."""
+        cache, key = self.place(app.avals, app.params)
+        cache[key] = app
 
 
 def largest_jaxpr(jaxprs: Sequence[Any]) -> Any:

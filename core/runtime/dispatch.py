@@ -99,6 +99,7 @@ class EagerTrace(Trace):
                 # The next call finds this function and no check.
                 run = self.checking(run, app)
             app.eager[key] = run
+            app.primitive.keep(app)
             _EXECUTED.add(app)
         try:
             out = run(*arrays)

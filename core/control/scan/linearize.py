@@ -16,6 +16,7 @@ from tracebridge.core.control.scan.residuals import (
 from tracebridge.core.interpreters.graph import Graph, GraphStep
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linear_graph import LinearGraph
+from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
 from tracebridge.core.interpreters.plans import LinearPlan, bits, linear_plan
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -144,10 +145,10 @@ class ScanSplit:
     """A linearized body, prepared for two scans.
 
     ``primal``: the primal body with residuals. ``linear``: (residuals and tangents, in the order
-    of scan's arguments) -> tangents of the carries and of the ys in ``ys_nz``.
+    of scan's arguments) -> tangents of the results marked by ``out_nz``.
     """
 
-    __slots__ = ("linear", "primal", "ys_nz")
+    __slots__ = ("carry_nz", "linear", "out_nz", "primal")
 
     def __init__(self, jaxpr: Jaxpr, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags) -> None:
         n_consts, n_carry, n_in = len(consts_nz), len(carry_nz), jaxpr.n_in
@@ -165,7 +166,8 @@ class ScanSplit:
         for i, nz in enumerate(carry_nz):
             if nz and tangents[i] is None:
                 tangents[i] = graph.zeros(graph.avals[outs[i]].tangent)
-        self.ys_nz = tuple([t is not None for t in tangents[n_carry:]])
+        self.carry_nz = carry_nz
+        self.out_nz = tuple([t is not None for t in tangents])
         n_fixed = sum(consts_nz) + sum(carry_nz)
         self.linear = graph.program(
             self.primal.in_scan_order(residuals, found.tangents, n_fixed),
@@ -175,17 +177,50 @@ class ScanSplit:
             keep_effects=False,
         )
 
+    def linear_scan(
+        self,
+        params: dict[str, Any],
+        tangents: Sequence[Any],
+        constant: Sequence[Any],
+        stacked: Sequence[Any],
+        zeros: Callable[[ShapedArray], Any],
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Operands and parameters of the linear scan; ``constant``, ``stacked``: residuals."""
+        consts_t, init_t, xs_t = tangent_args(params, tangents, self.carry_nz, zeros)
+        fixed = [*constant, *consts_t]
+        linear = derived(params, self.linear, len(fixed), len(init_t))
+        return [*fixed, *init_t, *stacked, *xs_t], linear
 
-def split_scan(
-    params: dict[str, Any], consts_nz: Flags, carry_nz: Flags, xs_nz: Flags
-) -> ScanSplit:
-    """The linearized body, remembered on the body."""
+
+def split_scan(params: dict[str, Any], tangents: Sequence[Any]) -> ScanSplit:
+    """The linearized body for the arguments that have tangents, remembered on the body."""
     jaxpr: Jaxpr = params["jaxpr"]
-    key = ("scan_linearize", consts_nz, carry_nz, xs_nz)
+    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    nonzero = tuple([t is not None for t in tangents])
+    key = ("scan_linearize", n_consts, n_carry, nonzero)
     found = jaxpr.cache.get(key)
     if found is None:
-        found = jaxpr.cache[key] = ScanSplit(jaxpr, consts_nz, carry_nz, xs_nz)
+        found = jaxpr.cache[key] = ScanSplit(jaxpr, *nonzero_groups(params, tangents))
     return found
+
+
+def linearize_scan(
+    trace: LinearizeTrace,
+    primitive: Any,
+    primals: Sequence[Any],
+    tangents: Sequence[TapeNode | None],
+    params: dict[str, Any],
+) -> tuple[list[Any], list[int | None]]:
+    """Run the scan of the primals; record the linear scan on the tape of ``trace``."""
+    split = split_scan(params, tangents)
+    groups_of_primals = groups(params, primals)
+    results, constant, stacked = split.primal.bind(primitive, params, *groups_of_primals)
+    if not any(split.out_nz):
+        return results, [None] * len(results)
+    nodes = iter(
+        trace.record(primitive, *split.linear_scan(params, tangents, constant, stacked, zeros_of))
+    )
+    return results, [next(nodes) if nz else None for nz in split.out_nz]
 
 
 def scan_linear_plan(primitive: Any, app: Any, mask: int) -> LinearPlan:
@@ -198,20 +233,15 @@ def scan_linear_plan(primitive: Any, app: Any, mask: int) -> LinearPlan:
     tangents: list[int | None] = [None] * n
     for i, number in zip(positions, given, strict=True):
         tangents[i] = number
-    consts_nz, carry_nz, xs_nz = nonzero_groups(params, tangents)
-    split = split_scan(params, consts_nz, carry_nz, xs_nz)
+    split = split_scan(params, tangents)
     results, constant, stacked = split.primal.add_to(graph, primitive, params, primals)
-    consts_t, init_t, xs_t = tangent_args(params, tangents, carry_nz, graph.zeros)
+    operands, linear = split.linear_scan(params, tangents, constant, stacked, graph.zeros)
     primal_steps = list(graph.steps)
-    operands = [*constant, *consts_t, *init_t, *stacked, *xs_t]
-    out_nz = (*carry_nz, *split.ys_nz)
     tape: list[GraphStep] = []
-    if any(out_nz):
-        linear = derived(params, split.linear, len(constant) + len(consts_t), len(init_t))
+    first = 0
+    if any(split.out_nz):
         first = graph.add_bound(primitive, operands, linear)
         tape.append(graph.steps[-1])
-    else:
-        first = 0
     out_t = iter(range(first, len(graph.avals)))
-    outs = [(r, next(out_t) if nz else None) for r, nz in zip(results, out_nz, strict=True)]
+    outs = [(r, next(out_t) if nz else None) for r, nz in zip(results, split.out_nz, strict=True)]
     return LinearPlan(range(n + len(positions)), graph.consts, primal_steps, tape, outs, positions)

@@ -17,11 +17,13 @@ def derived(
     return {**params, "jaxpr": jaxpr, "num_consts": num_consts, "num_carry": num_carry}
 
 
-def groups(params: dict[str, Any], args: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
+def groups(
+    params: dict[str, Any], args: Sequence[T]
+) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
     """Consts, initial carries, xs."""
     n_consts = params["num_consts"]
     fixed = n_consts + params["num_carry"]
-    return list(args[:n_consts]), list(args[n_consts:fixed]), list(args[fixed:])
+    return args[:n_consts], args[n_consts:fixed], args[fixed:]
 
 
 def chosen(flags: Sequence[bool], xs: Sequence[T]) -> list[T]:

@@ -8,13 +8,12 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core.control.scan.batching import batch_scan
-from tracebridge.core.control.scan.linearize import jvp_scan, scan_linear_plan
+from tracebridge.core.control.scan.linearize import jvp_scan, linearize_scan, scan_linear_plan
 from tracebridge.core.control.scan.lowering import lower_scan
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
 from tracebridge.core.control.scan.transpose import scan_transpose_plan, transpose_scan
 from tracebridge.core.errors.base import InternalError
-from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -34,19 +33,20 @@ class Scan(HigherOrderPrimitive):
 
     name = "scan"
     effect_place = "in_control_flow"
+    plans_when_repeated = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
-        jaxpr, length = params["jaxpr"], params["length"]
-        fixed = params["num_consts"] + params["num_carry"]
-        for position, (aval, inner) in enumerate(zip(avals, jaxpr.in_avals, strict=True)):
-            if aval is inner and position < fixed:
-                continue
-            shape = inner.shape if position < fixed else (length, *inner.shape)
-            if aval.shape != shape or aval.dtype != inner.dtype:
-                msg = f"scan: operand {position} is {aval}, its body takes {inner}"
-                raise InternalError(msg)
-        carry = list(jaxpr.out_avals[: params["num_carry"]])
-        return [*carry, *[stacked(a, length) for a in jaxpr.out_avals[params["num_carry"] :]]]
+        jaxpr, length, n_carry = params["jaxpr"], params["length"], params["num_carry"]
+        fixed = params["num_consts"] + n_carry
+        inner = jaxpr.in_avals
+        if avals[:fixed] != inner[:fixed]:
+            _check_operands(avals[:fixed], inner[:fixed], ())
+        if len(avals) > fixed or len(inner) > fixed:
+            _check_operands(avals[fixed:], inner[fixed:], (length,))
+        outs = jaxpr.out_avals
+        if len(outs) == n_carry:
+            return list(outs)
+        return [*outs[:n_carry], *[stacked(a, length) for a in outs[n_carry:]]]
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """Those of the body."""
@@ -60,11 +60,22 @@ class Scan(HigherOrderPrimitive):
         jaxpr = params["jaxpr"]
         if type(jaxpr) is not Jaxpr:
             return super().application(avals, params)
-        key = (self, avals, *params.items())
-        app = jaxpr.cache.get(key)
-        if app is None:
-            app = jaxpr.cache[key] = Application(self, avals, params)
-        return app
+        cache, key = self.place(avals, params)
+        return self.remembered(cache, key, avals, params)
+
+    def place(
+        self, avals: tuple[ShapedArray, ...], params: dict[str, Any]
+    ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
+        return params["jaxpr"].cache, (
+            self,
+            avals,
+            params["length"],
+            params["reverse"],
+            params["unroll"],
+            params["num_consts"],
+            params["num_carry"],
+            params["split_transpose"],
+        )
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return lower_scan(ctx, operands, params)
@@ -84,6 +95,12 @@ class Scan(HigherOrderPrimitive):
     def linear_plan(self, app: Any, mask: int) -> Any:
         """A scan of the primals that also gives residuals, and a linear scan."""
         return scan_linear_plan(self, app, mask)
+
+    def linearize_unplanned(
+        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> tuple[list[Any], list[int | None]]:
+        """The same two scans: one runs, the other one is recorded on the tape of ``trace``."""
+        return linearize_scan(trace, self, primals, tangents, params)
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return transpose_scan(self, ct, args, params)
@@ -108,6 +125,17 @@ class Scan(HigherOrderPrimitive):
     def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
         """A scan of the known part that gives residuals, and a scan of the rest."""
         return separate_scan(self, unknown, args, params)
+
+
+def _check_operands(
+    avals: tuple[ShapedArray, ...], inner: tuple[ShapedArray, ...], lead: tuple[Any, ...]
+) -> None:
+    """Operands are what the body takes, with the axes ``lead`` before theirs."""
+    for given, taken in zip(avals, inner, strict=True):
+        if given.shape != (*lead, *taken.shape) or given.dtype != taken.dtype:
+            what = "as it is" if not lead else f"with a leading axis of {lead[0]}"
+            msg = f"scan: an operand is {given}, its body takes {taken} {what}"
+            raise InternalError(msg)
 
 
 def stacked(aval: ShapedArray, length: Any) -> ShapedArray:

@@ -26,12 +26,13 @@ def transpose_scan(
     """Cotangents of the linear arguments."""
     linear = tuple([is_linear_input(a) for a in args])
     if all(unknown_carries(linear, params)):
-        return _transpose_linear(primitive, ct, args, params)
+        return _transpose_linear(primitive, ct, args, linear, params)
     # Some carries do not depend on linear arguments: run them forwards, then go back.
     split = split_known(params, linear)
     _, operands, given = split.bind_known(primitive, args, params)
     unknown_ct = chosen(split.unknown_out, ct)
-    results = _transpose_linear(primitive, unknown_ct, operands, given)
+    among = tuple([is_linear_input(a) for a in operands])
+    results = _transpose_linear(primitive, unknown_ct, operands, among, given)
     # The unknown scan takes the unknown arguments in their order, between and after residuals.
     consts, carry, xs = groups(params, split.unknown)
     n_consts, n_xs = sum(consts), sum(xs)
@@ -43,7 +44,11 @@ def transpose_scan(
 
 
 def _transpose_linear(
-    primitive: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    primitive: Any,
+    ct: Sequence[Any],
+    args: Sequence[Any],
+    linear: Flags,
+    params: dict[str, Any],
 ) -> list[Any]:
     """Every carry is linear."""
 
@@ -52,8 +57,15 @@ def _transpose_linear(
             return _bind_apart(primitive, given, *operands)
         return primitive.bind(*[x for group in operands for x in group], **given)
 
-    linear = tuple([is_linear_input(a) for a in args])
-    return _go_back(ct, args, linear, params, zeros_of, bind)
+    made: dict[ShapedArray, Any] = {}
+
+    def zeros(aval: ShapedArray) -> Any:
+        value = made.get(aval)
+        if value is None:
+            value = made[aval] = zeros_of(aval)
+        return value
+
+    return _go_back(ct, args, linear, params, zeros, bind)
 
 
 def scan_transpose_plan(primitive: Any, app: Any, mask: int, ct_mask: int) -> Plan | None:

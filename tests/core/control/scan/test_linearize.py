@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -138,3 +141,64 @@ def test_effects_of_constants_stay_in_each_step(capsys: pytest.CaptureFixture[st
     tb.grad(total)(tnp.asarray(2.0), tnp.arange(3.0))
     tb.effects_barrier()
     assert ["w=2.0"] * 3 == capsys.readouterr().out.split()
+
+
+def test_a_second_linearization_is_the_first():
+    """The first one runs the rules of scan, the second one replays their plans."""
+
+    def body(c, x):
+        return tnp.sin(c) * x, c + x
+
+    def loss(c, xs):
+        last, ys = tb.lax.scan(body, c, xs)
+        return tnp.sum(last) + tnp.sum(ys)
+
+    xs = np.linspace(0.1, 0.9, 8, dtype=np.float32)
+    results = [tb.grad(loss, (0, 1))(1.0, xs) for _ in range(3)]
+
+    assert [g.tolist() for g in results[0]] == [g.tolist() for g in results[1]]
+    assert [g.tolist() for g in results[0]] == [g.tolist() for g in results[2]]
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, tb.grad, lambda f: tb.grad(tb.grad(f))])
+def test_programs_that_are_used_once_die_at_once(transform):
+    """Nothing waits for the garbage collector: the body is freed with the program."""
+    tb.clear_caches()
+
+    def loss(c):
+        return tb.lax.scan(lambda c, x: (tnp.sin(c) * x, None), c, XS[0])[0]
+
+    jaxpr = tb.make_jaxpr(transform(loss))(2.0)
+    bodies = [weakref.ref(app.params["jaxpr"]) for app, _ in jaxpr.jaxpr.steps if app.multiple]
+    assert bodies and all([body() is not None for body in bodies])
+    gc.disable()
+    try:
+        del jaxpr, loss
+        tb.clear_caches()
+        assert [body() for body in bodies] == [None] * len(bodies)
+    finally:
+        gc.enable()
+
+
+def test_an_eager_loop_keeps_its_executable():
+    """The application of a loop that has run is not made, nor compiled, again."""
+
+    def step(c, x):
+        return c * x, None
+
+    compiled = []
+
+    def listen(name, *_, **__):
+        if "compile" in name:
+            compiled.append(name)
+
+    tb.lax.scan(step, 2.0, XS[0])
+    gc.collect()
+    tb.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        tb.lax.scan(step, 3.0, XS[0])
+        assert compiled == []
+        tb.lax.scan(lambda c, x: (c - x, None), 3.0, XS[0])
+        assert compiled
+    finally:
+        tb.monitoring.unregister_event_duration_listener(listen)
