@@ -118,7 +118,7 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
 def _transpose_inline(
     app: Any, mask: int, args: Sequence[Any], given: Sequence[Any], cts: list[Any], process: Any
 ) -> None:
-    """Call a transpose rule on the values: a user's, which may look at numbers, or without a plan."""
+    """Call a transpose rule on the values: a user's, which may look at them, or without a plan."""
     values = [LinearInput(app.avals[i]) if mask >> i & 1 else a for i, a in enumerate(args)]
     results = app.primitive.transpose(given, *values, **app.params)
     for i, ct in enumerate(results):

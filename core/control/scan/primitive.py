@@ -55,18 +55,14 @@ class Scan(HigherOrderPrimitive):
             check_effects(found, self.effect_place, self.name)
         return found
 
-    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Any:
-        """As for every primitive with programs inside; scan has one, where to look is known."""
-        jaxpr = params["jaxpr"]
-        if type(jaxpr) is not Jaxpr:
-            return super().application(avals, params)
-        cache, key = self.place(avals, params)
-        return self.remembered(cache, key, avals, params)
-
     def place(
         self, avals: tuple[ShapedArray, ...], params: dict[str, Any]
     ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
-        return params["jaxpr"].cache, (
+        """As for every primitive with programs inside; scan has one, where to look is known."""
+        jaxpr = params["jaxpr"]
+        if type(jaxpr) is not Jaxpr:
+            return super().place(avals, params)
+        return jaxpr.cache, (
             self,
             avals,
             params["length"],

@@ -170,7 +170,8 @@ def test_programs_that_are_used_once_die_at_once(transform):
 
     jaxpr = tb.make_jaxpr(transform(loss))(2.0)
     bodies = [weakref.ref(app.params["jaxpr"]) for app, _ in jaxpr.jaxpr.steps if app.multiple]
-    assert bodies and all([body() is not None for body in bodies])
+    assert bodies
+    assert all([body() is not None for body in bodies])
     gc.disable()
     try:
         del jaxpr, loss
