@@ -15,7 +15,7 @@ from tracebridge.numpy import (
     _indexing,
     _operators,
     at_updates,
-    creation,
+    conversion,
     cumulative,
     editing,
     elementwise_complex,
@@ -29,6 +29,7 @@ from tracebridge.numpy import (
     searching,
     selection,
     sorting,
+    variances,
     vector_products,
 )
 
@@ -53,7 +54,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    return creation.astype(self, dtype, copy=copy, device=device)
+    return conversion.astype(self, dtype, copy=copy, device=device)
 
 
 def _flatten(self: Any, order: str = "C") -> Any:
@@ -61,7 +62,7 @@ def _flatten(self: Any, order: str = "C") -> Any:
 
 
 def _copy(self: Any) -> Any:
-    return creation.copy(self)
+    return conversion.copy(self)
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
@@ -101,7 +102,7 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     if stream is not None:
         msg = "to_device: streams are managed by XLA; stream must be None"
         raise ArgumentValueError(msg)
-    return creation.on_device(self, device)
+    return conversion.on_device(self, device)
 
 
 METHODS: dict[str, Any] = {
@@ -135,14 +136,14 @@ METHODS: dict[str, Any] = {
     "searchsorted": searching.searchsorted,
     "sort": sorting.sort,
     "squeeze": manipulation.squeeze,
-    "std": reductions.std,
+    "std": variances.std,
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
     "take": indexing_functions.take,
     "to_device": _to_device,
     "trace": vector_products.trace,
     "transpose": _transpose,
-    "var": reductions.var,
+    "var": variances.var,
     "view": _view,
 }
 

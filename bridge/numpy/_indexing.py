@@ -15,16 +15,22 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
-from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
-from tracebridge.core.symbolic.dims import max_dim, min_dim
 from tracebridge.core.util.caching import BoundedCache
+from tracebridge.numpy._index_geometry import (
+    Axis,
+    Geometry,
+    extent,
+    extents_of,
+    is_empty_shape,
+    resolve,
+    static_shape,
+)
 from tracebridge.numpy._index_parts import (
-    ELLIPSIS,
     INT32,
     ArrayPart,
     operands_of,
@@ -33,130 +39,6 @@ from tracebridge.numpy._index_parts import (
     split_index,
 )
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to
-
-
-@final
-class Axis:
-    """What happens to one axis of the operand: ``kind`` is "int", "slice", "array" or "full".
-
-    ``span``: for slices of a symbolic axis, the lowest position and how many it steps over.
-    """
-
-    __slots__ = ("axis", "kind", "part", "span")
-
-    def __init__(self, axis: int, kind: str, part: Any, span: Any = None) -> None:
-        self.axis = axis
-        self.kind = kind
-        self.part = part
-        self.span = span
-
-
-@final
-class Geometry:
-    """An index resolved for a shape: one ``Axis`` per operand axis, new axes by position.
-
-    ``entries``: Axis objects and None (new axes) in the order of the index.
-    """
-
-    __slots__ = ("entries", "has_arrays")
-
-    def __init__(self, entries: list[Axis | None]) -> None:
-        self.entries = entries
-        self.has_arrays = any([e is not None and e.kind == "array" for e in entries])
-
-
-def resolve(static: tuple[Any, ...], shape: tuple[Any, ...], text: str = "x") -> Geometry:
-    """Match a static index with the axes of ``shape``.
-
-    Raises:
-        IndexingError: too many indices, or more than one Ellipsis.
-    """
-    used = len([e for e in static if e is not None and e != ELLIPSIS])
-    if used > len(shape):
-        msg = f"too many indices: {text} has {len(shape)} axes, the index has {used}"
-        raise IndexingError(msg)
-    if len([e for e in static if e == ELLIPSIS]) > 1:
-        msg = "an index has at most one Ellipsis (...)"
-        raise IndexingError(msg)
-    if ELLIPSIS not in static:
-        static = (*static, ELLIPSIS)
-    entries: list[Axis | None] = []
-    axis = 0
-    for e in static:
-        if e is None:
-            entries.append(None)
-        elif isinstance(e, ArrayPart):
-            entries.append(Axis(axis, "array", e.position))
-            axis += 1
-        elif e == ELLIPSIS:
-            for _ in range(len(shape) - used):
-                entries.append(Axis(axis, "full", None))
-                axis += 1
-        elif isinstance(e, tuple):
-            entries.append(_slice_axis(axis, e, shape[axis]))
-            axis += 1
-        else:
-            entries.append(Axis(axis, "int", _wrap_int(e, shape[axis])))
-            axis += 1
-    return Geometry(entries)
-
-
-def _wrap_int(i: int, size: Any) -> Any:
-    """A position inside the axis: negative ones count from the end, others are clamped."""
-    if type(size) is not int:
-        return i if i >= 0 else size + i
-    if size == 0:
-        msg = f"index {i} into an axis of size 0"
-        raise IndexingError(msg)
-    position = i + size if i < 0 else i
-    return min(max(position, 0), size - 1)
-
-
-def _slice_axis(axis: int, part: tuple[Any, ...], size: Any) -> Axis:
-    _, start, stop, step = part
-    if step is not None and step == 0:
-        msg = "slice step cannot be zero"
-        raise ArgumentValueError(msg)
-    if type(size) is int and not any([getattr(b, "is_symbolic_dim", False) for b in (start, stop)]):
-        first, last, stride = slice(start, stop, step).indices(size)
-        count = len(range(first, last, stride))
-        if count == size and stride == 1:
-            return Axis(axis, "full", None)
-        return Axis(axis, "slice", (first, count, stride))
-    return _symbolic_slice(axis, start, stop, 1 if step is None else step, size)
-
-
-def _symbolic_slice(axis: int, start: Any, stop: Any, step: int, size: Any) -> Axis:
-    if start is None and stop is None and step in (1, -1):
-        return Axis(axis, "full", None) if step == 1 else Axis(axis, "slice", (size - 1, size, -1))
-    if step > 0:
-        first = 0 if start is None else _inside(start, size, 0)
-        last = size if stop is None else _inside(stop, size, 0)
-        low, length = first, _distance(start, first, last, size)
-    else:
-        first = size - 1 if start is None else _inside(start, size, -1)
-        last = -1 if stop is None else _inside(stop, size, -1)
-        length = max_dim(0, first - last)
-        low = first - length + 1
-    count = length if abs(step) == 1 else (length + (abs(step) - 1)) // abs(step)
-    return Axis(axis, "slice", (first, count, step), (low, length))
-
-
-def _inside(bound: Any, size: Any, low: int) -> Any:
-    """A bound of a slice as a position in ``[low, size + low]``."""
-    if type(bound) is int and bound < 0:
-        return max_dim(low, size + bound)
-    found = min_dim(bound, size + low)
-    return found if type(bound) is int else max_dim(low, found)
-
-
-def _distance(start: Any, first: Any, last: Any, size: Any) -> Any:
-    """How many positions lie between two bounds, in the simplest form."""
-    if type(start) is int and start < 0 and last is size:
-        return min_dim(-start, size)
-    # A start behind the end makes the difference negative, so it need not be moved inside.
-    return max_dim(0, last - (start if type(start) is int and start >= 0 else first))
-
 
 # static indices ----------------------------------------------------------------------------------
 
@@ -171,7 +53,7 @@ def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
     for e in geometry.entries:
         if e is None:
             continue
-        first, count, stride = _extent(e, x.aval.shape)
+        first, count, stride = extent(e, x.aval.shape)
         if e.span is not None:
             first, count = e.span
             late.append((e.axis, count, abs(stride)))
@@ -194,7 +76,7 @@ def _static_getitem(x: Any, static: tuple[Any, ...]) -> Any:
     for axis, size, step in late:
         if step > 1:
             y = lax.slice_in_dim(y, 0, size, step, axis)
-    return lax.reshape(y, _static_shape(geometry, x.aval.shape))
+    return lax.reshape(y, static_shape(geometry, x.aval.shape))
 
 
 def _cut_outside(x: Any, static: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
@@ -216,16 +98,6 @@ def _cut_outside(x: Any, static: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]
     )
 
 
-def _extent(e: Axis, shape: tuple[Any, ...]) -> tuple[Any, Any, int]:
-    if e.kind == "int":
-        return e.part, 1, 1
-    return (0, shape[e.axis], 1) if e.kind == "full" else e.part
-
-
-def _extents(geometry: Geometry, shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
-    return [_extent(e, shape) for e in geometry.entries if e is not None]
-
-
 def refuse_empty_axes(geometry: Geometry, arrays: Sequence[Any], shape: tuple[Any, ...]) -> None:
     """Raise IndexingError where a single position is asked of an axis that has none."""
     for e in geometry.entries:
@@ -234,21 +106,6 @@ def refuse_empty_axes(geometry: Geometry, arrays: Sequence[Any], shape: tuple[An
             if type(size) is int and size == 0:
                 msg = f"an index into axis {e.axis}, which has size 0"
                 raise IndexingError(msg)
-
-
-def is_empty_shape(shape: tuple[Any, ...]) -> bool:
-    """Whether an array of this shape certainly has no elements."""
-    return any([type(d) is int and d == 0 for d in shape])
-
-
-def _static_shape(geometry: Geometry, shape: tuple[Any, ...]) -> tuple[Any, ...]:
-    sizes: list[Any] = []
-    for e in geometry.entries:
-        if e is None:
-            sizes.append(1)
-        elif e.kind != "int":
-            sizes.append(_extent(e, shape)[1])
-    return tuple(sizes)
 
 
 _static_planned = Planned(_static_getitem, "getitem")
@@ -268,8 +125,8 @@ _EAGER: BoundedCache[Any] = BoundedCache("eager indices", 8192)
 
 def _eager_static(x: Array, static: tuple[Any, ...]) -> Any:
     geometry = resolve(static, x.shape, x.aval.str_short())
-    extents = _extents(geometry, x.shape)
-    out = _static_shape(geometry, x.shape)
+    extents = extents_of(geometry, x.shape)
+    out = static_shape(geometry, x.shape)
     partial = any([n != d for (_, n, _), d in zip(extents, x.shape, strict=True)])
     if not partial or not x.size or any([s != 1 or n == 0 for _, n, s in extents]):
 
@@ -336,7 +193,7 @@ def layout_of(geometry: Geometry, shape: tuple[Any, ...], array_shapes: list[Any
             sizes.append(broadcast[r[1]])
         else:
             e = next(g for g in geometry.entries if g is not None and g.axis == r[1])
-            sizes.append(_extent(e, shape)[1])
+            sizes.append(extent(e, shape)[1])
     return Layout(result, broadcast, tuple(sizes))
 
 
@@ -506,7 +363,7 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
             starts.append(lax.convert_dtype(wrapped, INT32))
             sizes.append(1)
             continue
-        first, count, _ = _extent(e, x.aval.shape)
+        first, count, _ = extent(e, x.aval.shape)
         starts.append(lax.full_of(as_value(np.int32(0)).aval, first))
         sizes.append(count)
         if e.kind != "int":

@@ -13,6 +13,13 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._index_geometry import (
+    Geometry,
+    extents_of,
+    is_empty_shape,
+    resolve,
+    static_shape,
+)
 from tracebridge.numpy._index_parts import (
     count_from_start,
     operands_of,
@@ -20,17 +27,7 @@ from tracebridge.numpy._index_parts import (
     scalar_masks_as_axes,
     split_index,
 )
-from tracebridge.numpy._indexing import (
-    GatherPlan,
-    Geometry,
-    Layout,
-    _extents,
-    _static_shape,
-    is_empty_shape,
-    layout_of,
-    refuse_empty_axes,
-    resolve,
-)
+from tracebridge.numpy._indexing import GatherPlan, Layout, layout_of, refuse_empty_axes
 from tracebridge.numpy._promote import broadcast_to
 
 _MODES = {
@@ -82,10 +79,10 @@ def _fit_values(x: Any, values: Any, shape: tuple[Any, ...]) -> Any:
 def _static_update(x: Any, values: Any, static: tuple[Any, ...], name: str) -> Any:
     """An update of a window of integers and slices with step 1."""
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
-    extents = _extents(geometry, x.aval.shape)
+    extents = extents_of(geometry, x.aval.shape)
     if any([stride != 1 for _, _, stride in extents]):
         return _scatter_update(x, values, (), geometry, name, None, False, False)
-    values = _fit_values(x, values, _static_shape(geometry, x.aval.shape))
+    values = _fit_values(x, values, static_shape(geometry, x.aval.shape))
     values = lax.reshape(values, tuple([count for _, count, _ in extents]))
     if all([n == d for (_, n, _), d in zip(extents, x.aval.shape, strict=True)]):
         return _combine(name, x, values)
@@ -147,7 +144,7 @@ def layout_of_any(geometry: Geometry, shape: Any, shapes: list[Any]) -> Any:
         None if e is None else ("window" if e.kind == "full" else "slice", e.axis)
         for e in geometry.entries
     ]
-    return Layout(result, (), _static_shape(geometry, shape))
+    return Layout(result, (), static_shape(geometry, shape))
 
 
 _array_update_planned = Planned(_array_update, "at")

@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.finfo import iinfo as _iinfo
 from tracebridge.core.runtime.array import Array
 from tracebridge.numpy._planning import shape_of
 from tracebridge.numpy._promote import members, normalize_axis
-from tracebridge.numpy.creation import asarray
+from tracebridge.numpy.conversion import asarray
 
 # scalar types ------------------------------------------------------------------------------------
 

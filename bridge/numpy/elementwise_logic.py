@@ -10,31 +10,18 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import (
-    is_bool,
-    is_complex,
-    is_inexact,
-    is_integer,
-    is_unsigned,
-    real_of,
-)
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
 from tracebridge.core.dtypes.weak_type import dtype_of, is_python_scalar
 from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.errors.shape_errors import BroadcastError
-from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,
-    broadcast_shape,
     promote_dtypes,
-    promote_inexact,
     promote_numeric,
     promoted_operands,
 )
-from tracebridge.numpy.creation import asarray
 from tracebridge.numpy.elementwise_extrema import lexicographic
 
 _BOOL = np.dtype(np.bool_)
@@ -309,7 +296,8 @@ def _isnan(x: Any) -> Any:
     return lax.ne(x, x)
 
 
-def _isfinite(x: Any) -> Any:
+def is_finite(x: Any) -> Any:
+    """Where numbers are finite; integers always are."""
     dtype = x.aval.dtype
     if is_complex(dtype):
         return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
@@ -338,7 +326,7 @@ isnan = unary_function(
     """,
 )
 isfinite = unary_function(
-    _isfinite,
+    is_finite,
     "isfinite",
     """Whether an element is neither infinite nor NaN.
 
@@ -357,110 +345,6 @@ isinf = unary_function(
     [False, True]
     """,
 )
-
-
-# closeness and equality of arrays ----------------------------------------------------------------
-
-
-def _isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
-    a, b = broadcast_operands("isclose", *promote_inexact(a, b))
-    dtype = real_of(a.aval.dtype)
-    rtol, atol = (lax.convert_dtype(t, dtype) for t in (rtol, atol))
-    size = lax.abs(b)
-    rtol, atol, size = broadcast_operands("isclose", rtol, atol, size)
-    limit = lax.add(atol, lax.mul(rtol, size))
-    distance, limit = broadcast_operands("isclose", lax.abs(lax.sub(a, b)), limit)
-    # Where one is infinite the distance says nothing: then they must be equal.
-    close = lax.bitwise_and(lax.le(distance, limit), _isfinite(b))
-    close = lax.bitwise_or(close, lax.eq(a, b))
-    if equal_nan:
-        close = lax.bitwise_or(close, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
-    return close
-
-
-_isclose_planned = Planned(_isclose, "isclose")
-
-
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """Whether ``abs(a - b) <= atol + rtol * abs(b)``, elementwise; equal infinities are close.
-
-    Args:
-        a: array.
-        b: array that ``a`` is compared with.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
-        equal_nan: whether NaN is close to NaN.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.isclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.1])).tolist()
-    [True, False]
-    """
-    return _isclose_planned((a, b, rtol, atol), (bool(equal_nan),))
-
-
-def _allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
-    close = _isclose(a, b, rtol, atol, equal_nan)
-    return lax.reduce_and(close, tuple(range(close.aval.ndim)))
-
-
-_allclose_planned = Planned(_allclose, "allclose")
-
-
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    """Whether all elements are close; arguments as of ``isclose``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> bool(tnp.allclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.0])))
-    True
-    """
-    return _allclose_planned((a, b, rtol, atol), (bool(equal_nan),))
-
-
-def _array_equal(a: Any, b: Any, equal_nan: bool, broadcast: bool) -> Any:
-    if a.aval.shape != b.aval.shape:
-        if not broadcast:
-            return _falsehood()
-        try:
-            broadcast_shape("array_equiv", [a.aval.shape, b.aval.shape])
-        except BroadcastError:
-            return _falsehood()
-    a, b = broadcast_operands("array_equal", *promote_dtypes(a, b))
-    same = lax.eq(a, b)
-    if equal_nan:
-        same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
-    return lax.reduce_and(same, tuple(range(same.aval.ndim)))
-
-
-def _falsehood() -> Any:
-    return lax.full_of(ShapedArray((), _BOOL), False)
-
-
-_array_equal_planned = Planned(_array_equal, "array_equal")
-
-
-def _comparable(*xs: Any) -> list[Any]:
-    # NumPy's functions of this kind are used on lists in tests; so are these.
-    return [asarray(x) if isinstance(x, list | tuple) else x for x in xs]
-
-
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether two arrays have the same shape and equal elements.
-
-    >>> import tracebridge.numpy as tnp
-    >>> bool(tnp.array_equal(tnp.array([1, 2]), tnp.array([1.0, 2.0])))
-    True
-    """
-    return _array_equal_planned(_comparable(a1, a2), (bool(equal_nan), False))
-
-
-def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether two arrays broadcast together and have equal elements then.
-
-    >>> import tracebridge.numpy as tnp
-    >>> bool(tnp.array_equiv(tnp.array([1, 1]), 1))
-    True
-    """
-    return _array_equal_planned(_comparable(a1, a2), (False, True))
 
 
 # real and complex --------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._planning import concrete, shape_of
 from tracebridge.numpy._promote import broadcast_operands
-from tracebridge.numpy.creation import arange, asarray, canonical_shape, linspace
+from tracebridge.numpy.conversion import asarray
+from tracebridge.numpy.creation import arange, canonical_shape, linspace
 from tracebridge.numpy.joining import concatenate
 from tracebridge.numpy.manipulation import atleast_2d, moveaxis, reshape
 from tracebridge.numpy.matrices import lower_mask

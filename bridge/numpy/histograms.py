@@ -17,7 +17,7 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
-from tracebridge.numpy.creation import asarray
+from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.searching import search_halving, take_rows
 
 _INT32 = np.dtype(np.int32)

@@ -15,7 +15,7 @@ from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
-from tracebridge.numpy.creation import asarray, on_device
+from tracebridge.numpy.conversion import asarray, on_device
 
 _TWO_BYTES = np.dtype("V2")
 

@@ -1,10 +1,8 @@
-"""Shapes and axes: reshape, transpose, moving, flipping, repeating, rolling."""
+"""Shapes and axes: reshape, transpose, moving, broadcasting."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
@@ -21,7 +19,8 @@ from tracebridge.numpy._promote import (
     normalize_axis,
 )
 from tracebridge.numpy._promote import broadcast_to as _broadcast_value
-from tracebridge.numpy.creation import asarray, canonical_shape
+from tracebridge.numpy.conversion import asarray
+from tracebridge.numpy.creation import canonical_shape
 
 
 def _resolve_shape(x: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -65,7 +64,8 @@ def _size(name: str, d: Any) -> Any:
     return index_of(d, name, "a size")
 
 
-def _shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
+def shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
+    """A shape, or one size, as a tuple of sizes."""
     sizes = members(shape)
     return (_size(name, shape),) if sizes is None else tuple([_size(name, d) for d in sizes])
 
@@ -95,7 +95,7 @@ def reshape(
             msg = f"reshape: order must be 'C' or 'F', got {order!r}"
             raise ArgumentValueError(msg)
         del copy
-        return _reshape_planned((a,), (_shape_argument("reshape", shape), order))
+        return _reshape_planned((a,), (shape_argument("reshape", shape), order))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -348,155 +348,6 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     arrays = [asarray(as_value(a, "broadcast_arrays")) for a in args]
     shape = broadcast_shape("broadcast_arrays", [a.shape for a in arrays])
     return [broadcast_to(a, shape) for a in arrays]
-
-
-def _flip(x: Any, axis: Any) -> Any:
-    return lax.rev(x, normalize_axes(axis, x.aval.ndim, "flip"))
-
-
-_flip_planned = Planned(_flip, "flip")
-
-
-def flip(m: Any, axis: Any = None) -> Any:
-    """``m`` with the order of elements reversed along axes.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.flip(tnp.array([1, 2, 3])).tolist()
-    [3, 2, 1]
-    """
-    return _flip_planned((m,), (hashable_axis(axis, "flip"),))
-
-
-def fliplr(m: Any) -> Any:
-    """``m`` reversed along axis 1.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.fliplr(tnp.array([[1, 2]])).tolist()
-    [[2, 1]]
-    """
-    return flip(m, 1)
-
-
-def flipud(m: Any) -> Any:
-    """``m`` reversed along axis 0.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.flipud(tnp.array([[1], [2]])).tolist()
-    [[2], [1]]
-    """
-    return flip(m, 0)
-
-
-def _roll(x: Any, shift: Any, axis: Any) -> Any:
-    if axis is None:
-        flat = lax.reshape(x, (x.aval.size,))
-        return lax.reshape(_roll(flat, shift, 0), x.aval.shape)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    shifts = shift if isinstance(shift, tuple) else (shift,)
-    n = max(len(axes), len(shifts))
-    axes = axes * n if len(axes) == 1 else axes
-    shifts = shifts * n if len(shifts) == 1 else shifts
-    for a, s in zip(axes, shifts, strict=True):
-        i = normalize_axis(a, x.aval.ndim, "roll")
-        size = x.aval.shape[i]
-        if type(size) is int and size == 0:
-            continue
-        k = size - s % size
-        head = lax.slice_in_dim(x, 0, k, axis=i)
-        x = lax.concatenate([lax.slice_in_dim(x, k, size, axis=i), head], i)
-    return x
-
-
-_roll_planned = Planned(_roll, "roll")
-
-
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Elements moved along axes; those that leave at the end come back at the start.
-
-    ``shift`` is an int or a tuple of ints, or a traced integer for one axis.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.roll(tnp.arange(4), 1).tolist()
-    [3, 0, 1, 2]
-    """
-    if isinstance(shift, int | tuple | list):
-        return _roll_planned((a,), (hashable_axis(shift, "roll"), hashable_axis(axis, "roll")))
-    return _roll_dynamic_planned((a, shift), (hashable_axis(axis, "roll"),))
-
-
-def _roll_dynamic(x: Any, shift: Any, axis: Any) -> Any:
-    if axis is None:
-        flat = lax.reshape(x, (x.aval.size,))
-        return lax.reshape(_roll_dynamic(flat, shift, 0), x.aval.shape)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    shifts = [shift] * len(axes)
-    if shift.aval.ndim:
-        shifts = [lax.index_in_dim(shift, i, 0, keepdims=False) for i in range(len(axes))]
-    for a, s in zip(axes, shifts, strict=True):
-        i = normalize_axis(a, x.aval.ndim, "roll")
-        size = x.aval.shape[i]
-        s = lax.convert_dtype(s, np.dtype(np.int32))  # noqa: PLW2901 (the same shift)
-        start = lax.rem(lax.add(lax.rem(lax.neg(s), size), size), size)
-        x = lax.dynamic_slice_in_dim(lax.concatenate([x, x], i), start, size, i)
-    return x
-
-
-_roll_dynamic_planned = Planned(_roll_dynamic, "roll")
-
-
-def _tile(x: Any, reps: tuple[int, ...]) -> Any:
-    n = max(x.aval.ndim, len(reps))
-    shape = (*(1,) * (n - x.aval.ndim), *x.aval.shape)
-    counts = (*(1,) * (n - len(reps)), *reps)
-    spread = tuple([v for r, d in zip(counts, shape, strict=True) for v in (r, d)])
-    dims = tuple(range(1, 2 * n, 2))
-    repeated = lax.broadcast_in_dim(lax.reshape(x, shape), spread, dims)
-    return lax.reshape(repeated, tuple([r * d for r, d in zip(counts, shape, strict=True)]))
-
-
-_tile_planned = Planned(_tile, "tile")
-
-
-def tile(A: Any, reps: Any) -> Any:
-    """``A`` repeated ``reps`` times along each axis.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.tile(tnp.array([1, 2]), 2).tolist()
-    [1, 2, 1, 2]
-    """
-    return _tile_planned((A,), (_shape_argument("tile", reps),))
-
-
-def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
-    n = x.aval.ndim
-    i, j = normalize_axis(axes[0], n, "rot90"), normalize_axis(axes[1], n, "rot90")
-    if i == j:
-        msg = f"rot90: axes must differ, got {axes}"
-        raise ArgumentValueError(msg)
-    if k == 0:
-        return x
-    if k == 2:
-        return lax.rev(x, (i, j))
-    order = list(range(n))
-    order[i], order[j] = order[j], order[i]
-    if k == 1:
-        return lax.transpose(lax.rev(x, (j,)), tuple(order))
-    return lax.rev(lax.transpose(x, tuple(order)), (j,))
-
-
-_rot90_planned = Planned(_rot90, "rot90")
-
-
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """``m`` turned by ``k`` quarter turns, from the first axis towards the second.
-
-    >>> import tracebridge.numpy as tnp
-    >>> tnp.rot90(tnp.array([[1, 2], [3, 4]])).tolist()
-    [[2, 4], [1, 3]]
-    """
-    return _rot90_planned(
-        (m,), (index_of(k, "rot90", "k") % 4, hashable_axis(tuple(axes), "rot90"))
-    )
 
 
 def _atleast(name: str, n: int) -> Any:

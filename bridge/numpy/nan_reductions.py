@@ -18,16 +18,7 @@ from tracebridge.numpy._promote import (
     normalize_axes,
 )
 from tracebridge.numpy.quantiles import median_planned, quantiles
-from tracebridge.numpy.reductions import (
-    highest,
-    keep_axes,
-    lowest,
-    mask_of,
-    max,
-    min,
-    prod,
-    sum,
-)
+from tracebridge.numpy.reductions import highest, keep_axes, lowest, mask_of, max, min, prod, sum
 
 
 def _fill(x: Any, value: Any) -> Any:

@@ -9,30 +9,18 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.canonicalize import (
-    canonicalize_explicit,
-    default_int,
-    default_uint,
-    to_inexact,
-)
-from tracebridge.core.dtypes.dtypes import (
-    is_bool,
-    is_complex,
-    is_float,
-    is_inexact,
-    is_integer,
-    is_unsigned,
-)
+from tracebridge.core.dtypes.canonicalize import default_int, default_uint, to_inexact
+from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer, is_unsigned
 from tracebridge.core.dtypes.finfo import iinfo
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.runtime.planned import Planned, unary_with_statics
+from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,
-    broadcast_to,
     check_no_out,
     hashable_axis,
     normalize_axes,
@@ -112,11 +100,8 @@ def highest(dtype: Any) -> Any:
     return iinfo(dtype).max if is_integer(dtype) else np.inf
 
 
-def _static_dtype(name: str, dtype: Any) -> Any:
-    return None if dtype is None else canonicalize_explicit(dtype, name)
-
-
-def _sum(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def sum_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    """The sum, as a plan computes it."""
     axes = normalize_axes(axis, x.aval.ndim, "sum")
     kind = dtype or sum_dtype(x.aval.dtype)
     x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 0, "sum")
@@ -165,13 +150,14 @@ def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Cal
     return run
 
 
-def _mean(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def mean_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    """The mean, as a plan computes it."""
     del initial
     axes = normalize_axes(axis, x.aval.ndim, "mean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
     # Half precision is summed in single precision: the sum overflows long before the mean.
     wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
-    total = _sum(x, axes, wide, keepdims, None, where)
+    total = sum_of(x, axes, wide, keepdims, None, where)
     if where is None:
         count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
     else:
@@ -193,7 +179,7 @@ def count_where(x: Any, where: Any, axes: tuple[int, ...], keepdims: bool, dtype
     mask = lax.broadcast_in_dim(
         mask, x.aval.shape, tuple(range(x.aval.ndim - mask.aval.ndim, x.aval.ndim))
     )
-    return _sum(mask, axes, dtype, keepdims, None, None)
+    return sum_of(mask, axes, dtype, keepdims, None, None)
 
 
 class _Reduction:
@@ -228,7 +214,7 @@ class _Reduction:
         if not (axis is None or type(axis) is int):
             axis = hashable_axis(axis, self._name)
         if dtype is not None:
-            dtype = _static_dtype(self._name, dtype)
+            dtype = static_dtype(self._name, dtype)
         statics = (axis, dtype, keepdims if type(keepdims) is bool else bool(keepdims))
         if initial is None and where is None:
             return self._plain(a, statics)
@@ -239,7 +225,7 @@ class _Reduction:
         return self._plans[3]((a, initial, where), statics)
 
 
-_sum_planned = _Reduction("sum", _sum)
+_sum_planned = _Reduction("sum", sum_of)
 _prod_planned = _Reduction("prod", _prod)
 _max_planned = _Reduction(
     "max", _extreme("max", lambda x, a: lax.reduce_max(x, a), lambda x, y: lax.max(x, y), lowest)
@@ -249,7 +235,7 @@ _min_planned = _Reduction(
 )
 _all_planned = _Reduction("all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True))
 _any_planned = _Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
-_mean_planned = _Reduction("mean", _mean)
+_mean_planned = _Reduction("mean", mean_of)
 
 
 def sum(
@@ -412,126 +398,8 @@ def mean(
         raise
 
 
-def _var(
-    x: Any,
-    axis: Any,
-    dtype: Any,
-    keepdims: bool,
-    ddof: Any,
-    root: bool,
-    where: Any,
-    mean: Any = None,
-) -> Any:
-    axes = normalize_axes(axis, x.aval.ndim, "var")
-    kind = dtype or x.aval.dtype
-    kind = kind if is_inexact(kind) else to_inexact(kind)
-    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
-    x = lax.convert_dtype(x, wide)
-    if mean is None:
-        mean = _mean(x, axes, None, True, None, where)
-    center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, wide), x.aval.shape))
-    if is_complex(wide):
-        squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
-        kind = kind if not is_complex(kind) else squares.aval.dtype
-    else:
-        squares = lax.square(center)
-    total = _sum(squares, axes, None, keepdims, None, where)
-    if where is None:
-        count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
-    else:
-        count = lax.sub(count_where(x, where, axes, keepdims, total.aval.dtype), float(ddof))
-    result = lax.div(total, count)
-    return lax.convert_dtype(lax.sqrt(result) if root else result, kind)
-
-
-_var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True)
-_var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True)
-_var_mean = Planned(lambda x, m, *s: _var(x, *s, where=None, mean=m), "var", exact=True)
-_var_both = Planned(lambda x, w, m, *s: _var(x, *s, where=w, mean=m), "var", exact=True)
-
-
-def _variance(
-    name: str,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    keepdims: bool,
-    ddof: Any,
-    where: Any,
-    mean: Any,
-    correction: Any,
-) -> Any:
-    if correction is not None:
-        if ddof:
-            msg = f"{name}: ddof={ddof} and correction={correction} are two names of one argument"
-            raise ArgumentValueError(msg, hint="give one of them")
-        ddof = correction
-    if not isinstance(ddof, int | float | np.number):
-        msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
-        raise ArgumentTypeError(msg)
-    root = name == "std"
-    statics = (hashable_axis(axis, name), _static_dtype(name, dtype), bool(keepdims), ddof, root)
-    if mean is None:
-        return _var_planned((a,), statics) if where is None else _var_where((a, where), statics)
-    return _var_mean((a, mean), statics) if where is None else _var_both((a, where, mean), statics)
-
-
-def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: None = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: float | None = None,
-) -> Any:
-    """Variance over axes; divides by ``n - ddof`` (``correction`` is another name of ``ddof``).
-
-    ``mean`` is used instead of the mean of ``a`` if given (with reduced axes kept).
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.var(tnp.array([1.0, 3.0])))
-    1.0
-    """
-    try:
-        check_no_out("var", out)
-        return _variance("var", a, axis, dtype, keepdims, ddof, where, mean, correction)
-    except Exception as error:
-        hide_internal_frames(error)
-        raise
-
-
-def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: None = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: float | None = None,
-) -> Any:
-    """Standard deviation over axes: the square root of ``var``.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.std(tnp.array([1.0, 3.0])))
-    1.0
-    """
-    try:
-        check_no_out("std", out)
-        return _variance("std", a, axis, dtype, keepdims, ddof, where, mean, correction)
-    except Exception as error:
-        hide_internal_frames(error, "std")
-        raise
-
-
 def _count_nonzero(x: Any, axis: Any, keepdims: bool) -> Any:
-    return _sum(truth(x), axis, default_int(), keepdims, None, None)
+    return sum_of(truth(x), axis, default_int(), keepdims, None, None)
 
 
 _count_planned = Planned(_count_nonzero, "count_nonzero")
