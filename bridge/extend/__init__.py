@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-_SUBMODULES = frozenset(("core", "linear_util", "mlir", "source_info_util"))
+_SUBMODULES = frozenset(("backend", "core", "linear_util", "mlir", "source_info_util"))
 
 
 def __getattr__(name: str) -> ModuleType:

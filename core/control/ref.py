@@ -121,6 +121,14 @@ class Ref(_Access):
         """Type of the content."""
         return self._type.inner_aval
 
+    def __getattr__(self, name: str) -> AbstractRef:
+        """``aval``, the type of the reference; ``inner_aval`` is that of its content."""
+        # Not on the class: by the attribute of a class the engine tells values from other objects.
+        if name == "aval":
+            return self._type
+        msg = f"'Ref' object has no attribute {name!r}"
+        raise AttributeError(msg)
+
     @property
     def __tracebridge_typeof__(self) -> AbstractRef:
         return self._type

@@ -145,6 +145,11 @@ def _choose_default() -> Backend:
     raise failures[0]
 
 
+def started() -> list[Backend]:
+    """The backends in use, each once."""
+    return list(dict.fromkeys(_BACKENDS.values()))
+
+
 def backend_of(device: Any) -> Backend:
     """The backend that owns a device."""
     for backend in _BACKENDS.values():

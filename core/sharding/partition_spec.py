@@ -59,6 +59,29 @@ class PartitionSpec:
     def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
         return PartitionSpec(*other, *self, unreduced=self.unreduced, reduced=self.reduced)
 
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        """The entries as a tuple."""
+        return self._entries
+
+    def update(
+        self,
+        partitions: tuple[Any, ...] | None = None,
+        unreduced: frozenset[Any] | None = None,
+        reduced: frozenset[Any] | None = None,
+    ) -> PartitionSpec:
+        """The same with other entries, or other sets of axes; None leaves them.
+
+        >>> import tracebridge as tb
+        >>> tb.P('x').update(partitions=(None, 'x'))
+        PartitionSpec(None, 'x')
+        """
+        return PartitionSpec(
+            *(self._entries if partitions is None else partitions),
+            unreduced=self.unreduced if unreduced is None else unreduced,
+            reduced=self.reduced if reduced is None else reduced,
+        )
+
     def index(self, value: Any) -> int:
         """The position of an entry."""
         return self._entries.index(_entry(value))

@@ -83,6 +83,19 @@ class Sharding(abc.ABC):
         return {d for d in self.device_tuple if d.process_index == d.client.process_index()}
 
     @property
+    def has_addressable_devices(self) -> bool:
+        """Whether this process can reach some of the devices."""
+        return bool(self.addressable_devices)
+
+    def check_compatible_aval(self, aval_shape: Shape) -> None:
+        """Do nothing for a shape that has the axes that the sharding splits.
+
+        Raises:
+            ShapeMismatchError: the sharding splits axes that the array does not have.
+        """
+        self.parts_of(len(aval_shape))
+
+    @property
     def is_fully_addressable(self) -> bool:
         """Whether this process can reach all devices."""
         return len(self.addressable_devices) == self.num_devices

@@ -21,6 +21,7 @@ from tracebridge.core.control.checkpoint import checkpoint_p as remat_p
 from tracebridge.core.control.closed_call import (
     closed_call_p,
 )
+from tracebridge.core.control.closed_call import closed_call_p as call_p
 from tracebridge.core.control.cond import (
     cond_p,
 )
@@ -216,6 +217,7 @@ from tracebridge.core.lax.shape.rev import (
 from tracebridge.core.lax.shape.transpose import (
     transpose_p,
 )
+from tracebridge.core.lax.sharding_constraint import sharding_constraint_p
 from tracebridge.core.lax.special.erf import (
     erf_inv_p,
     erf_p,
@@ -247,6 +249,7 @@ __all__ = [
     "axis_index_p",
     "bitcast_convert_type_p",
     "broadcast_in_dim_p",
+    "call_p",
     "cbrt_p",
     "ceil_p",
     "clamp_p",
@@ -341,6 +344,7 @@ __all__ = [
     "scatter_mul_p",
     "scatter_p",
     "select_n_p",
+    "sharding_constraint_p",
     "shift_left_p",
     "shift_right_arithmetic_p",
     "shift_right_logical_p",

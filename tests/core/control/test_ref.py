@@ -132,6 +132,13 @@ def test_type():
         tb.typeof(ref).shape, tb.typeof(ref).dtype, tb.typeof(ref).ndim, tb.typeof(ref).size,
         tb.typeof(ref).weak_type,
     )  # fmt: skip
+    assert tb.typeof(ref) == ref.aval
+    assert ShapedArray((3, 4), np.float32) == ref.aval.inner_aval
+    seen: list[object] = []
+    tb.jit(lambda r: seen.append(r.aval))(ref)
+    assert [ShapedArray((3, 4), np.float32)] == [a.inner_aval for a in seen]
+    with pytest.raises(AttributeError, match="'Ref' object has no attribute 'avals'"):
+        _ = ref.avals
     assert 1 == len({ref, ref, copy.copy(ref)})
     assert ref != tb.new_ref(base())
     assert "Ref(1., dtype=float32, weak_type=True)" == repr(tb.new_ref(1.0))

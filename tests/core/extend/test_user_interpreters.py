@@ -156,3 +156,12 @@ def test_repeated_equations_are_the_function(name: str) -> None:
     if name in FORWARD:
         expected, got = (tb.jvp(g, (X,), (X,)) for g in (f, run))
         assert np.allclose(expected, got, rtol=1e-5)
+
+
+def test_names_of_calls_and_constraints() -> None:
+    """Tables by primitive can have entries for calls and for sharding constraints."""
+    place = tb.sharding.NamedSharding(tb.make_mesh((1,), ("x",)), tb.P())
+    constrained = tb.make_jaxpr(lambda x: lax.with_sharding_constraint(x, place))(X)
+
+    assert core.primitives.call_p is core.primitives.closed_call_p
+    assert [core.primitives.sharding_constraint_p] == [e.primitive for e in constrained.jaxpr.eqns]

@@ -13,7 +13,13 @@ import tracebridge as tb
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
+from tracebridge.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    SingleDeviceSharding,
+)
 from tracebridge.sharding import PartitionSpec as P
 
 several = pytest.mark.skipif(
@@ -136,3 +142,27 @@ def test_copies_of_shardings_are_the_sharding() -> None:
     sharding = tb.numpy.ones(3).sharding
 
     assert sharding is copy.copy(sharding) is copy.deepcopy([sharding])[0]
+
+
+def test_specs_with_other_entries() -> None:
+    """``update`` changes what it is given, and ``partitions`` are the entries."""
+    spec = P("x", ("y", "z"), unreduced=frozenset("u"))
+
+    assert ("x", ("y", "z")) == spec.partitions
+    assert P("y", unreduced=frozenset("u")) == spec.update(partitions=("y",))
+    assert P("x", ("y", "z"), reduced=frozenset("r")) == spec.update(
+        unreduced=frozenset(), reduced=frozenset("r")
+    )
+    assert spec == spec.update()
+
+
+def test_shapes_that_shardings_fit() -> None:
+    """``check_compatible_aval`` looks at the number of axes, not at sizes."""
+    rows = NamedSharding(AbstractMesh((8,), ("x",)), P("x"))
+
+    rows.check_compatible_aval((3, 2))
+    with pytest.raises(ShapeMismatchError, match="PartitionSpec"):
+        rows.check_compatible_aval(())
+    here = tb.numpy.ones(3).sharding
+    here.check_compatible_aval(())
+    assert here.has_addressable_devices
