@@ -383,6 +383,25 @@ class ArrayOperators(BinaryOperators):
         return shape[0]
 
 
+def method_of_class(name: str) -> Any:
+    """What the NumPy layer gives the class of arrays as ``name``, a function or a property.
+
+    Raises:
+        AttributeError: nothing.
+    """
+    if name[0] != "_":
+        _adopt_methods()
+        found = ArrayOperators.__dict__.get(name)
+        if found is not None:
+            return found
+    raise AttributeError(name)
+
+
+def names_of_class() -> list[str]:
+    """The names that the NumPy layer gives to the class of arrays."""
+    return [*NAMESPACE.methods, *NAMESPACE.properties]
+
+
 def _adopt_methods() -> None:
     """Make methods of the functions of the NumPy layer, which the first use of one has loaded."""
     for name, method in NAMESPACE.methods.items():

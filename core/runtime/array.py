@@ -15,7 +15,7 @@ from tracebridge.core._jaxlib.xla import (
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
-from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.ir.operators import ArrayOperators, method_of_class, names_of_class
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.runtime.dlpack_export import dlpack_device, export_capsule
 from tracebridge.core.runtime.guards import check_transfer
@@ -35,6 +35,17 @@ class ArrayMeta(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, ArrayOperators)
+
+    def __getattr__(cls, name: str) -> Any:
+        # Reached only for names that the class does not have yet.
+        try:
+            return method_of_class(name)
+        except AttributeError:
+            msg = f"type object 'Array' has no attribute {name!r}"
+            raise AttributeError(msg) from None
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*type.__dir__(cls), *names_of_class()})
 
 
 @final

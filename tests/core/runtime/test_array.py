@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -148,3 +150,28 @@ def test_elements_that_no_device_has_are_refused(bad):
     """Strings, objects and dates get an error that names the dtype."""
     with pytest.raises(TypeError, match="dtype"):
         tnp.asarray(bad)
+
+
+METHODS_OF_THE_CLASS = """
+import tracebridge as tb
+
+assert "sum" not in vars(tb.Array)
+assert {"sum", "at", "shape", "tolist"} <= set(dir(tb.Array))
+assert isinstance(tb.Array.T, property)
+assert not hasattr(tb.Array, "missing")
+x = tb.numpy.arange(6.0).reshape(2, 3)
+assert tb.vmap(tb.Array.sum)(x).tolist() == [3.0, 12.0]
+assert tb.jit(tb.Array.sum, static_argnums=1)(x, 1).tolist() == [3.0, 12.0]
+assert tb.Array.__add__(x, 1).shape == (2, 3)
+"""
+
+
+def test_methods_of_the_class():
+    """The class has what its arrays have, before any array was asked for it."""
+    subprocess.run([sys.executable, "-W", "error", "-c", METHODS_OF_THE_CLASS], check=True)
+
+
+def test_missing_names_of_the_class():
+    """The message is Python's own."""
+    with pytest.raises(AttributeError, match="type object 'Array' has no attribute 'missing'"):
+        _ = tb.Array.missing
