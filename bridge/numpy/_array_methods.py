@@ -110,6 +110,7 @@ METHODS: dict[str, Any] = {
     "any": reductions.any,
     "argmax": searching.argmax,
     "argmin": searching.argmin,
+    "argpartition": sorting.argpartition,
     "argsort": sorting.argsort,
     "astype": _astype,
     "choose": selection.choose,

@@ -65,16 +65,30 @@ def _interleaved(arguments: Sequence[Any]) -> tuple[Form, list[Any]]:
     """Labels and operands of the form ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
     count = len(arguments) // 2
     operands = list(arguments[0 : 2 * count : 2])
-    inputs = tuple([_listed(labels) for labels in arguments[1 : 2 * count : 2]])
-    output = _listed(arguments[-1]) if len(arguments) % 2 else None
-    return (inputs, output), operands
+    given = [*arguments[1 : 2 * count : 2], *arguments[2 * count :]]
+    lists = _named([_listed(labels) for labels in given])
+    return (tuple(lists[:count]), lists[count] if len(arguments) % 2 else None), operands
 
 
-def _listed(labels: Any) -> Labels:
+def _listed(labels: Any) -> tuple[Any, ...]:
     if isinstance(labels, str) or not isinstance(labels, Sequence | np.ndarray):
         msg = f"einsum: the labels of an operand are {kind_of(labels)}, expected a list of integers"
         raise ArgumentTypeError(msg, hint="or give a string such as 'ij,jk->ik' first")
-    return tuple([ELLIPSIS if i is Ellipsis else index_of(i, "einsum", "a label") for i in labels])
+    return tuple(labels)
+
+
+def _named(lists: Sequence[tuple[Any, ...]]) -> list[Labels]:
+    """The labels as strings and integers; others become integers in the same order."""
+    every = [label for labels in lists for label in labels if label is not Ellipsis]
+    try:
+        distinct = sorted(set(every))
+    except TypeError:
+        msg = f"einsum: the labels {every} cannot be compared with each other"
+        hint = "label axes with integers, or with strings"
+        raise ArgumentTypeError(msg, hint=hint) from None
+    plain = all([isinstance(label, int | str) and label != ELLIPSIS for label in distinct])
+    names = {label: label if plain else i for i, label in enumerate(distinct)}
+    return [tuple([ELLIPSIS if i is Ellipsis else names[i] for i in labels]) for labels in lists]
 
 
 def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
@@ -317,7 +331,8 @@ def einsum(
         subscripts: labels such as ``"ij,jk->ik"``. Labels that are not in the output are summed;
             without ``->`` the output has the labels that occur once, in alphabetical order.
             ``...`` stands for any axes, which are broadcast. A label repeated in one operand
-            takes its diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` works too.
+            takes its diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` works too, with
+            labels of any type that can be sorted.
         *operands: the arrays, promoted to one dtype.
         out: not supported.
         optimize: how to choose the order for three or more operands: ``"auto"``, ``"greedy"``,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ METHODS = [
     ("any", (0,), {}),
     ("argmax", (), {"axis": 1}),
     ("argmin", (), {}),
+    ("argpartition", (1,), {}),
     ("argsort", (), {"axis": 0}),
     ("astype", (np.int32,), {}),
     ("choose", ([X, X * 2],), {"mode": "clip"}),
@@ -36,6 +39,7 @@ METHODS = [
     ("mean", (1,), {}),
     ("min", (), {}),
     ("prod", (), {"axis": (0, 1)}),
+    ("ptp", (), {"axis": 1}),
     ("ravel", (), {}),
     ("repeat", (2,), {"axis": 1}),
     ("reshape", (3, 2), {}),
@@ -62,8 +66,11 @@ PROPERTIES = ["T", "mT", "real", "imag", "shape", "ndim", "size", "nbytes", "ite
 def test_methods(name, args, kwargs):
     """Values are NumPy's, eagerly and under jit and vmap."""
     host = X.astype(np.int32) if name == "choose" else X
-    # NumPy's method sorts in place.
-    reference = (lambda **k: np.sort(host, **k)) if name == "sort" else getattr(host, name)
+    # NumPy's method sorts in place, and its arrays have no ptp.
+    functions = {"sort": np.sort, "ptp": np.ptp}
+    reference = (
+        functools.partial(functions[name], host) if name in functions else getattr(host, name)
+    )
     expected = reference(*args, **kwargs)
 
     for actual in (
@@ -97,7 +104,7 @@ def test_properties(name):
 
 def test_every_method_of_the_namespace_is_here():
     """A new method needs a line."""
-    assert {"nonzero", "ptp", "searchsorted", "to_device"} == set(NAMED) - {m[0] for m in METHODS}
+    assert {"nonzero", "searchsorted", "to_device"} == set(NAMED) - {m[0] for m in METHODS}
 
 
 def test_conversions_to_python():

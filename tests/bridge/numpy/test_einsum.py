@@ -92,6 +92,39 @@ def test_bad_subscripts(args, text):
         tnp.einsum(*args)
 
 
+@pytest.mark.parametrize(
+    ("i", "j", "k"),
+    [
+        (0, 1, 2),
+        (-1, 100, 52),
+        (np.int64(3), np.int64(2), np.int64(1)),
+        ("tokens", "features", "heads"),
+        ("...", "a", "b"),
+        (("x", 2), ("x", 1), ("y", 0)),
+        (0.5, 1, 2.5),
+    ],
+    ids=str,
+)
+def test_labels_in_lists(i, j, k):
+    """Labels are any values that can be sorted; the implicit output is sorted."""
+    x, y = np.arange(6.0, dtype="float32").reshape(2, 3), np.ones((3, 4), "float32")
+    y[:, 1] = 2
+    product = x @ y
+
+    assert_allclose(tnp.einsum(x, [i, j], y, [j, k], [k, i]), product.T)
+    assert_allclose(tnp.einsum(x, [i, j], y, [j, k]), product if i < k else product.T)
+    assert_allclose(tnp.einsum(x, [..., j], y, [j, k], [..., k]), product)
+    assert_allclose(tb.jit(lambda x: tnp.einsum(x, [i, j]))(x), x if i < j else x.T)
+    assert [(0, 1)] == tnp.einsum_path(x, [i, j], y, [j, k], [k, i])[0]
+
+
+@pytest.mark.parametrize("labels", [["a", 1], [object(), object()], [[0], [1]]], ids=str)
+def test_labels_that_cannot_be_sorted(labels):
+    """The message shows them."""
+    with pytest.raises(TypeError, match=r"einsum: the labels .* cannot be compared"):
+        tnp.einsum(np.ones((2, 2)), labels)
+
+
 def test_the_public_product_is_the_default():
     """Giving lax.dot_general changes nothing, not even the program; wrapping it does."""
     seen = []
