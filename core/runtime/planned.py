@@ -33,8 +33,15 @@ from tracebridge.core.runtime.debug import check_finite, checked, wants_checks
 from tracebridge.core.runtime.dispatch import raise_for, to_array
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.guards import check_execution
-from tracebridge.core.runtime.placement import all_at, choose_placement, moving, wishes_inside
-from tracebridge.core.runtime.transfer import put_literal
+from tracebridge.core.runtime.placement import (
+    MeshPlacement,
+    all_at,
+    choose_placement,
+    is_spread,
+    moving,
+    wishes_inside,
+)
+from tracebridge.core.runtime.transfer import move, put_literal
 from tracebridge.core.util.caching import BoundedCache, register_cache
 
 SCALAR_TYPES = frozenset({float, int, bool, complex})
@@ -224,11 +231,12 @@ class Planned:
         program = compile_jaxpr(jaxpr, self.name, placement)
         form = SINGLE if found.single else LIST
         run = make_run(program, len(arrays), form, committed=committed)
+        has_scalars = any([aval is not None for aval in found.scalars])
+        if has_scalars and is_spread(placement):
+            return _with_scalars_at(run, found.scalars, sigs, placement)
         if not all_at(sigs, placement):
             run = moving(run, placement)
-        if any([aval is not None for aval in found.scalars]):
-            return _with_scalars(run, found.scalars)
-        return run
+        return _with_scalars(run, found.scalars) if has_scalars else run
 
 
 def _operand(x: Any, name: str) -> Any:
@@ -265,6 +273,42 @@ def _with_scalars(
         return run(*arrays)
 
     return run_general
+
+
+def _with_scalars_at(
+    run: Callable[..., Any],
+    scalars: tuple[ShapedArray | None, ...],
+    sigs: Sequence[Any],
+    placement: MeshPlacement,
+) -> Callable[..., Any]:
+    """The same for several devices: scalars are kept where they were copied to."""
+    wanted = placement.in_shardings
+    moves = any(
+        [
+            aval is None and sig.sharding is not place
+            for aval, sig, place in zip(scalars, sigs, wanted, strict=True)
+        ]
+    )
+    inner = moving(run, placement) if moves else run
+
+    def run_spread(*values: Any) -> Any:
+        arrays = [
+            v if aval is None else _scalar_at(v, aval, place)
+            for v, aval, place in zip(values, scalars, wanted, strict=True)
+        ]
+        return inner(*arrays)
+
+    return run_spread
+
+
+def _scalar_at(value: Any, aval: ShapedArray, place: Any) -> Array:
+    """The scalar of a Python number on the devices of a sharding (bounded cache)."""
+    key = (aval, value, place) if value else (aval, repr(value), place)
+    found = _SCALARS.get(key)
+    if found is None:
+        found = move(put_literal(coerce(value, aval)), place, committed=True)
+        _SCALARS.set(key, found)
+    return found
 
 
 def scalar_array(value: Any, aval: ShapedArray | None) -> Array:

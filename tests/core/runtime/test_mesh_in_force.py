@@ -155,3 +155,22 @@ def test_other_computations_inside() -> None:
         assert np.array_equal(X + 1, tb.jit(lambda v: v + 1, donate_argnums=0)(given))
         key = tb.jit(lambda v: v + 1, static_argnums=())(3.0)
         assert 4.0 == float(key)
+
+
+def test_numbers_as_operands() -> None:
+    """Python numbers follow arrays to their mesh, each with its own sign, type and value."""
+    rows = NamedSharding(mesh(), P("x"))
+    split = tb.device_put(X, rows)
+
+    for _ in range(2):
+        for number in (1, 1.0, True, 2.5, 0.0, -0.0):
+            out = split * number
+            assert np.array_equal(X * np.float32(number), out)
+            assert np.array_equal(np.signbit(X * np.float32(number)), np.signbit(out))
+            assert rows == out.sharding
+        assert np.array_equal(X // 2, split // 2)
+        assert np.array_equal(np.clip(X, 1, 5), tnp.clip(split, 1, 5))
+        mixed = tnp.where(split > 3, tnp.float32(7), 2.0)
+        assert np.array_equal(np.where(X > 3, 7, 2), mixed)
+    with tb.set_mesh(mesh()):
+        assert spread(tnp.asarray(X) + 1, mesh())
