@@ -98,9 +98,11 @@ def repeat(
             axis,
             total_repeat_length=total_repeat_length,
         )
-    x, where = _flatten_unless(value_of(a), axis, "repeat")
+    x = value_of(a)
     if x.aval.ndim == 0:
-        x, where = _flat_planned((x,)), 0
+        # NumPy takes a scalar for a vector of one element.
+        x = _flat_planned((x,))
+    x, where = _flatten_unless(x, axis, "repeat")
     is_size = getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int)
     if is_size and total_repeat_length is None:
         return _repeat_planned((x,), (repeats, where))

@@ -377,7 +377,9 @@ def _searchsorted(*args: Any) -> Any:
         found = _search_comparing(a, v, side)
     else:
         found = search_halving(a, v, side)
-    return lax.convert_dtype(found, default_int())
+    n = a.aval.shape[0]
+    # Positions need 64 bits only where there are as many.
+    return lax.convert_dtype(found, _INT32 if type(n) is int and n < 2**31 else default_int())
 
 
 _searchsorted_planned = Planned(_searchsorted, "searchsorted")

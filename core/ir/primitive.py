@@ -84,11 +84,17 @@ class Primitive(abc.ABC):
         app = None if self.exact_keys else self.applications.get(key)
         try:
             if app is None:
-                app = self.application(key[0], params)
+                args, app = self.fitted(args, key[0], params)
             return current_trace().process(app, args)
         except Exception as error:
             hide_internal_frames(error)
             raise
+
+    def fitted(
+        self, args: tuple[Value, ...], avals: tuple[ShapedArray, ...], params: dict[str, Any]
+    ) -> tuple[tuple[Value, ...], Application]:
+        """The application at ``avals``, and the values that it takes; families may change them."""
+        return args, self.application(avals, params)
 
     def bind_with_trace(
         self, trace: Any, args: Sequence[Any], avals: Any, params: Any = None

@@ -24,6 +24,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.values import Value
 
 _BOOL = np.dtype(np.bool_)
@@ -91,6 +92,20 @@ class Elementwise(Primitive):
     public: ClassVar[str | None] = None
     # StableHLO or CHLO operation, if one does it all.
     hlo: ClassVar[str | None] = None
+    # Whether axes of size 1 are repeated, by equations of their own.
+    repeats_axes: ClassVar[bool] = True
+
+    def fitted(
+        self, args: tuple[Value, ...], avals: tuple[ShapedArray, ...], params: dict[str, Any]
+    ) -> tuple[tuple[Value, ...], Application]:
+        """Repeats axes of size 1 where the shapes differ in nothing else."""
+        try:
+            return args, self.application(avals, params)
+        except ShapeMismatchError:
+            repeated = _repeated(args) if self.repeats_axes else None
+            if repeated is None:
+                raise
+        return repeated, self.application(tuple([a.aval for a in repeated]), params)
 
     def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
         """The dtype of the result; that of the first operand by default."""
@@ -138,6 +153,24 @@ class Elementwise(Primitive):
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return batch_elementwise(self, ctx, args, dims, params)
+
+
+def _repeated(values: Sequence[Value]) -> tuple[Value, ...] | None:
+    """Operands of one rank with axes of size 1 repeated, if that gives them one shape."""
+    shapes = [v.aval.shape for v in values if v.aval.ndim]
+    if len({len(shape) for shape in shapes}) != 1:
+        return None
+    sizes = [[n for n in axis if n != 1] or [1] for axis in zip(*shapes, strict=True)]
+    if any([n != axis[0] for axis in sizes for n in axis]):
+        return None
+    full = tuple([axis[0] for axis in sizes])
+    axes = tuple(range(len(full)))
+    return tuple(
+        [
+            v if not v.aval.ndim or v.aval.shape == full else lax.broadcast_in_dim(v, full, axes)
+            for v in values
+        ]
+    )
 
 
 def common_shape(name: str, avals: Sequence[ShapedArray]) -> tuple[Any, ...]:

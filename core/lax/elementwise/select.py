@@ -32,6 +32,7 @@ class SelectN(Elementwise):
     """``which`` is bool (two cases) or int32 (any number); the cases have one dtype."""
 
     name = "select_n"
+    repeats_axes = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         which, *cases = avals
@@ -97,6 +98,7 @@ class Clamp(Elementwise):
     """Operands ``low, x, high``; the bounds may be scalars. NaN stays."""
 
     name = "clamp"
+    repeats_axes = False
     hlo = "stablehlo.clamp"
     accepts_text = "booleans, integers and floats"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tracebridge as tb
 from tracebridge.core import lax
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.values import Literal
@@ -69,3 +72,38 @@ def test_scalars_like_an_array() -> None:
 
     assert scalar_like(x, 3).aval is ShapedArray((), np.int8, weak_type=True)
     assert scalar_like(x, 3.0).value == 3
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "pow", "atan2", "rem", "max", "eq", "nextafter"])
+@pytest.mark.parametrize("shapes", [((3, 1), (1, 2)), ((1,), (0,)), ((2, 1, 3), (1, 4, 3))])
+def test_axes_of_size_1_are_repeated(name: str, shapes: Any) -> None:
+    """Operands of one rank are broadcast as NumPy broadcasts them, under every transformation."""
+    function = getattr(tb.lax, name)
+    x, y = (np.arange(1.0, math.prod(s) + 1.0, dtype=np.float32).reshape(s) for s in shapes)
+    full = np.broadcast_shapes(*shapes)
+    expected = np.asarray(function(np.broadcast_to(x, full), np.broadcast_to(y, full)))
+
+    np.testing.assert_array_equal(expected, function(x, y))
+    np.testing.assert_array_equal(expected, tb.jit(function)(x, y))
+    mapped = tb.vmap(function, (0, None))(np.stack([x, x]), y)
+    np.testing.assert_array_equal(np.stack([expected, expected]), mapped)
+
+
+def test_derivatives_of_repeated_axes() -> None:
+    """Cotangents are summed over the axes that were repeated."""
+    x, y = np.ones((3, 1), np.float32), np.full((1, 2), 2.0, np.float32)
+    of_x, of_y = tb.grad(lambda x, y: tb.lax.mul(x, y).sum(), (0, 1))(x, y)
+
+    assert [[4.0]] * 3 == of_x.tolist()
+    assert [[3.0, 3.0]] == of_y.tolist()
+
+
+@pytest.mark.parametrize("shapes", [((2,), (3,)), ((3, 1), (2,)), ((2, 1), (3, 2))])
+def test_other_shapes_do_not_fit(shapes: Any) -> None:
+    """Ranks must agree, and sizes that differ must be 1; selections take one shape alone."""
+    x, y = (np.ones(shape, np.float32) for shape in shapes)
+
+    with pytest.raises(ShapeMismatchError, match="need the same shape"):
+        tb.lax.add(x, y)
+    with pytest.raises(ShapeMismatchError, match="need the same shape"):
+        tb.lax.select(np.ones((3, 1), bool), np.ones((1, 2)), np.ones((1, 2)))

@@ -143,6 +143,7 @@ EDITING = [
     *case("insert", "f", X(4), slice(0, 3), 9.0),
     *case("repeat", "fi", X(2, 3), 2, grad=True),
     *case("repeat", "f", X(2, 3), 2, axis=1),
+    *case("repeat", "fi", X(), 3, axis=0),
     *case("repeat", "f", X(2, 3), np.array([1, 0, 2]), axis=1, grad=True),
     *case("repeat", "f", X(3), V([1, 0, 2], "i"), total_repeat_length=3,
           ref=lambda x, n, total_repeat_length: np.repeat(x, n)),
