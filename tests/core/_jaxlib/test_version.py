@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracebridge.core._jaxlib.version import (
-    UnsupportedJaxlibError,
-    check_version,
-    parse_version,
-)
+from tracebridge.core._jaxlib.version import UnsupportedJaxlibError, check_version, parse_version
 
 
 @pytest.mark.parametrize(
