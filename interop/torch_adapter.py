@@ -110,6 +110,15 @@ def pinned_view(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return tensor.view(disguise).numpy().view(DTYPES[tensor.dtype])
 
 
+def _fits_its_storage(tensor: torch.Tensor) -> bool:
+    """Whether the elements are in memory; storages of sharded parameters come and go."""
+    if not tensor.numel():
+        return True
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = tensor.storage_offset() + sum([(size - 1) * step for size, step in steps])
+    return tensor.untyped_storage().nbytes() >= (last + 1) * tensor.itemsize
+
+
 def check_has_values(tensor: torch.Tensor) -> None:
     """Raise unless the tensor has memory that can be read here and now.
 
@@ -130,6 +139,8 @@ def check_has_values(tensor: torch.Tensor) -> None:
         what, hint = f"has the layout {tensor.layout}", "make it dense first: x.to_dense()"
     elif tensor.is_quantized:
         what, hint = "is quantized", "make it one of floats first: x.dequantize()"
+    elif not tensor._is_zerotensor() and not _fits_its_storage(tensor):
+        what, hint = "has a storage that was resized to less than it needs", "resize it back first"
     if what:
         msg = f"a torch tensor that {what} cannot become an array"
         raise ExchangeError(msg, expected="a dense tensor with values", hint=hint)
@@ -172,6 +183,7 @@ class TorchAdapter(TensorAdapter):
             and x.dtype in DTYPES
             and x.dtype != torch.bool
             and is_aligned(x.data_ptr())
+            and x.untyped_storage().nbytes() >= (x.storage_offset() * x.itemsize + x.nbytes)
             and not modes_active()
         ):
             # The common case, in a third of the time.

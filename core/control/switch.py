@@ -325,7 +325,9 @@ def _common(avals: Sequence[ShapedArray]) -> ShapedArray | None:
     """The type of a result in all branches; None if the branches disagree."""
     strong = [a for a in avals if not a.weak_type]
     model = strong[0] if strong else avals[0]
-    if any([a.shape != model.shape or a.dtype != model.dtype for a in strong or avals]):
+    if any([a.shape != model.shape for a in avals]):
+        return None
+    if any([a.dtype != model.dtype for a in strong or avals]):
         return None
     for a in avals:
         if a.dtype != model.dtype:

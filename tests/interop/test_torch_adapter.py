@@ -150,6 +150,24 @@ def test_tensors_without_values_are_refused():
         torch.func.vmap(lambda x: torch.zeros(from_torch(x).shape))(torch.ones(3))
 
 
+@pytest.mark.parametrize("size", [0, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.bfloat16])
+def test_tensors_without_memory_are_refused(size, dtype):
+    """What a storage lost when it was resized is never read; views of it are no different."""
+    x = torch.ones(3, 4).to(dtype)
+    given = [x, x[1:], x.T, x[::2], x.expand(2, 3, 4)]
+    rest = x[0, :2]
+    x.untyped_storage().resize_(size)
+    for tensor in given:
+        for read in (tnp.asarray, from_torch, from_dlpack):
+            with pytest.raises(ExchangeError, match="was resized to less"):
+                read(tensor)
+
+    assert (0, 3) == tnp.asarray(torch.zeros(0, 3)).shape
+    if size:
+        assert [1.0, 1.0] == tnp.asarray(rest).tolist()
+
+
 def test_real_tensors_under_a_mode_are_real():
     """A fake mode does not turn the exchange of a real tensor into a fake one."""
     x = torch.arange(6.0).reshape(2, 3).t()

@@ -201,6 +201,17 @@ def test_weakly_typed_results():
     assert (result.dtype, float(result)) == (np.float32, 1.0)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_numbers_beside_arrays_of_another_shape(wrap):
+    """A weakly typed result takes the dtype of the others, never another shape."""
+    mixed = [lambda: 1, lambda: 2.0, lambda: tnp.ones(2)]
+    for i, j in ((1, 2), (2, 1)):
+        with pytest.raises(ShapeMismatchError, match="different shapes"):
+            wrap(lambda p, i=i, j=j: cond(p, mixed[i], mixed[j]))(True)
+    with pytest.raises(ShapeMismatchError, match="different shapes"):
+        wrap(lambda k: switch(k, mixed))(0)
+
+
 def test_results_of_different_types():
     """The message shows what each branch returns."""
     with pytest.raises(DtypeMismatchError) as caught:
