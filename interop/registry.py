@@ -42,12 +42,6 @@ def adapter_of(cls: type) -> TensorAdapter | None:
     return None
 
 
-def adapter_named(framework: str) -> TensorAdapter | None:
-    """The adapter of ``numpy``, ``torch`` or ``tensorflow`` if that module is imported."""
-    _available()
-    return _LOADED.get(framework)
-
-
 def _available() -> list[TensorAdapter]:
     for framework, (module, name) in FRAMEWORKS.items():
         if framework not in _LOADED and framework in sys.modules and _is_ready(framework):

@@ -77,7 +77,6 @@ trunc = unary_function(
     -1.0
     """,
 )
-fix = trunc
 rint = unary_function(
     _rint,
     "rint",

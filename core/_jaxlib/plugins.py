@@ -140,11 +140,6 @@ def discover_plugins() -> dict[str, PluginSpec]:
     return found
 
 
-def has_nvidia_device() -> bool:
-    """Return whether the machine shows an NVIDIA GPU, so that trying its plugin makes sense."""
-    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/dxg").exists()
-
-
 # --- loading ---------------------------------------------------------------------------------
 
 # Package below `nvidia`, and the libraries in its lib folder, in the order of their dependencies.

@@ -21,18 +21,6 @@ def get(name: str, default: str | None = None) -> str | None:
     return os.environ.get(name, default)
 
 
-def get_int(name: str, default: int | None = None) -> int | None:
-    """Return a variable as an integer, or the default if it is not set."""
-    text = os.environ.get(name)
-    return default if text is None else int(text)
-
-
-def get_bool(name: str, default: bool = False) -> bool:
-    """Return a variable as a truth value, or the default if it is not set."""
-    text = os.environ.get(name)
-    return default if text is None else parse_bool(text)
-
-
 def parse_bool(text: str) -> bool:
     """Return the truth value of a text.
 
@@ -45,11 +33,6 @@ def parse_bool(text: str) -> bool:
     if lowered in _FALSE:
         return False
     raise ValueError(f"got {text!r}, expected one of 1, true, yes, on, 0, false, no, off")
-
-
-def set_default(name: str, value: str) -> None:
-    """Set a variable that a device plugin reads, unless the user has set it."""
-    os.environ.setdefault(name, value)
 
 
 def forced_host_device_count(environ: Mapping[str, str] | None = None) -> int | None:

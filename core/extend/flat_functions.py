@@ -27,7 +27,7 @@ from tracebridge.core.ir.debug_info import (
 )
 from tracebridge.core.tree.prefix import flatten_axes as spread_axes
 from tracebridge.core.tree.tree import PyTreeDef, flatten
-from tracebridge.core.util.safe_zip import safe_map as map_strictly
+from tracebridge.core.util.safe_map import safe_map as map_strictly
 
 
 def debug_info(

@@ -185,8 +185,3 @@ def _as_dim(d: Any) -> Any:
     if getattr(d, "is_symbolic_dim", False):
         return d
     return int(d.__index__())
-
-
-def aval_of_shape(shape: Any, dtype: Any) -> ShapedArray:
-    """A strongly typed aval; reads better than the class where only data is meant."""
-    return ShapedArray(shape, dtype)

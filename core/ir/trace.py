@@ -10,7 +10,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.scopes import STATE, reset_state, set_state, state, with_trace
-from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.eager_slot import EAGER
 
 if TYPE_CHECKING:
@@ -114,9 +113,3 @@ def use_trace(trace: Trace | None) -> Iterator[None]:
         yield
     finally:
         reset_state(token)
-
-
-def check_not_leaked(tracer: Any) -> None:
-    """Raise if the trace of ``tracer`` has ended."""
-    if tracer._trace is not None and tracer._trace.done:
-        raise UnexpectedTracerError(tracer=tracer)

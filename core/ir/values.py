@@ -11,7 +11,6 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.weak_type import scalar_dtype
 from tracebridge.core.errors.argument_errors import IntegerRangeError
@@ -177,8 +176,3 @@ def numpy_scalar_value(x: Any) -> Literal:
     """A strongly typed Literal for a NumPy scalar, canonicalised by the 64-bit rule."""
     dtype = canonicalize(x.dtype)
     return Literal(python_scalar(x, dtype), ShapedArray((), dtype))
-
-
-def is_strict() -> bool:
-    """Whether implicit dtype promotion is an error (option numpy_dtype_promotion)."""
-    return option("numpy_dtype_promotion") == "strict"

@@ -15,11 +15,6 @@ def i64_array(values: Sequence[int]) -> Any:
     return mlir.ir.DenseI64ArrayAttr.get([int(v) for v in values])
 
 
-def bool_array(values: Sequence[bool]) -> Any:
-    """``array<i1: ...>``."""
-    return mlir.ir.DenseBoolArrayAttr.get([bool(v) for v in values])
-
-
 def i64(value: int) -> Any:
     """An ``i64`` attribute."""
     ir = mlir.ir

@@ -361,15 +361,6 @@ def new_array(buf: Any, sig: Signature) -> Array:
     return array
 
 
-def with_weak_type(array: Array, weak_type: bool) -> Array:
-    """The same buffer with another weak type."""
-    sig = array.sig
-    if sig.aval.weak_type is weak_type:
-        return array
-    aval = sig.aval.update(weak_type=weak_type)
-    return new_array(array.buf, signature(aval, sig.sharding, sig.committed, sig.borrowed))
-
-
 # Filled by runtime/transfer.py, which imports this module: makes an Array of an ndarray.
 _FROM_NUMPY: list[Any] = []
 

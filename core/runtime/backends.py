@@ -168,13 +168,6 @@ def default_placement() -> SingleDeviceSharding:
     return SingleDeviceSharding(device)
 
 
-def clear_backends() -> None:
-    """Forget all clients; arrays that exist keep theirs alive."""
-    with _LOCK:
-        _BACKENDS.clear()
-        _DEFAULT.clear()
-
-
 @before_global_change
 def _refuse_late_changes(name: str, value: Any) -> None:
     """The number of devices is that with which the client was made."""
