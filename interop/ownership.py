@@ -63,6 +63,16 @@ def placed(array: Array, device: Any) -> Array:
     return array if wanted is None else move(array, wanted, committed=True)
 
 
+def on_its_device(array: Array) -> Array:
+    """``array`` under the sharding of its device, if it is over a mesh of one; the same memory."""
+    sharding = array.sharding
+    if isinstance(sharding, SingleDeviceSharding) or sharding.num_devices != 1:
+        return array
+    (device,) = sharding.device_tuple
+    place = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
+    return move(array, place, committed=array.sig.committed)
+
+
 def exportable(array: Array, copy: bool | None, framework: str) -> Array:
     """``array`` in a form whose memory may be handed out: alive, on one device, not shared.
 
@@ -72,6 +82,7 @@ def exportable(array: Array, copy: bool | None, framework: str) -> Array:
         OwnershipError: ``copy=False`` for a scalar that other parts of the engine use too.
     """
     array.check_alive()
+    array = on_its_device(array)
     if not isinstance(array.sharding, SingleDeviceSharding):
         msg = f"an array that is spread over devices ({array.sharding}) cannot go to {framework}"
         raise ExchangeError(msg, hint="gather it first: device_put(x, device)")

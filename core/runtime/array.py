@@ -92,7 +92,10 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     @property
     def device(self) -> Any:
         """The device of an array that lives on one, else its sharding."""
-        return getattr(self.sig.sharding, "device", self.sig.sharding)
+        sharding = self.sig.sharding
+        if type(sharding) is SingleDeviceSharding:
+            return sharding.device
+        return sharding.device_tuple[0] if sharding.num_devices == 1 else sharding
 
     def devices(self) -> set[Any]:
         """The devices that hold parts of the array."""

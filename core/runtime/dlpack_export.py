@@ -36,11 +36,11 @@ BYTE = 8
 
 def dlpack_device(array: Array) -> tuple[int, int]:
     """DLPack's ``(type, id)`` of where an array lives."""
-    sharding = array.sharding
-    if not isinstance(sharding, SingleDeviceSharding):
-        msg = f"DLPack exchanges arrays of one device, this one is spread over {sharding}"
+    devices = array.sharding.device_tuple
+    if len(devices) != 1:
+        msg = f"DLPack exchanges arrays of one device, this one is spread over {array.sharding}"
         raise ExchangeError(msg, hint="gather it first: device_put(x, device)")
-    device = sharding.device
+    (device,) = devices
     kind = DEVICE_TYPES.get(device.platform)
     if kind is None:
         msg = f"DLPack has no device type for {device}"
@@ -91,17 +91,21 @@ def export_capsule(
         raise OwnershipError(msg, hint="leave copy out")
     copied = bool(copy) or is_shared
     aval, sharding = array.aval, array.sharding
+    (device,) = sharding.device_tuple
+    if type(sharding) is not SingleDeviceSharding:  # over a mesh of one device
+        sharding = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
+    place = sharding.backend_sharding
     # Deleting a buffer object that was exported aborts the process: export one of its own.
     if copied:
         (fresh,) = copy_to_devices(
             [array.buf],
-            [DeviceList((sharding.device,))],
-            [sharding.backend_sharding],
+            [DeviceList((device,))],
+            [place],
             [ArrayCopySemantics.ALWAYS_COPY],
         )
-        buf = rewrap(fresh, aval, sharding.backend_sharding)
+        buf = rewrap(fresh, aval, place)
     else:
-        buf = rewrap(array.buf, aval, sharding.backend_sharding)
+        buf = rewrap(array.buf, aval, place)
     try:
         return door.to_capsule(
             buf, None if stream == NO_SYNC else stream, max_version, copied=copied

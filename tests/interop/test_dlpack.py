@@ -7,6 +7,7 @@ import enum
 import numpy as np
 import pytest
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
@@ -288,6 +289,20 @@ def test_producer_takes_integers_of_any_kind():
     kind = enum.IntEnum("kind", {"CPU": 1})
 
     array.__dlpack__(max_version=(np.int64(1), True), dl_device=(kind.CPU, 0), copy=np.bool_(True))
+
+
+def test_arrays_over_a_mesh_of_one_device():
+    """They are arrays of that device: their memory goes out as it is."""
+    mesh = tb.make_mesh((1,), ("x",), devices=tb.devices()[-1:])
+    array = tb.device_put(tnp.arange(64.0), tb.NamedSharding(mesh, tb.P("x")))
+
+    assert tb.devices()[-1] == array.device
+    assert (1, 0) == array.__dlpack_device__()
+    assert address(array) == np.from_dlpack(array).ctypes.data
+    assert address(array) != np.from_dlpack(array, copy=True).ctypes.data
+    assert address(array) == address(from_dlpack(array))
+    number = tb.device_put(to_array(as_value(1.5)), array.sharding.update(spec=tb.P()))
+    assert address(number) != np.from_dlpack(number).ctypes.data
 
 
 def test_lifetimes():

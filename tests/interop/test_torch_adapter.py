@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack
@@ -308,3 +309,13 @@ def test_producers_of_other_things(monkeypatch):
 
     with pytest.raises(ExchangeError, match="__dlpack__ of a OldProducer gave no capsule"):
         from_dlpack(producer)
+
+
+def test_arrays_over_a_mesh_of_one_device():
+    """Results of computations over such a mesh become tensors over the same memory."""
+    with tb.set_mesh(tb.make_mesh((1,), ("x",))):
+        array = tb.jit(lambda x: 2 * x)(tnp.arange(64.0))
+    tensor = to_torch(array)
+
+    assert array.unsafe_buffer_pointer() == tensor.data_ptr()
+    assert array.tolist() == tensor.tolist()
