@@ -301,7 +301,9 @@ def test_arrays_over_a_mesh_of_one_device():
     assert address(array) == np.from_dlpack(array).ctypes.data
     assert address(array) != np.from_dlpack(array, copy=True).ctypes.data
     assert address(array) == address(from_dlpack(array))
-    number = tb.device_put(to_array(as_value(1.5)), array.sharding.update(spec=tb.P()))
+    first = tb.make_mesh((1,), ("x",), devices=tb.devices()[:1])
+    number = tb.device_put(to_array(as_value(1.5)), tb.NamedSharding(first, tb.P()))
+    assert number.sig.borrowed
     assert address(number) != np.from_dlpack(number).ctypes.data
 
 
