@@ -7,12 +7,6 @@ from typing import Any, final
 
 from tracebridge.core.control.closed_call import closed_call_p
 from tracebridge.core.control.custom_rule_call import CustomRuleCall, TracedRule
-from tracebridge.core.control.custom_staging import (
-    StagedCall,
-    find_or_trace,
-    run_in_place,
-    trace_with_rule,
-)
 from tracebridge.core.control.inline_rules import (
     below,
     check_closed,
@@ -190,7 +184,7 @@ def _apply(
             return _apply(trace.owner.parent, call, leaves, values)
     if is_eager_trace(trace):
         return flatten(call.fun(*call.in_tree.unflatten([user_value(v) for v in values])))
-    return _staged(call, values)
+    return custom_jvp_call_p.call(call, values)
 
 
 def _jvp(trace: Any, call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
@@ -235,21 +229,6 @@ def _check_reach(trace: Trace, call: JvpCall, values: Sequence[Any]) -> None:
 
 
 # the equation ------------------------------------------------------------------------------------
-
-
-def _staged(call: JvpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)
-    if staged is None:
-        return run_in_place(call, values)
-    outs = custom_jvp_call_p.bind(
-        *staged.consts, *values,
-        call_jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
-    )  # fmt: skip
-    return outs, staged.out_tree
-
-
-def _trace(call: JvpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
-    return trace_with_rule(call, avals, JvpRule)
 
 
 @final
@@ -348,6 +327,7 @@ class CustomJvpCall(CustomRuleCall):
     """A call of a function with its own jvp rule, a JvpRule."""
 
     name = "custom_jvp_call"
+    rule_class = JvpRule
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply a traced call; or the two functions, wrapped and flat, then the values."""

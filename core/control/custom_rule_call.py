@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
+from tracebridge.core.control.custom_staging import (
+    DerivativeRule,
+    DifferentiatedCall,
+    StagedCall,
+    find_or_trace,
+    run_in_place,
+    trace_with_rule,
+)
 from tracebridge.core.control.inline_rules import batch_call
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
@@ -46,6 +54,23 @@ class CustomRuleCall(HigherOrderPrimitive):
 
     effect_place = "in_custom_rules"
     holds_functions = True
+    rule_class: ClassVar[Callable[..., DerivativeRule]]
+
+    def call(self, call: DifferentiatedCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+        """Results and their structure: of one equation, or in place if it cannot be one."""
+        avals = tuple([v.aval for v in values])
+        staged = find_or_trace(call, avals, self._trace)
+        if staged is None:
+            return run_in_place(call, values)
+        consts = staged.consts
+        outs = self.bind(
+            *consts, *values,
+            call_jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(consts),
+        )  # fmt: skip
+        return outs, staged.out_tree
+
+    def _trace(self, call: DifferentiatedCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
+        return trace_with_rule(call, avals, self.rule_class)
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals

@@ -7,12 +7,7 @@ from typing import Any, final
 
 from tracebridge.core.control.custom_lin import custom_lin, forward_mode
 from tracebridge.core.control.custom_rule_call import CustomRuleCall
-from tracebridge.core.control.custom_staging import (
-    StagedCall,
-    find_or_trace,
-    run_in_place,
-    trace_with_rule,
-)
+from tracebridge.core.control.custom_staging import run_in_place
 from tracebridge.core.control.custom_vjp_call import VjpCall
 from tracebridge.core.control.custom_vjp_rule import BatchedVjpRule, VjpRule
 from tracebridge.core.control.inline_rules import (
@@ -31,7 +26,6 @@ from tracebridge.core.errors.transform_errors import ClosedOverValueError
 from tracebridge.core.interpreters.jvp import JvpTrace
 from tracebridge.core.interpreters.linearize import LinearizeTrace
 from tracebridge.core.interpreters.tangents import TangentTrace
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
@@ -63,7 +57,7 @@ def _apply(
         if isinstance(trace, JvpTrace):
             raise forward_mode(call.name)
         if call.optimize_remat and not call.has_refs and not is_eager_trace(trace.parent):
-            return _staged(call, values)
+            return custom_vjp_call_p.call(call, values)
         return _linearize(trace, call, values)
     if isinstance(trace, TangentTrace) and not mine:
         with running_on(trace.owner.parent):
@@ -72,7 +66,7 @@ def _apply(
         return run_in_place(call, values)
     if is_eager_trace(trace):
         return flatten(call.fun(*call.in_tree.unflatten([user_value(v) for v in values])))
-    return _staged(call, values)
+    return custom_vjp_call_p.call(call, values)
 
 
 def _linearize(
@@ -112,26 +106,12 @@ def _linearize(
 # the equation ------------------------------------------------------------------------------------
 
 
-def _staged(call: VjpCall, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
-    staged = find_or_trace(call, tuple([v.aval for v in values]), _trace)
-    if staged is None:
-        return run_in_place(call, values)
-    outs = custom_vjp_call_p.bind(
-        *staged.consts, *values,
-        call_jaxpr=staged.jaxpr, rule=staged.rule, num_consts=len(staged.consts),
-    )  # fmt: skip
-    return outs, staged.out_tree
-
-
-def _trace(call: VjpCall, avals: tuple[ShapedArray, ...]) -> StagedCall | None:
-    return trace_with_rule(call, avals, VjpRule)
-
-
 @final
 class CustomVjpCall(CustomRuleCall):
     """A call of a function with its own vjp rules, a VjpRule."""
 
     name = "custom_vjp_call"
+    rule_class = VjpRule
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Apply a traced call; or the three functions, wrapped and flat, then the values."""

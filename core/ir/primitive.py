@@ -37,7 +37,7 @@ class Primitive(abc.ABC):
     A subclass holds every rule; it is either abstract (a family) or final (one primitive, with one
     instance). Rules receive values as positional arguments and static parameters as keywords.
     Rules may depend on avals, parameters and on which arguments are linear or batched, never on
-    the numbers in the arrays: their results are staged once and replayed (see ir/plan.py).
+    the numbers in the arrays: their results are staged once and replayed (interpreters/plans.py).
     """
 
     name: ClassVar[str]
