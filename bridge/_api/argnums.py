@@ -195,8 +195,18 @@ def derivative_argnums(call: str, argnums: Any) -> tuple[int, ...]:
 
     Raises:
         TypeError: not an int and not a sequence of ints.
+        ArgumentSpecError: a position is given twice.
     """
-    return indices(call, "argnums", argnums)
+    found = indices(call, "argnums", argnums)
+    _check_distinct(call, argnums, found)
+    return found
+
+
+def _check_distinct(call: str, argnums: Any, positions: Sequence[int]) -> None:
+    """Derivatives by one argument can't be shared out among several places."""
+    if len(set(positions)) < len(positions):
+        msg = f"{call}: argnums={argnums} names one argument twice"
+        raise ArgumentSpecError(msg, hint="name it once, and use its derivative twice")
 
 
 def argument_names_at(fun: Any, positions: Sequence[int]) -> tuple[str, ...]:
@@ -211,6 +221,8 @@ def check_argument_count(call: str, fun: Any, argnums: Any, highest: int, n_args
 
     ``highest`` is the number of arguments that are needed.
     """
+    if n_args and isinstance(argnums, tuple | list) and any([i < 0 for i in argnums]):
+        _check_distinct(f"{call}({name_of(fun)})", argnums, [i % n_args for i in argnums])
     if n_args < highest:
         msg = (
             f"{call}({name_of(fun)}): argnums={argnums} needs at least {highest} positional "

@@ -181,7 +181,7 @@ def gradient_of(
     options: GradOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, Any, Any]:
     """``(value, gradient, aux)``: one linearization and one backward walk."""
-    if len(args) < options.highest:
+    if len(args) < options.highest or not options.single:
         check_argument_count(options.call, options.fun, options.argnums, options.highest, len(args))
     nums = options.nums
     chosen = args[nums[0]] if options.single else tuple([args[i] for i in nums])

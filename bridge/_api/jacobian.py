@@ -191,7 +191,7 @@ def _flat_call(
     check: Callable[[GradOptions, ShapedArray, PyTreeDef, int], None],
 ) -> tuple[FlatCall, list[Value]]:
     """The call as a flat function of the differentiated arguments, and their values."""
-    if len(args) < options.highest:
+    if len(args) < options.highest or not options.single:
         check_argument_count(options.call, options.fun, options.argnums, options.highest, len(args))
     nums = options.nums
     chosen = args[nums[0]] if options.single else tuple([args[i] for i in nums])

@@ -272,6 +272,14 @@ def test_too_few_positional_arguments() -> None:
         tb.grad(lambda x, y: x, argnums=1)(1.0, y=2.0)
 
 
+@pytest.mark.parametrize("argnums", [(0, 0), [1, 1], (0, -2), (-1, 1), (0, 1, 0)])
+@pytest.mark.parametrize("derive", [tb.grad, tb.value_and_grad, tb.jacfwd, tb.jacrev, tb.hessian])
+def test_argnums_name_no_argument_twice(derive: Any, argnums: Any) -> None:
+    """One of two places would get zeros."""
+    with pytest.raises(ArgumentSpecError, match="names one argument twice"):
+        derive(lambda x, y: x * y, argnums)(1.0, 2.0)
+
+
 @pytest.mark.parametrize("argnums", ["0", 1.0, (0, "1")])
 def test_argnums_are_ints(argnums: Any) -> None:
     """Anything else is refused when the gradient is made."""
