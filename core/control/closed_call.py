@@ -15,7 +15,7 @@ from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
-from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.batch_util import mapped_to_front
 
 
 class CallPrimitive(HigherOrderPrimitive):
@@ -72,10 +72,7 @@ class CallPrimitive(HigherOrderPrimitive):
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
+        moved, in_dims = mapped_to_front(args, dims)
         jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis, in_dims)
         return self.bind(*moved, **self.with_jaxpr(params, jaxpr, "vmap")), list(out_dims)
 

@@ -27,7 +27,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
 from tracebridge.core.util.caching import BoundedCache
@@ -327,10 +327,7 @@ class CustomDceCall(CallPrimitive):
         jaxpr, rule = params["jaxpr"], params["rule"]
         if params["positions"] is not None:
             return closed_call_p.batch(ctx, args, dims, jaxpr=jaxpr)
-        moved = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
+        moved, in_dims = mapped_to_front(args, dims)
         batched, out_dims = batch_jaxpr(jaxpr, ctx.size, ctx.axis, in_dims)
         out = tuple([d is not None for d in out_dims])
         derived = BatchedRule(rule, ctx.size, ctx.axis, in_dims, out)

@@ -17,7 +17,7 @@ from tracebridge.core.control.custom_staging import (
 from tracebridge.core.control.inline_rules import batch_call
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
-from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.tree.tree import PyTreeDef
 
 
@@ -93,10 +93,7 @@ class CustomRuleCall(HigherOrderPrimitive):
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        args = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
+        args, in_dims = mapped_to_front(args, dims)
         jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)
         n = params["num_consts"]
         rule = self.batched_rule(ctx, params["rule"], n, in_dims, tuple(out_dims))

@@ -29,7 +29,7 @@ from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
-from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.runtime.execute import LIST, make_run
 from tracebridge.core.runtime.placement import all_at, moving
 
@@ -139,10 +139,7 @@ class Pmap(HigherOrderPrimitive):
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
+        moved, in_dims = mapped_to_front(args, dims)
         with axis_scope(params):
             jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis, in_dims)
         in_axes = _shifted(params["in_axes"], in_dims)

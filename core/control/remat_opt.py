@@ -8,7 +8,7 @@ from typing import Any, final
 from tracebridge.core.control.closed_call import CallPrimitive, closed_call_p
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
-from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.batch_util import mapped_to_front
 
 Flags = tuple[bool, ...]
 
@@ -43,10 +43,7 @@ class RematOpt(CallPrimitive):
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved = [
-            a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
-        ]
-        in_dims = tuple([None if d is None else 0 for d in dims])
+        moved, in_dims = mapped_to_front(args, dims)
         n_out = len(params["fun"].outs)
         n_res = len(params["jaxpr"].outs) - n_out
         wanted = (*[True] * n_out, *[False] * n_res)

@@ -10,6 +10,7 @@ from tracebridge.core.lax.barriers import optimization_barrier_p as optimization
 from tracebridge.core.lax.batch_util import broadcast_batch as broadcast_batch
 from tracebridge.core.lax.batch_util import move_batch_axis as move_batch_axis
 from tracebridge.core.lax.batch_util import to_front as to_front
+from tracebridge.core.lax.batch_util import to_one_axis as to_one_axis
 from tracebridge.core.lax.contract.dot import DotDimensionNumbers as DotDimensionNumbers
 from tracebridge.core.lax.contract.dot import batch_matmul as batch_matmul
 from tracebridge.core.lax.contract.dot import dot as dot

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core import lax
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracebridge.core.ir.values import Value
 
 
@@ -30,3 +32,23 @@ def move_batch_axis(x: Value, source: int, target: int) -> Value:
 def to_front(x: Value, dim: int | None, size: Any) -> Value:
     """``x`` with its batch axis in front; repeated if it has none."""
     return broadcast_batch(x, size, 0) if dim is None else move_batch_axis(x, dim, 0)
+
+
+def mapped_to_front(
+    args: Sequence[Value], dims: Sequence[int | None]
+) -> tuple[list[Value], tuple[int | None, ...]]:
+    """Operands with their batch axes, where they have one, in front; and their dims then."""
+    moved = [a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
+    return moved, tuple([None if d is None else 0 for d in dims])
+
+
+def to_one_axis(
+    args: Sequence[Value], dims: Sequence[int | None], size: Any
+) -> tuple[list[Value], int]:
+    """Operands with their batch axes at the place that the first of them has; and this place."""
+    at = next(d for d in dims if d is not None)
+    moved = [
+        broadcast_batch(a, size, at) if d is None else move_batch_axis(a, d, at)
+        for a, d in zip(args, dims, strict=True)
+    ]
+    return moved, at

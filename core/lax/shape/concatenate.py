@@ -82,11 +82,7 @@ class Concatenate(Primitive):
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        at = next(d for d in dims if d is not None)
-        moved = [
-            lax.broadcast_batch(a, ctx.size, at) if d is None else lax.move_batch_axis(a, d, at)
-            for a, d in zip(args, dims, strict=True)
-        ]
+        moved, at = lax.to_one_axis(args, dims, ctx.size)
         axis = params["dimension"]
         return self.bind(*moved, dimension=axis + (axis >= at)), at
 
