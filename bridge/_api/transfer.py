@@ -14,6 +14,7 @@ from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DonationError
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.annotations import to_memory_p
@@ -82,7 +83,7 @@ def _device_put(x: Any, device: Any, src: Any, donate: Any, may_alias: Any) -> A
     donated = _spread(tree, donate, "donate")
     aliases = _spread(tree, may_alias, "may_alias")
     results = [
-        _put(leaf, place, source, alias, (tree, i))
+        leaf if is_float0(leaf) else _put(leaf, place, source, alias, (tree, i))
         for i, (leaf, place, source, alias) in enumerate(
             zip(flat, places, sources, aliases, strict=True)
         )

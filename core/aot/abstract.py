@@ -10,6 +10,7 @@ from tracebridge.core.control.traced_call import Arguments, argument_names
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value, converter_of
 from tracebridge.core.runtime.array import Array
@@ -41,7 +42,9 @@ def aval_of(x: Any) -> ShapedArray:
 
 
 def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
-    """The avals of flat arguments; names the one that is no array."""
+    """The avals of flat arguments, float0 arrays left out; names the one that is no array."""
+    if has_float0(args.leaves):
+        args.hide_float0()
     avals: list[ShapedArray] = []
     for i, leaf in enumerate(args.leaves):
         try:

@@ -23,6 +23,7 @@ from tracebridge.core.errors.runtime_errors import (
 )
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.float0 import hide_float0
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.shape_struct import struct_of
 from tracebridge.core.ir.tracer import Tracer
@@ -385,6 +386,8 @@ class Compiled(Stage):
             ArgumentMismatchError: the arguments have another structure, shape or dtype.
         """
         leaves, tree = flatten((args, kwargs))
+        if tree != self._args.tree:
+            leaves, tree = hide_float0(leaves, tree)  # no arguments of a program
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
         arrays: list[Any] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
@@ -110,5 +111,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _stop(leaf: Any) -> Any:
+    if is_float0(leaf):
+        return leaf
     value = as_value(leaf)
     return stop_gradient_p.bind(value) if is_inexact(value.aval.dtype) else leaf

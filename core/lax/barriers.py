@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.float0 import has_float0, hold_float0
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree import tree
@@ -59,4 +60,6 @@ def optimization_barrier(operand: Any, /) -> Any:
     3.0
     """
     leaves, treedef = tree.checked_flatten(operand)
+    if has_float0(leaves):
+        leaves, treedef = hold_float0(leaves, treedef)
     return tree.unflatten(treedef, optimization_barrier_p.bind(*[as_value(x) for x in leaves]))

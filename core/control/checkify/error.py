@@ -104,6 +104,8 @@ class Error:
 
     def _found(self) -> list[tuple[tuple[int, ...], Category, str]] | None:
         """Index in the batch, kind and message of each failure."""
+        if not self._sites:
+            return None  # nothing is checked, which is known while tracing too
         code = np.asarray(self._code)
         if not code.any():
             return None

@@ -220,3 +220,26 @@ def test_shapes_of_them() -> None:
 
     assert isinstance(shape, tb.ShapeDtypeStruct)
     assert ((3,), tb.float0) == (shape.shape, shape.dtype)
+
+
+@pytest.mark.parametrize("wrap", [lambda g: g, tb.jit])
+@pytest.mark.parametrize(
+    "function", [tb.lax.stop_gradient, tb.lax.optimization_barrier, tb.device_put]
+)
+def test_functions_of_trees_leave_them(function: Any, wrap: Any) -> None:
+    """What gives its argument gives them too."""
+    zeros, x = wrap(lambda x: function((ZEROS, x)))(X)
+
+    assert is_zero(zeros, 3)
+    assert [1.0, 1.0, 1.0] == x.tolist()
+
+
+def test_arguments_of_compiled_programs() -> None:
+    """They are no arguments of the program, but of its call."""
+    compiled = tb.jit(lambda z, x: (z, x + 1.0)).lower(ZEROS, X).compile()
+    zeros, x = compiled(ZEROS, X)
+
+    assert is_zero(zeros, 3)
+    assert [2.0, 2.0, 2.0] == x.tolist()
+    with pytest.raises(TypeError, match="structure"):
+        compiled(X, X)

@@ -395,3 +395,15 @@ def test_dynamic_indices_below_the_first_element():
 
     assert [int(get(tnp.arange(3), i)) for i in (-1, -3, -4, -5, 3)] == [2, 0, 0, 0, 2]
     assert "index -1 in dynamic_slice" in found(lambda x, i: x[i], X, -5)
+
+
+def test_an_error_of_unchecked_functions_is_known_while_tracing():
+    """Without a check there is nothing to wait for, so that get and throw work inside of jit."""
+
+    def run(x):
+        error, y = ck.checkify(lambda x: x + 1.0)(x)
+        error.throw()
+        assert error.get() is None
+        return y
+
+    assert 2.0 == float(tb.jit(run)(1.0))
