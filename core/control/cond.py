@@ -50,11 +50,10 @@ class Choice(HigherOrderPrimitive):
     effect_place = "in_control_flow"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        # Branches agree in shapes and dtypes; the first one says what is weakly typed. So a branch
+        # that only raises, or asks the host, leaves the type of the value as it is.
         del avals
-        return [
-            ShapedArray(outs[0].shape, outs[0].dtype, all([a.weak_type for a in outs]))
-            for outs in zip(*[b.out_avals for b in params["branches"]], strict=True)
-        ]
+        return list(params["branches"][0].out_avals)
 
     # differentiation -----------------------------------------------------------------------------
 

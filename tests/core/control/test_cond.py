@@ -202,6 +202,25 @@ def test_weakly_typed_results():
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
+def test_the_first_branch_says_what_is_weak(wrap):
+    """``false_fun`` and branch 0: a branch for errors changes no type of what follows."""
+    weak, strong = tnp.array(1.0), tnp.float32(2.0)
+
+    def chosen(p):
+        kept = cond(p, lambda: strong, lambda: weak)
+        return kept, cond(p, lambda: weak, lambda: strong), kept * tnp.ones(2, "bfloat16")
+
+    for p in (True, False):
+        assert [True, False, False] == [x.weak_type for x in wrap(chosen)(p)]
+        assert "bfloat16" == wrap(chosen)(p)[2].dtype
+    for k in range(3):
+        outs = wrap(lambda k: switch(k, [lambda: (weak, strong), *[lambda: (strong, weak)] * 2]))(k)
+        assert [True, False] == [x.weak_type for x in outs]
+    grads = tb.grad(lambda x: cond(x > 0, lambda: strong * x, lambda: x))(1.0)
+    assert (2.0, True) == (float(grads), grads.weak_type)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tb.jit], ids=["eager", "jit"])
 def test_numbers_beside_arrays_of_another_shape(wrap):
     """A weakly typed result takes the dtype of the others, never another shape."""
     mixed = [lambda: 1, lambda: 2.0, lambda: tnp.ones(2)]
