@@ -10,7 +10,7 @@ from tracebridge._api.custom_vjp import custom_vjp
 from tracebridge._api.wraps import named_like
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.transform_errors import CustomRuleError
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -77,7 +77,8 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 
         avals = [typeof(leaf).tangent for leaf in leaves]
         debug = DebugInfo(f"rule of {name}", where_is(rule))
-        jaxpr, values = close_jaxpr(stage(flat, avals, debug))
+        values: list[Any] = []
+        jaxpr = stage(flat, avals, debug, hoisted=values)
         return result, _TracedRule(values, jaxpr, trees[0])
 
     def bwd(rule: _TracedRule, ct: Any) -> Any:

@@ -11,7 +11,7 @@ from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.ref_errors import RefError
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.float0 import has_float0, hold_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
@@ -103,7 +103,8 @@ def trace_body(
 
     debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
     captures = Captures()
-    jaxpr, hoisted = close_jaxpr(stage(flat, avals, debug, captures=captures))
+    hoisted: list[Any] = []
+    jaxpr = stage(flat, avals, debug, captures=captures, hoisted=hoisted)
     if captures.refs:
         body = _with_refs(jaxpr, hoisted, structures[0], captures)
         if body.writes and not writes:

@@ -10,7 +10,7 @@ from tracebridge.core.config.scopes import axis_env, tracing_key
 from tracebridge.core.control.inline_rules import is_being_traced, tracing_rules_of
 from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.rewire import rewire
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -94,7 +94,8 @@ def trace_function(
         return [as_value(o) for o in outs]
 
     debug = DebugInfo(call.name, where_is(call.fun))
-    jaxpr, consts = close_jaxpr(stage(flat, avals, debug, captures=captures))
+    consts: list[Any] = []
+    jaxpr = stage(flat, avals, debug, captures=captures, hoisted=consts)
     return jaxpr, consts, trees[0]
 
 

@@ -157,17 +157,30 @@ class StagingTrace(Trace):
         if self.done or tracer._trace.done:
             raise UnexpectedTracerError(tracer=tracer)
 
-    def finalize(self, inputs: Sequence[StagedTracer], outputs: Sequence[Value]) -> Jaxpr:
-        """The Jaxpr from ``inputs`` to ``outputs``, without dead equations."""
-        n_in = len(inputs)
+    def finalize(
+        self,
+        inputs: Sequence[StagedTracer],
+        outputs: Sequence[Value],
+        hoisted: list[Value] | None = None,
+    ) -> Jaxpr:
+        """The Jaxpr from ``inputs`` to ``outputs``, without dead equations; see ``stage``."""
         const_slots: dict[int, int] = {}
         consts: list[Value] = []
         kept = self._mark_live(outputs, const_slots, consts)
-        for i, tracer in enumerate(inputs):
+        first = 0
+        if hoisted is not None:
+            hoisted.extend([c for c in consts if type(c) is not Literal])
+            first = len(hoisted)
+        for i, tracer in enumerate(inputs, first):
             tracer.slot = i
-        for key, index in const_slots.items():
-            const_slots[key] = n_in + index
-        next_slot = n_in + len(consts)
+        next_slot = first + len(inputs)
+        if first:
+            for i, c in enumerate(hoisted or ()):
+                const_slots[id(c)] = i
+            consts = [c for c in consts if type(c) is Literal]
+        for i, c in enumerate(consts, next_slot):
+            const_slots[id(c)] = i
+        next_slot += len(consts)
         steps: list[Any] = []
         sources: list[Any] = []
         for app, args, outs, source in reversed(kept):
@@ -183,7 +196,7 @@ class StagingTrace(Trace):
                 next_slot += 1
         out_slots = [o.slot if o._trace is self else const_slots[id(o)] for o in outputs]
         return Jaxpr(
-            [t.aval for t in inputs],
+            [t.aval for t in (*hoisted, *inputs)] if hoisted else [t.aval for t in inputs],
             consts,
             steps,
             out_slots,
@@ -195,7 +208,10 @@ class StagingTrace(Trace):
     def _mark_live(
         self, outputs: Sequence[Value], const_slots: dict[int, int], consts: list[Value]
     ) -> list[tuple[Any, ...]]:
-        """Equations that are needed for results or effects, last first; fills the constants."""
+        """Equations that are needed for results or effects, last first; fills the constants.
+
+        The keys of ``const_slots`` are their ids; slots are assigned later.
+        """
         kept: list[tuple[Any, ...]] = []
 
         def add_const(value: Value) -> None:
@@ -230,13 +246,15 @@ def stage(
     locate: bool | None = None,
     captures: Any = None,
     known: Sequence[Any] | None = None,
+    hoisted: list[Value] | None = None,
 ) -> Jaxpr:
     """The Jaxpr of ``fun``, which maps flat values to a flat sequence of values.
 
-    Values of enclosing traces that ``fun`` closes over become constants of the Jaxpr; see
-    ``close_jaxpr`` to make them inputs. ``captures``: a ``control.ref.Captures``, if ``fun`` may
-    use mutable references of the outside; they become further inputs and results. ``known``: the
-    arrays of the inputs, if Python code in ``fun`` may depend on them.
+    Values of enclosing traces that ``fun`` closes over become constants of the Jaxpr. With a list
+    ``hoisted`` they and arrays become leading inputs, and are appended to it. ``captures``: a
+    ``control.ref.Captures``, if ``fun`` may use mutable references of the outside; they become
+    further inputs and results. ``known``: the arrays of the inputs, if Python code in ``fun`` may
+    depend on them.
     """
     trace = StagingTrace(debug, locate=locate)
     trace.captures = captures
@@ -252,7 +270,7 @@ def stage(
         for o in outputs:
             if o._trace is not trace and o._trace is not None:
                 trace.check_foreign(o)
-        jaxpr = trace.finalize(inputs, outputs)
+        jaxpr = trace.finalize(inputs, outputs, hoisted)
     finally:
         reset_state(token)
         if derived is not None:

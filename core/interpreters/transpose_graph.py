@@ -8,6 +8,7 @@ from tracebridge.core.interpreters.graph import within
 from tracebridge.core.interpreters.plans import transpose_plan
 from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.name_stack import in_use
 from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.lax.ad_util import add_application
 
@@ -42,6 +43,7 @@ def transpose_into(
     linear = [*linear_in, *[False] * len(jaxpr.consts)]
     tape: list[tuple[Any, int, Sequence[int], int, Any]] = []
     sources = jaxpr.sources
+    named = in_use[0]
     for k, (app, idx) in enumerate(jaxpr.steps):
         source = None if sources is None else sources[k]
         mask = 0
@@ -54,7 +56,9 @@ def transpose_into(
                 del graph.steps[start:]
                 apart = separate_jaxpr(jaxpr, linear_in)
                 return transpose_into(graph, apart, linear_in, args, cotangents, is_apart=True)
-            tape.append((app, mask, idx, len(env), within("transpose", source)))
+            if named:
+                source = within("transpose", source)
+            tape.append((app, mask, idx, len(env), source))
             env.extend([-1] * n_out)
         else:
             first = graph.add(app, [env[i] for i in idx], source)
@@ -81,14 +85,16 @@ def _walk_back(
 ) -> None:
     for app, mask, idx, start, source in reversed(tape):
         given = cts[start : start + len(app.outs)] if app.multiple else [cts[start]]
-        ct_mask = 0
-        values: list[int] = []
-        for j, ct in enumerate(given):
-            if ct is not None:
-                ct_mask |= 1 << j
-                values.append(ct)
-        if not ct_mask:
-            continue
+        if app.multiple:
+            values = [ct for ct in given if ct is not None]
+            ct_mask = sum([1 << j for j, ct in enumerate(given) if ct is not None])
+            if not ct_mask:
+                continue
+        else:
+            (ct,) = given
+            if ct is None:
+                continue
+            values, ct_mask = [ct], 1
         targets: list[int] = []
         for j, i in enumerate(idx):
             if mask >> j & 1:
@@ -104,7 +110,11 @@ def _walk_back(
                 plan = transpose_plan(app, mask, ct_mask)
             single = plan.single
             if single is not None and len(targets) == 1:
-                _accumulate(graph, cts, targets[0], graph.add(single, values, source), source)
+                ct, target = graph.add(single, values, source), targets[0]
+                if cts[target] is None:
+                    cts[target] = ct
+                else:
+                    _accumulate(graph, cts, target, ct, source)
                 continue
             jaxpr, present = plan.jaxpr, plan.extra[0]
         results = iter(graph.inline(jaxpr, values, source))

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effect, ordered_effects
@@ -243,7 +243,8 @@ class LoweringContext(Builder):
             out = fun(*args, **params)
             return list(out) if isinstance(out, list | tuple) else [out]
 
-        jaxpr, hoisted = close_jaxpr(stage(flat, avals, locate=False))
+        hoisted: list[Any] = []
+        jaxpr = stage(flat, avals, locate=False, hoisted=hoisted)
         consts = [self._array_constant(h) for h in hoisted]
         return self.inline_jaxpr(jaxpr, [*consts, *operands])
 
