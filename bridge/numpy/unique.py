@@ -68,7 +68,9 @@ def _unique_sized(*args: Any) -> list[Any]:
     n = rows.aval.shape[0]
     ordered, order = _sorted_rows(rows)
     new = _changes(ordered, equal_nan)
-    places, total = true_positions(new, size)
+    # One more than asked for: the last count ends where the next value begins.
+    starts, total = true_positions(new, size + 1)
+    places = lax.slice_in_dim(starts, 0, size)
     steps = lax.iota(_INT32, size)
     missing = lax.ge(steps, total)
     inside = lax.min(places, n - 1)
@@ -83,8 +85,7 @@ def _unique_sized(*args: Any) -> list[Any]:
     index = lax.select_n(missing, index, start)
     rank = lax.sub(lax.cumsum(lax.convert_dtype(new, _INT32), 0), 1)
     inverse = _scattered(rank, order, n)
-    ends = lax.concatenate([places, lax.full_of(places.aval.update(shape=(1,)), n)], 0)
-    ends = lax.min(ends, n)
+    ends = lax.min(starts, n)
     counts = lax.sub(lax.slice_in_dim(ends, 1, size + 1), lax.slice_in_dim(ends, 0, size))
     counts = lax.select_n(missing, counts, lax.zeros_of(counts.aval))
     return [
@@ -141,7 +142,8 @@ def _unique(
             return_index=True,
             return_inverse=True,
             return_counts=True,
-            axis=where,
+            # NumPy tells NaNs apart along an axis, whatever equal_nan says.
+            axis=None if x.aval.ndim == 1 else where,
             equal_nan=equal_nan,
         )
         values, index, inverse, counts = found
