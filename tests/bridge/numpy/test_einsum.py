@@ -118,7 +118,9 @@ def test_labels_in_lists(i, j, k):
     assert [(0, 1)] == tnp.einsum_path(x, [i, j], y, [j, k], [k, i])[0]
 
 
-@pytest.mark.parametrize("labels", [["a", 1], [object(), object()], [[0], [1]]], ids=str)
+@pytest.mark.parametrize(
+    "labels", [["a", 1], [object(), object()], [[0], [1]]], ids=["mixed", "objects", "lists"]
+)
 def test_labels_that_cannot_be_sorted(labels):
     """The message shows them."""
     with pytest.raises(TypeError, match=r"einsum: the labels .* cannot be compared"):
