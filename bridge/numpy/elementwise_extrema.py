@@ -6,11 +6,13 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
+from tracebridge.numpy._ranges import integer_limits, side_of
 
 maximum = binary_function(
     promoted_operands("maximum", lambda x, y: lax.max(x, y)),
@@ -93,15 +95,31 @@ def _clip(*args: Any) -> Any:
 _clip_planned = Planned(_clip, "clip")
 
 
+def _loose_limits(arr: Any, low: Any, high: Any) -> list[Any] | None:
+    """The limits, with those that no number of the dtype exceeds at its ends; None if none is so.
+
+    A limit that no number of the dtype meets stays: it is an error.
+    """
+    ends = integer_limits([x for x in (arr, low, high) if x is not None])
+    below, above = side_of(low, ends) < 0, side_of(high, ends) > 0
+    if ends is None or not (below or above):
+        return None
+    limits = (ends[0] if below else low, ends[1] if above else high)
+    return [x for x in limits if x is not None]
+
+
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """``arr`` limited to the range from ``min`` to ``max``; NaN stays.
 
     Args:
         arr: array, promoted together with the limits.
-        min: lower limit, a number or an array that broadcasts; ``None`` for none.
-        max: upper limit; it wins where the lower one is larger.
+        min: lower limit, a number or an array that broadcasts; ``None`` for none. A Python int
+            below all numbers of an integer dtype does not limit.
+        max: upper limit, likewise; it wins where the lower one is larger.
 
     Raises:
+        IntegerRangeError: a Python int is a lower limit above all numbers of the dtype, or an
+            upper limit below them.
         UnsupportedDtypeError: complex numbers.
 
     >>> import tracebridge.numpy as tnp
@@ -110,7 +128,13 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """
     try:
         bounds = [b for b in (min, max) if b is not None]
-        return _clip_planned((arr, *bounds), (min is not None,))
+        try:
+            return _clip_planned((arr, *bounds), (min is not None,))
+        except IntegerRangeError:
+            loose = _loose_limits(arr, min, max)
+            if loose is None:
+                raise
+        return _clip_planned((arr, *loose), (min is not None,))
     except Exception as error:
         hide_internal_frames(error)
         raise

@@ -10,13 +10,19 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    IntegerRangeError,
+    index_of,
+)
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
+from tracebridge.numpy._ranges import integer_limits, side_of
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.searching import search_halving, take_rows
 
@@ -383,9 +389,9 @@ def _digitize(x: Any, bins: Any, right: bool) -> Any:
         return lax.zeros_of(x.aval.strong.update(dtype=default_int()))
     x, bins = promote_dtypes(x, bins)
     x, bins = (lax.convert_dtype(v, v.aval.dtype) for v in (x, bins))
-    side, other = ("left", "right") if right else ("right", "left")
+    side = "left" if right else "right"
     rising = search_halving(bins, x, side)
-    falling = lax.sub(n, search_halving(lax.rev(bins, (0,)), x, other))
+    falling = lax.sub(n, search_halving(lax.rev(bins, (0,)), x, side))
     ends = [lax.index_in_dim(bins, i, 0, keepdims=False) for i in (0, n - 1)]
     is_rising, rising, falling = broadcast_operands("digitize", lax.le(*ends), rising, falling)
     return lax.convert_dtype(lax.select_n(is_rising, falling, rising), default_int())
@@ -408,4 +414,13 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     [0, 1, 2]
     """
     del method
-    return _digitize_planned((x, bins), (bool(right),))
+    try:
+        return _digitize_planned((x, bins), (bool(right),))
+    except IntegerRangeError:
+        limits = integer_limits((x, bins))
+        beyond = side_of(x, limits)
+        if limits is None or not beyond:
+            raise
+    # The nearest number of the dtype, on the far side of edges that equal it.
+    nearest = limits[1] if beyond > 0 else limits[0]
+    return _digitize_planned((nearest, bins), (beyond < 0,))

@@ -10,10 +10,11 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
+from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy.quantiles import median_of
 
 # Mode -> the keyword arguments that it takes.
@@ -286,7 +287,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             a function of a padded vector, its widths, the axis and ``kwargs`` that gives the
             vector to use.
         **kwargs: ``constant_values``, ``end_values`` (of the ramp), ``stat_length`` (how many
-            elements at the end count), ``reflect_type`` (``"even"`` or ``"odd"``).
+            elements at the end count), ``reflect_type`` (``"even"`` or ``"odd"``). In an unsigned
+            dtype, Python ints among ``constant_values`` wrap around, as in NumPy.
 
     Raises:
         ValueError: the widths do not fit, or an option is not one of the mode.
@@ -308,7 +310,14 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         msg = f"pad: mode {mode!r} has no option {unknown[0]!r}"
         raise ArgumentValueError(msg)
     values, option = _option_values(mode, kwargs, x.aval.ndim)
-    return _pad_planned((x, *values), (widths, mode, option))
+    try:
+        return _pad_planned((x, *values), (widths, mode, option))
+    except IntegerRangeError:
+        # Around signed integers NumPy refuses them.
+        fills = wrapped((x, *values)) if x.aval.dtype.kind == "u" else None
+        if fills is None:
+            raise
+    return _pad_planned(fills, (widths, mode, option))
 
 
 def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[Any], Any]:

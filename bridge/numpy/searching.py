@@ -9,7 +9,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -21,6 +21,7 @@ from tracebridge.numpy._promote import (
     normalize_axis,
     promote_dtypes,
 )
+from tracebridge.numpy._ranges import integer_limits, side_of, wrapped
 from tracebridge.numpy.elementwise_logic import truth
 
 _INT32 = np.dtype(np.int32)
@@ -44,7 +45,8 @@ def where(
 
     Args:
         condition: array; numbers count as true where they are not zero.
-        x: array or number; all three are broadcast together, ``x`` and ``y`` are promoted.
+        x: array or number; all three are broadcast together, ``x`` and ``y`` are promoted. A
+            Python int outside the range of the other's integer dtype wraps around, as in NumPy.
         y: likewise.
         size: see ``nonzero``.
         fill_value: see ``nonzero``.
@@ -65,7 +67,13 @@ def where(
         if size is not None or fill_value is not None:
             msg = "where: size and fill_value are for the form with condition alone"
             raise ArgumentValueError(msg)
-        return _where_planned((condition, x, y))
+        try:
+            return _where_planned((condition, x, y))
+        except IntegerRangeError:
+            choices = wrapped((x, y))
+            if choices is None:
+                raise
+        return _where_planned((condition, *choices))
     except Exception as error:
         hide_internal_frames(error, "where")
         raise
@@ -393,7 +401,8 @@ def searchsorted(
 
     Args:
         a: sorted vector; NaNs are last.
-        v: numbers to look for, of any shape.
+        v: numbers to look for, of any shape; a Python int may lie outside the range of ``a``'s
+            dtype.
         side: ``"left"`` for the first such position, ``"right"`` for the last.
         sorter: indices that sort ``a`` if it is not sorted.
         method: ``"compare_all"`` compares every pair, all other names halve intervals.
@@ -413,4 +422,13 @@ def searchsorted(
         msg = f"searchsorted: method must be one of {SEARCH_METHODS}, got {method!r}"
         raise ArgumentValueError(msg)
     xs = (a, v) if sorter is None else (a, v, sorter)
-    return _searchsorted_planned(xs, (side, method))
+    try:
+        return _searchsorted_planned(xs, (side, method))
+    except IntegerRangeError:
+        limits = integer_limits((a, v))
+        beyond = side_of(v, limits)
+        if limits is None or not beyond:
+            raise
+    # Behind all elements is right of the largest number, before them left of the smallest.
+    v, side = (limits[1], "right") if beyond > 0 else (limits[0], "left")
+    return _searchsorted_planned((a, v, *xs[2:]), (side, method))

@@ -9,7 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
 from tracebridge.core.runtime.planned import Planned
@@ -21,6 +21,7 @@ from tracebridge.numpy._promote import (
     normalize_axis,
     promote_dtypes,
 )
+from tracebridge.numpy._ranges import wrapped
 from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.indexing_functions import in_range, take, take_rows_of
 from tracebridge.numpy.joining import array_sequence
@@ -79,7 +80,13 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         if host.size and not (host.min() >= 0 and host.max() < len(xs)):
             msg = f"choose: an integer is out of range for {len(xs)} choices"
             raise ArgumentValueError(msg)
-    return _choose_planned((which, *xs), (mode,))
+    try:
+        return _choose_planned((which, *xs), (mode,))
+    except IntegerRangeError:
+        fitting = wrapped(xs)
+        if fitting is None:
+            raise
+    return _choose_planned((which, *fitting), (mode,))
 
 
 def _select(*args: Any) -> Any:
@@ -116,7 +123,13 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             "equally many, at least one"
         )
         raise ArgumentValueError(msg)
-    return _select_planned((*condlist, *choicelist, default), (len(condlist),))
+    try:
+        return _select_planned((*condlist, *choicelist, default), (len(condlist),))
+    except IntegerRangeError:
+        choices = wrapped((*choicelist, default))
+        if choices is None:
+            raise
+    return _select_planned((*condlist, *choices), (len(condlist),))
 
 
 def _piecewise(*args: Any) -> Any:

@@ -12,15 +12,16 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_canonical, put_numpy
 from tracebridge.numpy._planning import concrete, is_traced, value_of
 from tracebridge.numpy._promote import broadcast_to, promote_dtypes
+from tracebridge.numpy._ranges import sides_of, wrapped
 from tracebridge.numpy.searching import search_halving, take_rows, true_positions
 from tracebridge.numpy.unique import unique
 
-_INT32 = np.dtype(np.int32)
+_INT32, _BOOL = np.dtype(np.int32), np.dtype(np.bool_)
 _HINT = "pass size="
 _WHY = "The number of unique elements is the size of the result"
 # Up to so many test elements, comparing with each is faster than sorting and searching.
@@ -65,7 +66,14 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
     >>> tnp.union1d(tnp.array([1, 2]), tnp.array([2, 3])).tolist()
     [1, 2, 3]
     """
-    return unique(_joined_planned((ar1, ar2)), size=size, fill_value=fill_value)
+    try:
+        joined = _joined_planned((ar1, ar2))
+    except IntegerRangeError:
+        pair = wrapped((ar1, ar2))
+        if pair is None:
+            raise
+        joined = _joined_planned(pair)
+    return unique(joined, size=size, fill_value=fill_value)
 
 
 _joined_planned = Planned(lambda a, b: lax.concatenate(_flat_pair(a, b), 0), "union1d")
@@ -293,7 +301,8 @@ def isin(
 
     Args:
         element: array.
-        test_elements: array, flattened.
+        test_elements: array, flattened. A Python int outside the range of the other's integer
+            dtype is in none.
         assume_unique: accepted; makes no difference.
         invert: whether it is none of them.
         method: accepted; the way is chosen by size.
@@ -303,4 +312,10 @@ def isin(
     [False, False, True]
     """
     del assume_unique, method
-    return _isin_planned((element, test_elements), (bool(invert),))
+    try:
+        return _isin_planned((element, test_elements), (bool(invert),))
+    except IntegerRangeError:
+        # A Python int that the dtype of the others does not have is none of them.
+        if not any(sides_of((element, test_elements))):
+            raise
+    return lax.full_like(value_of(element), bool(invert), _BOOL)
