@@ -22,7 +22,7 @@ from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.transfer import put_made
 from tracebridge.numpy._planning import settled
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy.conversion import asarray, on_device
@@ -250,7 +250,7 @@ def arange(
     kind = canonicalize_explicit(dtype, "arange") if dtype is not None else _arange_dtype(given)
     bounds: list[Any] = [np.asarray(g)[()] for g in given]
     host = np.arange(*bounds)
-    return on_device(put_numpy(host.astype(kind)), device, out_sharding, "arange")
+    return on_device(put_made(host.astype(kind)), device, out_sharding, "arange")
 
 
 def _arange_dtype(given: list[Any]) -> Any:

@@ -19,7 +19,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.transfer import put_made
 from tracebridge.numpy._planning import concrete, shape_of
 from tracebridge.numpy._promote import broadcast_operands
 from tracebridge.numpy.conversion import asarray
@@ -102,7 +102,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     if sparse:
         return tuple(_indices_planned((), (shape, kind, True)))
     if not shape:
-        return put_numpy(np.zeros((0,), kind))
+        return put_made(np.zeros((0,), kind))
     return _indices_planned((), (shape, kind, False))
 
 
@@ -157,7 +157,7 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
 
 def _host_pair(mask: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     rows, columns = mask.nonzero()
-    return put_numpy(rows.astype(default_int())), put_numpy(columns.astype(default_int()))
+    return put_made(rows.astype(default_int())), put_made(columns.astype(default_int()))
 
 
 def _lower_mask(name: str, n: Any, k: Any, m: Any) -> np.ndarray[Any, Any]:

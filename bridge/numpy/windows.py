@@ -11,7 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.transfer import put_made
 from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._promote import promote_inexact
 
@@ -23,7 +23,7 @@ def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -
         msg = f"{name}: the number of points must not be negative, got {count}"
         raise ArgumentValueError(msg)
     host = np.ones(count) if count <= 1 else formula(count)
-    return put_numpy(host.astype(default_float()))
+    return put_made(host.astype(default_float()))
 
 
 def bartlett(M: int) -> Any:

@@ -95,6 +95,17 @@ def _transferred(
     return new_array(buf, signature(aval, where, committed, borrow))
 
 
+def put_made(host: np.ndarray[Any, Any]) -> Array:
+    """An uncommitted Array of numbers that the library made by a formula.
+
+    The host computes them by choice, as a program on the device could: nothing of the user's is
+    transferred, so transfer_guard has no say.
+    """
+    check_host_dtype(host.dtype)
+    where = default_placement()
+    return _transferred(host, ShapedArray(host.shape, host.dtype), where)
+
+
 def put_canonical(host: np.ndarray[Any, Any], *, weak_type: bool = False) -> Array:
     """An uncommitted Array of ``host`` by the 64-bit rule."""
     dtype = canonicalize(host.dtype)

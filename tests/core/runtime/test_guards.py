@@ -202,3 +202,31 @@ def test_no_execution_everywhere() -> None:
     finally:
         tb.config.update("no_execution", False)
     assert 6.0 == float(f(x)[0])
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "zeros": lambda: tnp.zeros(3),
+    "full": lambda: tnp.full(3, 2.0),
+    "arange": lambda: tnp.arange(3),
+    "arange of floats": lambda: tnp.arange(0.0, 1.0, 0.25),
+    "arange of a dtype": lambda: tnp.arange(3, dtype="uint8"),
+    "linspace": lambda: tnp.linspace(0, 1, 5),
+    "eye": lambda: tnp.eye(3, 4, 1),
+    "tri": lambda: tnp.tri(3),
+    "indices": lambda: tnp.indices((2, 3)),
+    "diag_indices": lambda: tnp.diag_indices(3),
+    "tril_indices": lambda: tnp.tril_indices(3),
+    "fromfunction": lambda: tnp.fromfunction(lambda i, j: i + j, (2, 2)),
+    "hanning": lambda: tnp.hanning(4),
+    "iota": lambda: tb.lax.iota("int32", 4),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_arrays_made_by_formula_are_no_transfers(make: Callable[[], Any]) -> None:
+    """What the library computes from numbers is not the user's data, wherever it computes it."""
+    expected = tb.tree.map(np.asarray, make())
+    with tb.transfer_guard("disallow"):
+        made = make()
+    for a, b in zip(tb.tree.leaves(expected), tb.tree.leaves(made), strict=True):
+        assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
