@@ -12,8 +12,8 @@ from tracebridge.core.ir.primitive import all_primitives
 
 Rule = Callable[..., Any]
 
-# Methods by which some primitives make a whole plan themselves, by the rule that it stands for.
-_PLANS = {"jvp": "linear_plan", "transpose": "transpose_plan"}
+# Methods by which some primitives do all that the rule stands for, such as making a plan of it.
+_INSTEAD = {"jvp": ("linear_plan", "linearize_unplanned"), "transpose": ("transpose_plan",)}
 
 
 class RuleTable(MutableMapping[Any, Rule]):
@@ -57,14 +57,14 @@ class RuleTable(MutableMapping[Any, Rule]):
         setattr(primitive, self._method, adapted)
         if self._method == "jvp" and hasattr(type(primitive), "linearize"):
             primitive.linearize = adapted  # type: ignore[attr-defined]  # instead of the class's
-        plan = _PLANS.get(self._method)
-        if plan is not None and hasattr(type(primitive), plan):
-            setattr(primitive, plan, None)
+        for method in _INSTEAD.get(self._method, ()):
+            if hasattr(type(primitive), method):
+                setattr(primitive, method, None)
 
     def __delitem__(self, primitive: Any) -> None:
         del self._rules[primitive]
         forget_programs(primitive)
-        for method in (self._method, "linearize", _PLANS.get(self._method, "")):
+        for method in (self._method, "linearize", *_INSTEAD.get(self._method, ())):
             vars(primitive).pop(method, None)
 
     def __contains__(self, primitive: object) -> bool:

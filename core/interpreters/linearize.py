@@ -110,8 +110,9 @@ class LinearizeTrace(Trace):
         plans = app.linear_plans
         plan = None if plans is None else plans.get(mask)
         if plan is None:
-            if plans is None and app.primitive.plans_when_repeated:
-                return self._unplanned(app, mask, primals, nodes)
+            rule = getattr(app.primitive, "linearize_unplanned", None) if plans is None else None
+            if rule is not None:
+                return self._unplanned(rule, app, mask, primals, nodes)
             plan = linear_plan(app, mask)
         env: list[Any] = [*primals, *nodes, *plan.consts]
         process = self.parent.process
@@ -135,7 +136,7 @@ class LinearizeTrace(Trace):
         return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in plan.outs]
 
     def _unplanned(
-        self, app: Application, mask: int, primals: list[Any], nodes: list[int]
+        self, rule: Any, app: Application, mask: int, primals: list[Any], nodes: list[int]
     ) -> list[Any]:
         """The first time that an application of several results is linearized: without a plan."""
         app.linear_plans = {}
@@ -144,8 +145,7 @@ class LinearizeTrace(Trace):
             TapeNode(a.tangent, next(rest)) if mask >> i & 1 else None
             for i, a in enumerate(app.avals)
         ]
-        primitive: Any = app.primitive
-        outs, out_nodes = primitive.linearize_unplanned(self, primals, tangents, app.params)
+        outs, out_nodes = rule(self, primals, tangents, app.params)
         return [
             out if node is None else self.dual(out, node)
             for out, node in zip(outs, out_nodes, strict=True)

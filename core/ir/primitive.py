@@ -46,8 +46,8 @@ class Primitive(abc.ABC):
     exact_keys: ClassVar[bool] = False
     # The transpose rule runs on values each time instead of being staged once (custom_vjp).
     transposes_inline: ClassVar[bool] = False
-    # An application gets plans when it is transformed for the second time. The first time its
-    # rules run on the values, ``transpose`` and ``linearize_unplanned`` (scan).
+    # An application gets its plans when it is transposed for the second time. The first time the
+    # rule runs on the values. A method ``linearize_unplanned`` does so for linearization (scan).
     plans_when_repeated: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.
     holds_functions: ClassVar[bool] = False
