@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
@@ -107,26 +108,47 @@ def test_internal_frames_go_user_frames_stay(engine: Engine) -> None:
     def user() -> None:
         raise KeyError("mine")
 
-    assert frames_of(engine.outer, user) == ["outer", "user"]
+    assert frames_of(engine.outer, user) == ["user"]
 
 
-def test_an_error_inside_a_public_function_ends_at_it(engine: Engine) -> None:
-    """Below the public function the engine shows nothing."""
-    assert frames_of(engine.op) == ["op"]
+def test_an_error_inside_a_public_function_ends_at_its_call(engine: Engine) -> None:
+    """The engine shows nothing, the public function neither."""
+    assert frames_of(engine.op) == []
 
 
-def test_public_functions_show_where_user_code_called_them(engine: Engine) -> None:
-    """Nested boundaries: the inner public function stays when a user function called it."""
+def test_the_line_that_called_a_public_function_is_the_last(engine: Engine) -> None:
+    """Nested boundaries: a user function that the engine called stays."""
 
     def user() -> None:
         engine.op()
 
-    assert frames_of(engine.outer, user) == ["outer", "user", "op"]
+    assert frames_of(engine.outer, user) == ["user"]
 
 
 def test_public_functions_called_by_the_engine_are_hidden(engine: Engine) -> None:
     """A public function that another one uses is an internal detail there."""
-    assert frames_of(engine.op_of_op) == ["op_of_op"]
+    assert frames_of(engine.op_of_op) == []
+
+
+def test_frames_of_a_framework_go_where_the_engine_called_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User -> framework -> engine -> framework -> user: only what the engine called is its own."""
+    monkeypatch.setattr(filtering, "_is_framework", {"<framework>": True})
+    names: dict[str, Any] = {}
+    exec(compile("def framework(call): return call()", "<framework>", "exec"), names)
+
+    def user() -> None:
+        raise KeyError("mine")
+
+    def dispatched() -> Any:
+        return engine.outer(lambda: names["framework"](user))
+
+    assert frames_of(names["framework"], dispatched) == [
+        "framework", "dispatched", "<lambda>", "framework", "user"
+    ]  # fmt: skip
+    called_by_engine = functools.partial(names["framework"], user)
+    assert frames_of(engine.outer, called_by_engine) == ["user"]
 
 
 def test_causes_are_filtered_too(engine: Engine) -> None:
