@@ -11,20 +11,48 @@ _LOCK = threading.Lock()
 WRAPPED: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """The living wrapped functions by name."""
 
+# How many names begin with a path. Functions that are made with ever new paths would make it grow
+# for ever, so it starts over, with names of the next generation.
+_GIVEN: dict[str, int] = {}
+_MAX_GIVEN = 1 << 16
+_GENERATION = [0]
+
 
 def register(wrapped: Any, fun: Any) -> str:
-    """A name that no living wrapped function has; the import path of the function if possible."""
-    module = getattr(fun, "__module__", None) or "?"
-    qualname = getattr(fun, "__qualname__", type(fun).__qualname__)
-    # Bars and double colons separate the parts of a handle.
-    base = f"{module}:{qualname}".replace("|", "/").replace("::", ":")
+    """A name that no wrapped function of this process has or had; its import path if possible.
+
+    Graphs hold nothing but the name, and guard on nothing else: a name that was handed out again
+    would make the graph of a dead function run for another one.
+    """
+    base = path_of(fun)
     with _LOCK:
-        name, n = base, 1
-        while name in WRAPPED:
-            n += 1
-            name = f"{base}#{n}"
+        if len(_GIVEN) >= _MAX_GIVEN:
+            _GIVEN.clear()
+            _GENERATION[0] += 1
+        generation = _GENERATION[0]
+        n = _GIVEN[base] = _GIVEN.get(base, 0) + 1
+        if generation:
+            name = f"{base}{COUNTER}{generation}.{n}"
+        else:
+            name = base if n == 1 else f"{base}{COUNTER}{n}"
         WRAPPED[name] = wrapped
     return name
+
+
+COUNTER = "#"
+STAMP = "@"
+# Characters that separate the parts of a handle.
+_PARTS = str.maketrans("|" + COUNTER + STAMP, "/__")
+
+
+def path_of(fun: Any) -> str:
+    """Module and qualified name of a callable, as far as it has them."""
+    module = getattr(fun, "__module__", None) or "?"
+    qualname = getattr(fun, "__qualname__", type(fun).__qualname__)
+    path = f"{module}:{qualname}".translate(_PARTS)
+    while "::" in path:
+        path = path.replace("::", ":")
+    return path
 
 
 def by_import_path(module: str, qualname: str) -> Any:

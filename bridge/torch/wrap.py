@@ -123,8 +123,8 @@ class Wrapped:
         return self
 
     def __reduce__(self) -> Any:
-        module, _, qualname = self.root.partition(":")
-        if by_import_path(module, qualname) is self:
+        module, qualname = self.__module__, getattr(self, "__qualname__", None)
+        if module and qualname and by_import_path(module, qualname) is self:
             return by_import_path, (module, qualname)
         return _rewrap, (self.fun, *self.static)
 
