@@ -70,7 +70,7 @@ def on_its_device(array: Array) -> Array:
         return array
     (device,) = sharding.device_tuple
     place = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
-    return move(array, place, committed=array.sig.committed)
+    return move(array, place, committed=array._sig.committed)
 
 
 def exportable(array: Array, copy: bool | None, framework: str) -> Array:
@@ -81,14 +81,14 @@ def exportable(array: Array, copy: bool | None, framework: str) -> Array:
         ExchangeError: the array is spread over several devices.
         OwnershipError: ``copy=False`` for a scalar that other parts of the engine use too.
     """
-    array.check_alive()
+    array._check_alive()
     array = on_its_device(array)
     if not isinstance(array.sharding, SingleDeviceSharding):
         msg = f"an array that is spread over devices ({array.sharding}) cannot go to {framework}"
         raise ExchangeError(msg, hint="gather it first: device_put(x, device)")
     if copy is True:
         return copied(array)
-    if array.sig.borrowed and array.ndim == 0:
+    if array._sig.borrowed and array.ndim == 0:
         # The engine keeps scalars of Python numbers and uses them again: a write by the other
         # framework would change that number everywhere.
         if copy is False:
@@ -100,12 +100,12 @@ def exportable(array: Array, copy: bool | None, framework: str) -> Array:
 
 def copied(array: Array) -> Array:
     """An Array with the same elements and memory of its own, at the same place."""
-    sig = array.sig
+    sig = array._sig
     return put_numpy(
-        array.to_numpy(), sig.sharding, committed=sig.committed, weak_type=sig.aval.weak_type
+        array._to_numpy(), sig.sharding, committed=sig.committed, weak_type=sig.aval.weak_type
     )
 
 
 def export_buffer(array: Array) -> Any:
     """A new buffer object over the memory of ``array``, to be exported and dropped."""
-    return rewrap(array.buf, array.aval, array.sharding.backend_sharding)
+    return rewrap(array._buf, array.aval, array.sharding.backend_sharding)

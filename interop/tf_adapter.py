@@ -48,7 +48,7 @@ class TensorFlowAdapter(TensorAdapter):
     def export(self, array: Array, *, copy: bool | None = None) -> Any:
         row = row_of(array.dtype, "tensorflow")
         if row.tensorflow in _NOT_BY_CAPSULE:
-            return tf.constant(exportable(array, copy, "TensorFlow").to_numpy())
+            return tf.constant(exportable(array, copy, "TensorFlow")._to_numpy())
         source = exportable(array, copy, "TensorFlow")
         if not array.size:
             return tf.zeros(array.shape, cast("str", row.tensorflow))

@@ -145,7 +145,7 @@ def _stack(parts: Sequence[Array], devices: Sequence[Any], sharding: NamedShardi
     for part, device in zip(parts, devices, strict=True):
         # An element of the leading axis is a part with that axis.
         row = move(part, SingleDeviceSharding(device), committed=True)
-        rows.append(row[None].buf)
+        rows.append(row[None]._buf)
     return assemble(rows, whole, sharding)
 
 
@@ -269,7 +269,7 @@ def make_array_from_single_device_arrays(
         if type(array) is not Array or type(array.sharding) is not SingleDeviceSharding:
             msg = f"{call}: arrays[{i}] is {array!r}"
             raise DevicePlacementError(msg, expected="arrays on one device each")
-        array.check_alive()
+        array._check_alive()
         if array.shape != part or array.dtype != arrays[0].dtype:
             msg = f"{call}: arrays[{i}] is {array.aval.str_short()}"
             expected = f"the shape {part} of one part and the dtype {arrays[0].dtype}"
@@ -282,7 +282,7 @@ def make_array_from_single_device_arrays(
     kind = arrays[0].dtype if arrays else np.dtype(dtype)
     weak = all([a.aval.weak_type for a in arrays])
     aval = ShapedArray(whole, kind, weak)
-    return assemble([by_device[d].buf for d in mine], aval, sharding)
+    return assemble([by_device[d]._buf for d in mine], aval, sharding)
 
 
 @api_boundary

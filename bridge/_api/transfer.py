@@ -100,7 +100,7 @@ def _device_put(x: Any, device: Any, src: Any, donate: Any, may_alias: Any) -> A
 def _is_copy(leaf: Array, result: Array) -> bool:
     """Whether the memory of ``leaf`` can go; parts of arrays over devices may be shared."""
     single = type(leaf.sharding) is type(result.sharding) is SingleDeviceSharding
-    return single and result.buf is not leaf.buf and not leaf.sig.borrowed
+    return single and result._buf is not leaf._buf and not leaf._sig.borrowed
 
 
 def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
@@ -152,14 +152,14 @@ def _put(
         if place is None:
             return put_numpy(host, weak_type=weak)
         return put_host(host, place, weak_type=weak)
-    value.check_alive()
-    target = value.sig.sharding if place is None else place
-    if may_alias is False and value.sig.sharding is target:
+    value._check_alive()
+    target = value._sig.sharding if place is None else place
+    if may_alias is False and value._sig.sharding is target:
         weak = value.aval.weak_type
         if type(target) is not SingleDeviceSharding:
-            return put_host(value.to_numpy(), target, weak_type=weak)
+            return put_host(value._to_numpy(), target, weak_type=weak)
         committed = place is not None or value.committed
-        return put_numpy(value.to_numpy(), target, committed=committed, weak_type=weak)
+        return put_numpy(value._to_numpy(), target, committed=committed, weak_type=weak)
     return value if place is None else move(value, place, committed=True)
 
 
@@ -188,8 +188,8 @@ def block_until_ready(x: Any) -> Any:
     buffers: list[Any] = []
     for leaf in leaves(x):
         if type(leaf) is Array:
-            leaf.check_alive()
-            buffers.append(leaf.buf)
+            leaf._check_alive()
+            buffers.append(leaf._buf)
         elif not isinstance(leaf, Tracer) and hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
     if buffers:

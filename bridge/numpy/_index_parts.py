@@ -119,7 +119,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
 def _mask_positions(entry: Any, value: Any) -> Sequence[Any]:
     if isinstance(value, Tracer):
         raise NonConcreteBooleanIndexError(value)
-    host = np.asarray(entry) if not hasattr(value, "to_numpy") else value.to_numpy()
+    host = np.asarray(entry) if not hasattr(value, "_to_numpy") else value._to_numpy()
     if host.ndim == 0:
         return [MaskScalar(bool(host))]
     return [MaskPositions(p.astype(np.int32), host.shape, i) for i, p in enumerate(host.nonzero())]

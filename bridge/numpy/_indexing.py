@@ -306,7 +306,7 @@ def getitem(x: Any, index: Any) -> Any:
     static, arrays = split_index(index)
     if not arrays:
         if type(x) is Array and state() is None:
-            key = (x.sig, static)
+            key = (x._sig, static)
             run = _EAGER.get(key)
             if run is None:
                 run = _eager_static(x, static)

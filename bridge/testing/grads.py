@@ -170,7 +170,7 @@ def array_of(x: Any) -> Any:
     if isinstance(x, np.ndarray | np.generic):
         return put_numpy(np.asarray(x))
     value = as_value(x)
-    if hasattr(value, "buf"):
+    if hasattr(value, "_buf"):
         return value
     aval = value.aval
     return put_numpy(np.asarray(value.value).astype(aval.dtype), weak_type=aval.weak_type)

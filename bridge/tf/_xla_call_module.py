@@ -91,7 +91,7 @@ class CallModule:
         self._types = [tf_dtype(a.dtype) for a in program.out_avals]
         self._shapes = [tf_shape(a.shape) for a in program.out_avals]
         with tf.init_scope():
-            self._constants = [tf.constant(c.to_numpy()) for c in program.constants]
+            self._constants = [tf.constant(c._to_numpy()) for c in program.constants]
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at ``tensors``.

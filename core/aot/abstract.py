@@ -64,7 +64,7 @@ def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
 def signature_of(leaf: Any, aval: ShapedArray, fallback: SingleDeviceSharding) -> Signature:
     """Where an argument lives: an array's own signature, the sharding of a stand-in."""
     if type(leaf) is Array:
-        return leaf.sig
+        return leaf._sig
     sharding = getattr(leaf, "sharding", None) if type(leaf) is ShapeDtypeStruct else None
     if sharding is None:
         return signature(aval, fallback, False)

@@ -416,7 +416,7 @@ class Compiled(Stage):
     def _at_place(self, arrays: list[Any]) -> list[Any]:
         """The arrays at the program's place; an array committed elsewhere is an error."""
         for i, (array, placement) in enumerate(zip(arrays, self._places(), strict=True)):
-            sig = array.sig
+            sig = array._sig
             if sig.sharding is placement:
                 continue
             if sig.committed and sig.sharding.device_set != placement.device_set:

@@ -242,7 +242,7 @@ class Jitted:
                     flat[i] = scalar_argument(leaf)
                 elif kind is np.ndarray:
                     flat[i] = to_array(as_value(leaf))
-            whole = (key, *[leaf.sig for leaf in flat])
+            whole = (key, *[leaf._sig for leaf in flat])
         except (KeyError, AttributeError, TypeError):
             return None
         try:
@@ -320,7 +320,7 @@ class Jitted:
         self, call: Arguments, arrays: list[Array], given: TracedCall | None
     ) -> CallEntry | None:
         """The executable; of ``given``, which uses references, with flat results."""
-        sigs = tuple([a.sig for a in arrays])
+        sigs = tuple([a._sig for a in arrays])
         donated = owned(arrays, call.donated)
         placed = None if self.options.placement is None else self.options.placement()
         key = (call.tree, call.static_key, sigs, donated, tracing_key(), placed)
@@ -367,7 +367,7 @@ class Jitted:
         if kwargs or call.static_key or any([type(x) is not Array for x in call.leaves]):
             self.remember_keyed(args, kwargs, call, arrays, entry)
             return
-        sigs = [a.sig for a in arrays]
+        sigs = [a._sig for a in arrays]
         flat = len(args) == len(arrays) and all(
             [hasattr(type(a), "aval") or not _is_tree(a) for a in args]
         )
@@ -396,14 +396,14 @@ class Jitted:
         given, key = self.keys.flat(args, kwargs)
         if cache.keyed_trees or len(given) != len(arrays) or any([_is_tree(x) for x in given]):
             cache.keyed.clear()
-            cache.keyed_trees[(call.tree, call.static_key), *[a.sig for a in arrays]] = run
+            cache.keyed_trees[(call.tree, call.static_key), *[a._sig for a in arrays]] = run
             return
         # Leaves have the keywords in sorted order, a call as they were written.
         names = list(call.tree.children()[1].node_data()[1])
         written = [name for name in kwargs if name in names]
         n = len(given) - len(names)
         places = [*range(n), *[n + names.index(name) for name in written]]
-        sigs = [arrays[i].sig for i in places]
+        sigs = [arrays[i]._sig for i in places]
         if places != list(range(len(places))):
             run = _reordered(run, places)
         cache.keyed[key, *sigs] = run

@@ -71,7 +71,7 @@ class Pmap(HigherOrderPrimitive):
         program = compile_pmap(app.params)
         run = make_run(cast("Program", program), len(arrays), LIST, committed=True)
         placement = program.placement
-        return run if all_at([a.sig for a in arrays], placement) else moving(run, placement)
+        return run if all_at([a._sig for a in arrays], placement) else moving(run, placement)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         size, axes = params["axis_size"], ctx.axis_env

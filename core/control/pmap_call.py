@@ -172,7 +172,7 @@ class Pmapped:
 
     def entry(self, call: Arguments, avals: Sequence[ShapedArray], n_args: int) -> CallEntry | None:
         """The executable for these arguments; None if the function closes over tracers."""
-        sigs: tuple[Any, ...] = tuple([getattr(leaf, "sig", None) for leaf in call.leaves])
+        sigs: tuple[Any, ...] = tuple([getattr(leaf, "_sig", None) for leaf in call.leaves])
         key = (call.tree, call.static_key, tuple(avals), sigs, tracing_key())
         found = self.runs.get(key)
         if found is not None:
@@ -208,7 +208,7 @@ class Pmapped:
             return
         if len(cache) >= MAX_ENTRIES:
             cache.clear()
-        sigs = [x.sig for x in call.leaves]
+        sigs = [x._sig for x in call.leaves]
         run = entry.run(star=True)
         if kwargs or call.static_key:
             cache.keyed_trees[(call.tree, call.static_key), *sigs] = run
@@ -222,7 +222,7 @@ def close_program(program: SpmdProgram, hoisted: Sequence[Array]) -> None:
     n = len(hoisted)
     places = program.placement.in_shardings
     here = [move(a, s, committed=True) for a, s in zip(hoisted, places, strict=False)]
-    program.constants = [*program.constants, *[here[i].buf for i in program.kept if i < n]]
+    program.constants = [*program.constants, *[here[i]._buf for i in program.kept if i < n]]
     program.kept = tuple([i - n for i in program.kept if i >= n])
     program.placement = program.placement.without_first(n)
 
@@ -235,7 +235,7 @@ def _arrays(
     for leaf, aval, place in zip(leaves, avals, places, strict=True):
         if type(leaf) is np.ndarray:
             arrays.append(put_host(leaf.astype(aval.dtype, copy=False), place))
-        elif hasattr(leaf, "sig"):
+        elif hasattr(leaf, "_sig"):
             arrays.append(leaf)
         else:
             arrays.append(move(to_array(as_value(leaf)), place, committed=True))

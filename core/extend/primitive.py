@@ -297,7 +297,7 @@ def apply_primitive(prim: base.Primitive, *args: Any, **params: Any) -> Any:
     values = [as_value(a) for a in args]
     app = prim.application(tuple([v.aval for v in values]), params)
     arrays = [to_array(v, app) for v in values]
-    key = tuple([a.sig for a in arrays])
+    key = tuple([a._sig for a in arrays])
     run = app.eager.get(key)
     if run is None:
         run = app.eager[key] = EAGER.trace.prepare(app, arrays)

@@ -325,8 +325,8 @@ class ArrayOperators(BinaryOperators):
 
     def __getattr__(self, name: str) -> Any:
         # Only reached for names that are no slot, property or method of the class, and for slots
-        # that are not filled yet: private ones, and the two that the eager trace looks for.
-        if name[0] != "_" and name not in {"sig", "buf"} and name not in ArrayOperators.__dict__:
+        # that are not filled yet, which are private.
+        if name[0] != "_" and name not in ArrayOperators.__dict__:
             _adopt_methods()
             if name in ArrayOperators.__dict__:
                 return getattr(self, name)

@@ -29,12 +29,12 @@ class Literal(ArrayOperators):
     transformation (the gradient of ``x + 1`` is the constant 1).
     """
 
-    # sig and buf are set by the eager trace at first use, so that a literal in a plan that is
+    # _sig and _buf are set by the eager trace at first use, so that a literal in a plan that is
     # replayed eagerly looks like an array from then on.
-    __slots__ = ("__weakref__", "aval", "buf", "sig", "value")
+    __slots__ = ("__weakref__", "_buf", "_sig", "aval", "value")
     _trace = None
-    buf: Any
-    sig: Any
+    _buf: Any
+    _sig: Any
 
     def __init__(self, value: Any, aval: ShapedArray) -> None:
         self.value = value

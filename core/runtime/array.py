@@ -58,10 +58,10 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     ((3,), dtype('float32'))
     """
 
-    __slots__ = ("__weakref__", "_donated_to", "_host", "buf", "sig")
+    __slots__ = ("__weakref__", "_buf", "_donated_to", "_host", "_sig")
     _trace = None
-    sig: Signature
-    buf: Any
+    _sig: Signature
+    _buf: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         msg = "Array cannot be made directly; use tracebridge.numpy.asarray"
@@ -70,52 +70,52 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     @property
     def aval(self) -> ShapedArray:
         """Shape, dtype and weak type."""
-        return self.sig.aval
+        return self._sig.aval
 
     # places --------------------------------------------------------------------------------------
 
     @property
     def sharding(self) -> Any:
         """Where the elements live."""
-        return self.sig.sharding
+        return self._sig.sharding
 
     @property
     def format(self) -> Format:
         """Where the elements live, and in which order: arrays are row-major."""
-        return row_major(self.aval.ndim, self.sig.sharding)
+        return row_major(self.aval.ndim, self._sig.sharding)
 
     @property
     def committed(self) -> bool:
         """Whether the user chose the device; computations follow committed arrays."""
-        return self.sig.committed
+        return self._sig.committed
 
     @property
     def device(self) -> Any:
         """The device of an array that lives on one, else its sharding."""
-        sharding = self.sig.sharding
+        sharding = self._sig.sharding
         if type(sharding) is SingleDeviceSharding:
             return sharding.device
         return sharding.device_tuple[0] if sharding.num_devices == 1 else sharding
 
     def devices(self) -> set[Any]:
         """The devices that hold parts of the array."""
-        return self.sig.sharding.device_set
+        return self._sig.sharding.device_set
 
     @property
     def is_fully_addressable(self) -> bool:
         """Whether this process can read all elements."""
-        return self.sig.sharding.is_fully_addressable
+        return self._sig.sharding.is_fully_addressable
 
     @property
     def is_fully_replicated(self) -> bool:
         """Whether each device holds all elements."""
-        return self.sig.sharding.is_fully_replicated
+        return self._sig.sharding.is_fully_replicated
 
     @property
     def addressable_shards(self) -> list[Shard]:
         """The parts of the array that this process holds, one for each device."""
-        self.check_alive()
-        sharding, shape = self.sig.sharding, self.sig.aval.shape
+        self._check_alive()
+        sharding, shape = self._sig.sharding, self._sig.aval.shape
         mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
         return [
             Shard(device, sharding, shape, data)
@@ -129,81 +129,81 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def addressable_data(self, index: int = 0) -> Array:
         """The part on the ``index``-th device of this process, as an array on that device."""
-        self.check_alive()
+        self._check_alive()
         return self._parts()[index]
 
     def _parts(self) -> list[Array]:
-        sharding, aval = self.sig.sharding, self.sig.aval
+        sharding, aval = self._sig.sharding, self._sig.aval
         if type(sharding) is SingleDeviceSharding:
             return [self]
         part, kind = shard_aval(aval, sharding), sharding.memory_kind
         mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
         return [
             new_array(buf, signature(part, SingleDeviceSharding(d, memory_kind=kind), True))
-            for buf, d in zip(shard_buffers(self.buf, aval, sharding), mine, strict=True)
+            for buf, d in zip(shard_buffers(self._buf, aval, sharding), mine, strict=True)
         ]
 
     # life ----------------------------------------------------------------------------------------
 
     def is_deleted(self) -> bool:
         """Whether the memory is gone (after ``delete()`` or donation)."""
-        return self.buf.is_deleted()
+        return self._buf.is_deleted()
 
     def delete(self) -> None:
         """Free the memory now; borrowed memory stays with its owner."""
         self._host = None
-        self.buf.delete()
+        self._buf.delete()
 
     def is_ready(self) -> bool:
         """Whether the computation that makes the array has finished."""
-        self.check_alive()
-        return self.buf.is_ready()
+        self._check_alive()
+        return self._buf.is_ready()
 
     def block_until_ready(self) -> Array:
         """Wait for the computation that makes the array; gives the array."""
-        self.check_alive()
-        batched_block_until_ready([self.buf])
+        self._check_alive()
+        batched_block_until_ready([self._buf])
         return self
 
     def copy_to_host_async(self) -> None:
         """Start copying to the host, so that a later read finds the elements there."""
-        self.check_alive()
-        for buf in shard_buffers(self.buf, self.sig.aval, self.sig.sharding):
+        self._check_alive()
+        for buf in shard_buffers(self._buf, self._sig.aval, self._sig.sharding):
             start_copy_to_host(buf)
 
     def unsafe_buffer_pointer(self) -> int:
         """The address of the device memory. Valid only while the array lives."""
-        self.check_alive()
-        return self.buf.unsafe_buffer_pointer()
+        self._check_alive()
+        return self._buf.unsafe_buffer_pointer()
 
     def on_device_size_in_bytes(self) -> int:
         """Bytes of device memory."""
-        return self.buf.on_device_size_in_bytes()
+        return self._buf.on_device_size_in_bytes()
 
-    def check_alive(self) -> None:
+    def _check_alive(self) -> None:
         """Raise DeletedArrayError if the memory is gone."""
-        if self.buf.is_deleted():
+        if self._buf.is_deleted():
             raise DeletedArrayError(
                 self.aval.str_short(), donated_to=getattr(self, "_donated_to", "")
             )
 
     # host ----------------------------------------------------------------------------------------
 
-    def to_numpy(self) -> np.ndarray[Any, Any]:
+    def _to_numpy(self) -> np.ndarray[Any, Any]:
         """The elements as a read-only ndarray, on the CPU without a copy where possible."""
         host = getattr(self, "_host", None)
         if host is None:
-            self.check_alive()
-            sharding = self.sig.sharding
+            self._check_alive()
+            sharding = self._sig.sharding
             if guards_in_force[0]:
                 self._check_read()
             try:
                 if type(sharding) is SingleDeviceSharding:
-                    host, _ = buffer_to_numpy(self.buf)
+                    host, _ = buffer_to_numpy(self._buf)
                 else:
-                    host = gather(self.buf, self.sig.aval, sharding)
+                    host = gather(self._buf, self._sig.aval, sharding)
             except XlaRuntimeError as error:
-                if self.buf.is_deleted():
+                if self._buf.is_deleted():
                     raise DeletedArrayError(self.aval.str_short()) from error
                 raise
             self._host = host
@@ -211,12 +211,12 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def _check_read(self) -> None:
         """The guard of reads; arrays of the CPU are on the host already."""
-        device = next(iter(self.sig.sharding.device_set))
+        device = next(iter(self._sig.sharding.device_set))
         if device.platform != "cpu":
             check_transfer("device_to_host", self.aval.str_short(), device)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        host = self.to_numpy()
+        host = self._to_numpy()
         if dtype is not None and np.dtype(dtype) != host.dtype:
             if copy is False:
                 msg = f"cannot view {host.dtype} elements as {np.dtype(dtype)} without a copy"
@@ -239,7 +239,7 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def item(self, *index: Any) -> Any:
         """One element as a Python scalar."""
-        host = self.to_numpy()
+        host = self._to_numpy()
         if not index and host.size != 1:
             raise ArgumentValueError(
                 call="x.item()",
@@ -251,15 +251,15 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""
-        return self.to_numpy().tolist()
+        return self._to_numpy().tolist()
 
     def tobytes(self, order: Any = "C") -> bytes:
         """The elements as bytes."""
-        return self.to_numpy().tobytes(order)
+        return self._to_numpy().tobytes(order)
 
     def __bool__(self) -> bool:
         try:
-            return bool(self.to_numpy())
+            return bool(self._to_numpy())
         except ValueError:
             pass
         raise ArgumentValueError(
@@ -271,28 +271,28 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def __int__(self) -> int:
         try:
-            return int(self.to_numpy())
+            return int(self._to_numpy())
         except TypeError:
             pass
         raise self._no_number("int(x)")
 
     def __float__(self) -> float:
         try:
-            return float(self.to_numpy())
+            return float(self._to_numpy())
         except TypeError:
             pass
         raise self._no_number("float(x)")
 
     def __complex__(self) -> complex:
         try:
-            return complex(self.to_numpy())
+            return complex(self._to_numpy())
         except TypeError:
             pass
         raise self._no_number("complex(x)")
 
     def __index__(self) -> int:
         try:
-            return self.to_numpy().__index__()
+            return self._to_numpy().__index__()
         except TypeError:
             pass
         raise self._no_number("x.__index__(), as in range(x) or a_list[x]", "an integer array")
@@ -313,11 +313,11 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return (self[i] for i in range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
-        return value in self.to_numpy()
+        return value in self._to_numpy()
 
     def __format__(self, spec: str) -> str:
         if self.ndim == 0:
-            return format(self.to_numpy()[()], spec)
+            return format(self._to_numpy()[()], spec)
         try:
             return format(str(self), spec)
         except ValueError:
@@ -330,9 +330,9 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         )
 
     def __repr__(self) -> str:
-        if self.buf.is_deleted():
+        if self._buf.is_deleted():
             return f"<deleted Array {self.aval.str_short()}>"
-        host = self.to_numpy()
+        host = self._to_numpy()
         weak = ", weak_type=True" if self.aval.weak_type else ""
         prefix = "Array("
         if host.size == 0:
@@ -342,7 +342,7 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return f"{prefix}{text}, dtype={host.dtype.name}{weak})"
 
     def __str__(self) -> str:
-        return str(self.to_numpy()) if not self.buf.is_deleted() else repr(self)
+        return str(self._to_numpy()) if not self._buf.is_deleted() else repr(self)
 
     def __copy__(self) -> Any:
         """Memory of its own, so that donating or deleting one array leaves the other."""
@@ -353,14 +353,14 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (np.asarray(self.to_numpy()), self.aval.weak_type)
+        return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
 
 
 def new_array(buf: Any, sig: Signature) -> Array:
     """Wrap a buffer."""
     array = object.__new__(Array)
-    array.sig = sig
-    array.buf = buf
+    array._sig = sig
+    array._buf = buf
     return array
 
 

@@ -189,7 +189,7 @@ def release(program: Program | SpmdProgram) -> None:
 
 
 def _constant_on(array: Any, placement: SingleDeviceSharding) -> Any:
-    return move(array, placement, committed=False).buf
+    return move(array, placement, committed=False)._buf
 
 
 def _compile(

@@ -48,7 +48,7 @@ def first_bad(arrays: Sequence[Any]) -> tuple[int, str, str] | None:
     for i, array in enumerate(arrays):
         if not is_inexact(array.dtype):
             continue
-        host = array.to_numpy()
+        host = array._to_numpy()
         if host.dtype.kind == "V":
             host = host.astype(np.float32)
         for wanted, test, what in _TESTS:

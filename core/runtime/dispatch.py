@@ -60,7 +60,7 @@ class EagerTrace(Trace):
         if self.debug:
             return self.miss(app, args)
         try:
-            run = app.eager[tuple([a.sig for a in args])]
+            run = app.eager[tuple([a._sig for a in args])]
         except (KeyError, AttributeError):
             run = None
         # Outside the handler, so that errors of the slow path have no KeyError as context.
@@ -88,7 +88,7 @@ class EagerTrace(Trace):
         if destination is not None:
             where = destination(*arrays, **app.params)
             return arrays[0] if where is None else move(arrays[0], where, committed=True)
-        key: Any = tuple([a.sig for a in arrays])
+        key: Any = tuple([a._sig for a in arrays])
         if self.debug:
             key = (key, option("default_device"), mesh_of_computations())
         run = app.eager.get(key)
@@ -144,7 +144,7 @@ class EagerTrace(Trace):
         own = getattr(app.primitive, "prepare", None)
         if own is not None:
             return own(app, arrays)
-        sigs = [a.sig for a in arrays]
+        sigs = [a._sig for a in arrays]
         name = call_name(app)
         jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
         placement, committed = choose_placement(sigs, name, wishes=wishes_inside(jaxpr))
@@ -159,7 +159,7 @@ class EagerTrace(Trace):
 
     def to_numpy(self, value: Any) -> np.ndarray[Any, Any]:
         """The elements of an array constant, for lowering."""
-        return value.to_numpy()
+        return value._to_numpy()
 
 
 def is_call(app: Application) -> bool:
@@ -174,8 +174,8 @@ def to_array(value: Any, app: Application | None = None) -> Array:
     if type(value) is Literal:
         array = put_literal(value)
         # The buffer first: another thread takes a literal with a signature for an array.
-        value.buf = array.buf
-        value.sig = array.sig
+        value._buf = array._buf
+        value._sig = array._sig
         return array
     if getattr(value, "_trace", None) is not None:
         if not value._trace.done:

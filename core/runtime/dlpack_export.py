@@ -66,7 +66,7 @@ def export_capsule(
     copy: Any,
 ) -> Any:
     """A capsule over the memory of ``array``, or of a copy of it."""
-    array.check_alive()
+    array._check_alive()
     _check_pair("max_version", max_version, "(major, minor)")
     _check_pair("dl_device", dl_device, "(device type, device id)")
     if copy is not None and not isinstance(copy, bool | np.bool_):
@@ -85,7 +85,7 @@ def export_capsule(
         msg = f"__dlpack__: stream={stream!r} for an array on the CPU, which has no streams"
         raise ExchangeError(msg, expected="None")
     # The engine keeps scalars of Python numbers and uses them again; see interop/ownership.py.
-    is_shared = array.sig.borrowed and array.ndim == 0
+    is_shared = array._sig.borrowed and array.ndim == 0
     if is_shared and copy is False:
         msg = "the memory of this scalar is used by other arrays, and copy=False forbids a copy"
         raise OwnershipError(msg, hint="leave copy out")
@@ -98,14 +98,14 @@ def export_capsule(
     # Deleting a buffer object that was exported aborts the process: export one of its own.
     if copied:
         (fresh,) = copy_to_devices(
-            [array.buf],
+            [array._buf],
             [DeviceList((device,))],
             [place],
             [ArrayCopySemantics.ALWAYS_COPY],
         )
         buf = rewrap(fresh, aval, place)
     else:
-        buf = rewrap(array.buf, aval, place)
+        buf = rewrap(array._buf, aval, place)
     try:
         return door.to_capsule(
             buf, None if stream == NO_SYNC else stream, max_version, copied=copied

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def check_donation(arrays: Sequence[Array], donated: Sequence[int], name: str) -> None:
     """Raise if a donated array is passed twice."""
-    buffers = [id(a.buf) for a in arrays]
+    buffers = [id(a._buf) for a in arrays]
     if len(set(buffers)) == len(buffers):
         return
     for i in donated:
@@ -26,7 +26,7 @@ def check_donation(arrays: Sequence[Array], donated: Sequence[int], name: str) -
 
 def owned(arrays: Sequence[Array], donated: Sequence[int]) -> tuple[int, ...]:
     """The donated arguments whose memory is ours; borrowed memory is never given away."""
-    return tuple([i for i in donated if not arrays[i].sig.borrowed])
+    return tuple([i for i in donated if not arrays[i]._sig.borrowed])
 
 
 def mark_donated(arrays: Sequence[Any], donated: Sequence[int], name: str) -> None:
@@ -34,5 +34,5 @@ def mark_donated(arrays: Sequence[Any], donated: Sequence[int], name: str) -> No
     for i in donated:
         array = arrays[i]
         array._donated_to = name
-        if not array.buf.is_deleted():
-            array.buf.delete()
+        if not array._buf.is_deleted():
+            array._buf.delete()

@@ -66,7 +66,7 @@ def _compile_factory(
     n_args: int, kept: tuple[int, ...], n_out: int, form: str, star: bool, n_consts: int
 ) -> Any:
     parameters = "args" if star else ", ".join([f"a{i}" for i in range(n_args)])
-    item = "args[{}].buf" if star else "a{}.buf"
+    item = "args[{}]._buf" if star else "a{}._buf"
     buffers = [f"c{i}" for i in range(n_consts)] + [item.format(i) for i in kept]
     lines = [
         "def factory(execute, handlers, signatures, constants, new, Array, unflatten, collect):"
@@ -84,8 +84,8 @@ def _compile_factory(
     for i in range(n_out):
         lines += [
             f"        r{i} = new(Array)",
-            f"        r{i}.sig = s{i}",
-            f"        r{i}.buf = o{i}",
+            f"        r{i}._sig = s{i}",
+            f"        r{i}._buf = o{i}",
         ]
     results = ", ".join([f"r{i}" for i in range(n_out)])
     lines += [f"        return {_result(form, results, n_out)}", "    return run"]
@@ -116,15 +116,15 @@ def _looped(
     new = object.__new__
 
     def run(args: Any) -> Any:
-        buffers = [args[i].buf for i in kept]
+        buffers = [args[i]._buf for i in kept]
         results = []
         append = results.append
         outs = execute(constants + buffers).consume_with_handlers(handlers)
         collect_garbage()
         for buf, sig in zip(outs, signatures, strict=False):
             array = new(Array)
-            array.sig = sig
-            array.buf = buf
+            array._sig = sig
+            array._buf = buf
             append(array)
         if form == SINGLE:
             return results[0]

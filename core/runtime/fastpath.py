@@ -92,7 +92,7 @@ def make_cached_call(
             if trees:
                 try:
                     flat, treedef = flatten(args)
-                    run = trees[treedef, *[leaf.sig for leaf in flat]]
+                    run = trees[treedef, *[leaf._sig for leaf in flat]]
                 except (KeyError, AttributeError, TypeError):
                     flat, run = (), None
                 # Outside the handler, so that errors of the slow path have no KeyError as context.
@@ -105,9 +105,9 @@ def make_cached_call(
                     raise
             try:
                 if len(args) == 1:
-                    execute, handlers, sig, run = one[args[0].sig]
+                    execute, handlers, sig, run = one[args[0]._sig]
                 else:
-                    run = many[tuple([a.sig for a in args])]
+                    run = many[tuple([a._sig for a in args])]
                     execute = handlers = sig = None
             except (KeyError, AttributeError, TypeError):
                 execute = handlers = sig = run = None
@@ -117,7 +117,7 @@ def make_cached_call(
                 if execute is None:
                     return run(*args)
                 # One array in, one array out: the commonest call is worth its lines.
-                (buf,) = execute([args[0].buf]).consume_with_handlers(handlers)
+                (buf,) = execute([args[0]._buf]).consume_with_handlers(handlers)
                 collect()
             except XlaRuntimeError as error:
                 raise_for(args, name, error)
@@ -126,8 +126,8 @@ def make_cached_call(
             hide_internal_frames(error)
             raise
         result = new(array_class)
-        result.sig = sig  # pyright: ignore[reportAttributeAccessIssue] - it comes with `execute`
-        result.buf = buf
+        result._sig = sig  # pyright: ignore[reportAttributeAccessIssue] - it comes with `execute`
+        result._buf = buf
         return result
 
     return call
@@ -179,10 +179,10 @@ def make_keyed_call(
             try:
                 if keyed_trees:
                     flat, key = tree_key(args, kwargs)
-                    run = keyed_trees[key, *[leaf.sig for leaf in flat]]
+                    run = keyed_trees[key, *[leaf._sig for leaf in flat]]
                 else:
                     flat, key = flat_key(args, kwargs)
-                    run = keyed[key, *[leaf.sig for leaf in flat]]
+                    run = keyed[key, *[leaf._sig for leaf in flat]]
             except (KeyError, AttributeError, TypeError):
                 run, flat = None, args
             except Exception as error:

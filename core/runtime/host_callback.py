@@ -76,7 +76,7 @@ class HostCallback:
 
     def evaluate(self, avals: Sequence[ShapedArray], arrays: Sequence[Array]) -> list[Array]:
         """Call at once; the results are where a computation on the arguments would be."""
-        placement, committed = choose_placement([a.sig for a in arrays], self.name)
+        placement, committed = choose_placement([a._sig for a in arrays], self.name)
         cpu = get_backend("cpu").placement
         given = [a if _on_cpu(a) else move(a, cpu, committed=False) for a in arrays]
         try:
@@ -153,7 +153,7 @@ class HostCallback:
 
 def _on_cpu(array: Array) -> bool:
     """Whether the function can have the array as it is: whole, on a CPU."""
-    sharding = array.sig.sharding
+    sharding = array._sig.sharding
     return type(sharding) is SingleDeviceSharding and sharding.device.platform == "cpu"
 
 

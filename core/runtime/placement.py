@@ -191,7 +191,7 @@ def bring(arrays: Sequence[Array], placement: Any) -> list[Array]:
     """The arrays at the place where a computation runs; literals may stand among them."""
     given = [as_array(a) for a in arrays]
     if type(placement) is SingleDeviceSharding:
-        return [move(a, placement, committed=a.sig.committed) for a in given]
+        return [move(a, placement, committed=a._sig.committed) for a in given]
     wanted = placement.in_shardings
     return [move(a, s, committed=True) for a, s in zip(given, wanted, strict=True)]
 

@@ -97,7 +97,7 @@ class Planned:
         if current is None:
             try:
                 # None where an object could forward ``sig`` to an array of its own.
-                keys = [a.sig if type(a) is Array else None for a in arrays]
+                keys = [a._sig if type(a) is Array else None for a in arrays]
                 run = self.runs[(*keys, statics)]
             except (KeyError, AttributeError, TypeError):
                 run = None
@@ -183,7 +183,7 @@ class Planned:
                 # A tracer of a finished trace: the eager trace words the error.
                 return to_array(value)
             values.append(to_array(value))
-        keys = [v.sig if type(v) is Array else type(v) for v in values]
+        keys = [v._sig if type(v) is Array else type(v) for v in values]
         key: Any = (*keys, statics)
         if current is not None or self.exact:
             key = (key, tracing_key(), option("default_device"))
@@ -226,7 +226,7 @@ class Planned:
             v if aval is None else scalar_array(v, aval)
             for v, aval in zip(values, found.scalars, strict=True)
         ]
-        sigs = [a.sig for a in arrays]
+        sigs = [a._sig for a in arrays]
         placement, committed = choose_placement(sigs, self.name, wishes=wishes_inside(jaxpr))
         program = compile_jaxpr(jaxpr, self.name, placement)
         form = SINGLE if found.single else LIST
@@ -404,7 +404,7 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
         try:
             if state() is None:
                 try:
-                    run = runs[x.sig, ()] if type(x) is Array else None
+                    run = runs[x._sig, ()] if type(x) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
@@ -430,7 +430,7 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
         try:
             if state() is None:
                 try:
-                    run = runs[x.sig, statics] if type(x) is Array else None
+                    run = runs[x._sig, statics] if type(x) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
@@ -457,8 +457,8 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
             if state() is None:
                 try:
                     kind = type(x2)
-                    key = x2.sig if kind is Array else kind
-                    run = runs[x1.sig, key, ()] if type(x1) is Array else None
+                    key = x2._sig if kind is Array else kind
+                    run = runs[x1._sig, key, ()] if type(x1) is Array else None
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:

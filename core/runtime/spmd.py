@@ -86,7 +86,7 @@ class SpmdProgram:
         self.out_avals = tuple(out_avals)
         self.out_shardings = tuple(out_shardings)
         everywhere = placement.replicated
-        self.constants = [move(c, everywhere, committed=False).buf for c in lowered.hoisted]
+        self.constants = [move(c, everywhere, committed=False)._buf for c in lowered.hoisted]
         self.donated = donated
 
     def handlers(self, committed: bool) -> list[Any]:

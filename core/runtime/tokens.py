@@ -167,7 +167,7 @@ class EffectfulExecutable:
     def _token(self, effect: Effect) -> Any:
         found = _TOKENS.ordered.get((effect, self._device))
         if found is None:
-            found = put_host(np.zeros(0, np.bool_), self._placement).buf
+            found = put_host(np.zeros(0, np.bool_), self._placement)._buf
         return found
 
     def _failed(self, error: Exception | None) -> None:

@@ -124,20 +124,20 @@ def put_literal(literal: Literal, placement: SingleDeviceSharding | None = None)
         # Shared scalars are marked as borrowed: donation would destroy them for all users.
         # Not guarded: numbers of the program are no data.
         found = _transferred(host, literal.aval, where)
-        sig = found.sig
-        found = new_array(found.buf, signature(sig.aval, sig.sharding, sig.committed, True))
+        sig = found._sig
+        found = new_array(found._buf, signature(sig.aval, sig.sharding, sig.committed, True))
         _SCALARS.set(key, found)
     return found
 
 
 def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
     """``array`` at another place (itself if it is there), committed or not."""
-    sig = array.sig
+    sig = array._sig
     if sig.sharding is placement:
         if sig.committed is committed:
             return array
-        return new_array(array.buf, signature(sig.aval, placement, committed, sig.borrowed))
-    array.check_alive()
+        return new_array(array._buf, signature(sig.aval, placement, committed, sig.borrowed))
+    array._check_alive()
     if (
         type(placement) is not SingleDeviceSharding
         or type(sig.sharding) is not SingleDeviceSharding
@@ -148,14 +148,14 @@ def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
         check_transfer("device_to_device", what, placement.device)
     if array.device.client is placement.device.client:
         (buf,) = copy_to_devices(
-            [array.buf],
+            [array._buf],
             [DeviceList((placement.device,))],
             [placement.backend_sharding],
             [ArrayCopySemantics.REUSE_INPUT],
         )
         buf = rewrap(buf, sig.aval, placement.backend_sharding)
         return new_array(buf, signature(sig.aval, placement, committed))
-    return _transferred(array.to_numpy(), sig.aval, placement, committed=committed)
+    return _transferred(array._to_numpy(), sig.aval, placement, committed=committed)
 
 
 def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
@@ -164,18 +164,18 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     Parts that a device has already stay there, others are copied from a device that has them;
     only parts that no device has as they are wanted go through the host.
     """
-    aval, source = array.aval, array.sig.sharding
+    aval, source = array.aval, array._sig.sharding
     ndim = aval.ndim
     if guards_in_force[0]:
         check_transfer("device_to_device", f"{aval.str_short()} at {source}", placement)
     backend = placement.backend_for(ndim)
     if placement.is_equivalent_to(source, ndim):
-        buf = rewrap(array.buf, aval, backend)
-        return new_array(buf, signature(aval, placement, committed, array.sig.borrowed))
+        buf = rewrap(array._buf, aval, backend)
+        return new_array(buf, signature(aval, placement, committed, array._sig.borrowed))
     wanted = placement.addressable_devices_indices_map(aval.shape)
     held: dict[str, dict[Any, Any]] = {}
     places = source.addressable_devices_indices_map(aval.shape)
-    buffers = shard_buffers(array.buf, aval, source)
+    buffers = shard_buffers(array._buf, aval, source)
     for (device, index), buf in zip(places.items(), buffers, strict=True):
         held.setdefault(str(index), {})[device] = buf
     parts: list[Any] = []
@@ -184,7 +184,7 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
         found = have.get(device) or next(
             (b for d, b in have.items() if d.client is device.client), None
         )
-        parts.append(array.to_numpy()[index] if found is None else found)
+        parts.append(array._to_numpy()[index] if found is None else found)
     return assemble(_on_devices(parts, aval, placement), aval, placement, committed=committed)
 
 

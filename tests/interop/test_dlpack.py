@@ -82,7 +82,7 @@ def test_aligned_memory_is_shared(dtype, shape, producer):
     assert np.array_equal(host, back)
     if host.size:
         assert host.ctypes.data == address(array)
-        assert array.sig.borrowed
+        assert array._sig.borrowed
     if host.size and host.ndim:
         assert host.ctypes.data == back.ctypes.data
 
@@ -97,7 +97,7 @@ def test_misaligned_memory_is_copied(offset):
     host[...] = 9
 
     assert np.array_equal(expected, array)
-    assert not array.sig.borrowed
+    assert not array._sig.borrowed
     with pytest.raises(LayoutError, match="not aligned to 64 bytes"):
         from_dlpack(host, copy=False)
 
@@ -242,7 +242,7 @@ def test_deleted_arrays():
 def test_scalars_that_the_engine_shares_are_copied():
     """The buffer of a Python number serves all arrays made of it: nobody may write to it."""
     number = to_array(as_value(1.5))
-    assert number.sig.borrowed
+    assert number._sig.borrowed
 
     assert np.from_dlpack(number).ctypes.data != address(number)
     with pytest.raises(OwnershipError, match="used by other arrays"):
@@ -303,7 +303,7 @@ def test_arrays_over_a_mesh_of_one_device():
     assert address(array) == address(from_dlpack(array))
     first = tb.make_mesh((1,), ("x",), devices=tb.devices()[:1])
     number = tb.device_put(to_array(as_value(1.5)), tb.NamedSharding(first, tb.P()))
-    assert number.sig.borrowed
+    assert number._sig.borrowed
     assert address(number) != np.from_dlpack(number).ctypes.data
 
 

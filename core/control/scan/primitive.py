@@ -79,7 +79,7 @@ class Scan(HigherOrderPrimitive):
     def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
         """Give each step to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN."""
         consts, carry, xs = groups(params, arrays)
-        rows = [x.to_numpy() for x in xs]
+        rows = [x._to_numpy() for x in xs]
         order = range(params["length"])
         for i in reversed(order) if params["reverse"] else order:
             slices = [put_numpy(np.asarray(row[i])) for row in rows]

@@ -41,7 +41,7 @@ def run_symbolic(
     symbolic = lower_module(stage(flat, avals), "symbolic", "cpu", embed_constants=True)
     concrete = _at_sizes(symbolic.as_text(), [v.aval for v in values])
     lowered = LoweredModule(concrete, "symbolic", tuple(range(len(values))), (), [])
-    placement, _ = choose_placement([v.sig for v in values], "symbolic")
+    placement, _ = choose_placement([v._sig for v in values], "symbolic")
     program = compile_lowered(lowered, placement, outs)
     results = make_run(program, len(values), LIST)(*values)
     return [np.asarray(r) for r in results]

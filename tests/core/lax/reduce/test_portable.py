@@ -24,7 +24,7 @@ def run_portable(fun: Any, *arrays: Host) -> list[Host]:
     """Run ``fun`` lowered without rules of a platform."""
     values = [put_numpy(a) for a in arrays]
     jaxpr = stage(lambda *xs: [fun(*xs)], [v.aval for v in values])
-    placement, _ = choose_placement([v.sig for v in values], "portable")
+    placement, _ = choose_placement([v._sig for v in values], "portable")
     lowered = lower_module(jaxpr, "portable", "portable", embed_constants=True)
     program = compile_lowered(lowered, placement, jaxpr.out_avals)
     return [np.asarray(r) for r in make_run(program, len(values), LIST)(*values)]
