@@ -12,7 +12,7 @@ from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.abstract import avals_of
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_axis
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axes
 from tracebridge.core.control.ref import has_refs, hide_refs
 from tracebridge.core.control.ref_cells import Captures
 from tracebridge.core.control.traced_call import Arguments, argument_names
@@ -58,12 +58,12 @@ def make_jaxpr(
 
     @named_like(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
-        token = set_state(state_with_axes(axis_env))
+        scope = enter_scope(with_axes, axis_env or ())
         try:
             call = splitter.arguments(args, kwargs)
             jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, call, axes=axes, captures=Captures())
         finally:
-            reset_state(token)
+            leave_scope(scope)
         closed = ClosedJaxpr(jaxpr)
         if not return_shape:
             return closed
@@ -73,14 +73,6 @@ def make_jaxpr(
     make_jaxpr_f.__name__ = f"make_jaxpr({name})"
     make_jaxpr_f.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name)})"
     return api_boundary(make_jaxpr_f)
-
-
-def state_with_axes(axis_env: Sequence[tuple[Any, int]] | None) -> Any:
-    """The state of this thread with more named axes."""
-    current = state()
-    for name, size in axis_env or ():
-        current = with_axis(current, name, size)
-    return current
 
 
 def trace_to_jaxpr(

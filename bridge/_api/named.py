@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from contextvars import Token
 from typing import Any, TypeVar
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.wraps import named_like
+from tracebridge.core.config.scope_stack import Change
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.ir.debug_info import name_of
-from tracebridge.core.ir.name_scopes import enter, leave
+from tracebridge.core.ir.name_scopes import enter, leave_one_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,17 +19,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 class NameScope(ContextDecorator):
     """What ``named_scope`` gives: a context manager, also a decorator."""
 
-    __slots__ = ("_name", "_tokens")
+    __slots__ = ("_name", "_open")
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tokens: list[Token[tuple[str, ...]]] = []
+        self._open: list[Change] = []
 
     def __enter__(self) -> None:
-        self._tokens.append(enter((self._name,)))
+        self._open.append(enter((self._name,)))
 
     def __exit__(self, *_: object) -> None:
-        leave(self._tokens.pop())
+        leave_one_of(self._open)
 
 
 def named_scope(name: str) -> NameScope:

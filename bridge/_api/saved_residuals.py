@@ -7,7 +7,7 @@ from typing import Any
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.checkpoint import leaf_values
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
 from tracebridge.core.control.checkpoint import eval_in_place
 from tracebridge.core.control.traced_call import Arguments, trace_call
 from tracebridge.core.dtypes.dtypes import float0
@@ -48,7 +48,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     jaxpr = trace_call(f, call, tuple([v.aval for v in values]), f).whole
     staging = StagingTrace(jaxpr.debug, locate=True)
     inputs = [staging.input(a, i) for i, a in enumerate(jaxpr.in_avals)]
-    token = set_state(with_trace(state(), staging))
+    scope = enter_scope(with_trace, staging)
     try:
 
         def body(*xs: Any) -> list[Any]:
@@ -64,7 +64,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
         found.sort(key=lambda v: order.get(id(v), -1) if v._trace is staging else len(order))
         return [(v.aval, _origin(v, staging)) for v in found]
     finally:
-        reset_state(token)
+        leave_scope(scope)
         staging.done = True
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracebridge._api.argnums import check_callable, check_disjoint, resolve
-from tracebridge._api.make_jaxpr import state_with_axes, trace_to_jaxpr
+from tracebridge._api.make_jaxpr import trace_to_jaxpr
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.compiler_ir import computation_of
-from tracebridge.core.config.scopes import reset_state, set_state
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axes
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
@@ -93,11 +93,11 @@ def xla_computation(
             )
             raise ArgumentSpecError(msg, hint="give these arguments by position")
         call = splitter.arguments(args, kwargs)
-        token = set_state(state_with_axes(axis_env))
+        scope = enter_scope(with_axes, axis_env or ())
         try:
             jaxpr, tree = trace_to_jaxpr("xla_computation", fun, call)
         finally:
-            reset_state(token)
+            leave_scope(scope)
         if any([isinstance(c, Tracer) for c in jaxpr.consts]):
             raise UnexpectedTracerError(
                 f"xla_computation({name_of(fun)}): the function uses values of an enclosing "

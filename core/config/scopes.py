@@ -17,13 +17,21 @@ from __future__ import annotations
 import abc
 import functools
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
+from threading import get_ident
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, final
 
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS, Option
+from tracebridge.core.config.scope_stack import (
+    Change,
+    ScopeStack,
+    ended_meanwhile,
+    finish_step,
+    stepper,
+)
 from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
 
 Overrides = tuple[tuple[str, Any], ...]
@@ -31,7 +39,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-_derived: dict[Overrides, tuple[dict[str, Any], Overrides]] = {(): ({}, ())}
+_NOTHING: tuple[dict[str, Any], Overrides] = ({}, ())
+_derived: dict[Overrides, tuple[dict[str, Any], Overrides]] = {}
 _MAX_REMEMBERED = 1024
 
 
@@ -43,7 +52,6 @@ def _derive(overrides: Overrides) -> tuple[dict[str, Any], Overrides]:
         found = dict(overrides), key
         if len(_derived) >= _MAX_REMEMBERED:
             _derived.clear()
-            _derived[()] = ({}, ())
         _derived[overrides] = found
     return found
 
@@ -56,7 +64,13 @@ def _affects_tracing(name: str) -> bool:
 class State:
     """What is in force in one thread besides the global options; immutable by convention."""
 
-    __slots__ = ("axis_env", "key", "mesh", "overrides", "trace", "values")
+    __slots__ = (
+        *("axis_env", "key", "mesh", "overrides", "trace", "values"),
+        *("change", "outer", "seen"),  # set by the stack that it is put into
+    )
+    change: Change
+    outer: State | None
+    seen: int
 
     def __init__(
         self,
@@ -73,9 +87,18 @@ class State:
         """Named axes, outermost first. Their form belongs to the ir layer."""
         self.mesh = mesh
         """The mesh in force in a block; its form belongs to the sharding layer."""
-        self.values, self.key = _derive(overrides)
+        self.values, self.key = _derive(overrides) if overrides else _NOTHING
         # values: the overrides as a dict, never changed. key: the part of them that a cache key
         # must contain, as sorted pairs.
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is no other than outside of all scopes, so that None has its place."""
+        return self.trace is None and not self.overrides and not self.axis_env and self.mesh is None
+
+    def copy(self) -> State:
+        """A state of its own with the same content."""
+        return State(self.trace, self.overrides, self.axis_env, self.mesh)
 
     def __repr__(self) -> str:
         return f"State(trace={self.trace!r}, {dict(self.overrides)}, axes={self.axis_env})"
@@ -84,11 +107,103 @@ class State:
 STATE: ContextVar[State | None] = ContextVar("tracebridge_state", default=None)
 """The state of the current thread (and asyncio task); None almost always outside traces."""
 
-# Aliases of C methods: no Python frame on the hot path.
+# Alias of a C method: no Python frame on the hot path.
 state: Callable[[], State | None] = STATE.get
-get_state: Callable[[], State | None] = STATE.get
-set_state: Callable[[State | None], Token[State | None]] = STATE.set
-reset_state: Callable[[Token[State | None]], None] = STATE.reset
+
+# What has the place of a state that is None inside other scopes: a trace hides, say, in a block
+# that evaluates at once.
+_HIDDEN: ContextVar[State | None] = ContextVar("tracebridge_hidden_state", default=None)
+_hidden = _HIDDEN.get
+
+
+@final
+class _StateStack(ScopeStack):
+    """What made the state: states are the nodes, except where they are None."""
+
+    __slots__ = ()
+
+    def get(self) -> State | None:
+        current = state()
+        return _hidden() if current is None else current
+
+    def install(self, node: State | None) -> None:
+        if node is None or node.plain:
+            if _hidden() is not node:
+                _HIDDEN.set(node)
+            node = None
+        STATE.set(node)
+
+    def node(self, outer: State | None, change: Change) -> State:
+        made = change.function(outer, *change.args)
+        if made is None or made is outer:
+            made = State(None, ()) if made is None else made.copy()
+        made.outer = outer
+        made.change = change
+        made.seen = self.lost
+        return made
+
+    # The two as above, flat: each trace comes here.
+
+    def enter(self, function: Callable[..., State | None], *args: Any) -> Change:
+        outer = state()
+        if stepper[0] or (_hidden() is not None if outer is None else outer.seen != self.lost):
+            return super().enter(function, *args)
+        stepper[0] = get_ident()
+        try:
+            made = function(outer, *args)
+            change = Change(function, args)
+            if made is not None and made is not outer:
+                made.outer = outer
+                made.change = change
+                made.seen = self.lost
+                STATE.set(made)
+            else:
+                self.install(self.node(outer, change))
+        finally:
+            stepper[0] = 0
+        if ended_meanwhile:
+            finish_step()
+        return change
+
+    def leave(self, change: Change) -> None:
+        node = state()
+        if (
+            node is None
+            or node.change is not change
+            or node.seen != self.lost
+            or stepper[0]
+            or _hidden() is not None
+        ):
+            super().leave(change)
+            return
+        stepper[0] = get_ident()
+        try:
+            STATE.set(node.outer)
+        finally:
+            stepper[0] = 0
+        if ended_meanwhile:
+            finish_step()
+
+
+SCOPES = _StateStack()
+"""The open blocks and the traces at work in each thread."""
+
+enter_scope = SCOPES.enter
+"""``change = enter_scope(with_trace, trace)``: begin a block with another state."""
+leave_scope = SCOPES.leave
+"""``leave_scope(change)``: end that block, and no other."""
+
+
+def settled_state() -> State | None:
+    """Return the state in force, without blocks that another thread has ended.
+
+    Such a block is a suspended generator's that the garbage collector closed there.
+    """
+    current = state()
+    if current is not None and current.seen != SCOPES.lost:
+        SCOPES.refresh()
+        current = state()
+    return current
 
 
 def _make(trace: Any, overrides: Overrides, axis_env: tuple[Any, ...], mesh: Any) -> State | None:
@@ -101,7 +216,9 @@ def with_trace(current: State | None, trace: Any) -> State | None:
     """Return `current` with another trace; `None` as the trace means eager."""
     if current is None:
         return None if trace is None else State(trace, ())
-    return _make(trace, current.overrides, current.axis_env, current.mesh)
+    if trace is None:
+        return _make(None, current.overrides, current.axis_env, current.mesh)
+    return State(trace, current.overrides, current.axis_env, current.mesh)
 
 
 def with_axis_env(current: State | None, axis_env: tuple[Any, ...]) -> State | None:
@@ -109,6 +226,23 @@ def with_axis_env(current: State | None, axis_env: tuple[Any, ...]) -> State | N
     if current is None:
         return State(None, (), axis_env) if axis_env else None
     return _make(current.trace, current.overrides, axis_env, current.mesh)
+
+
+def with_axes(current: State | None, axes: Iterable[tuple[Any, Any]]) -> State | None:
+    """Return `current` with more named axes, outermost first."""
+    for name, size in axes:
+        current = with_axis(current, name, size)
+    return current
+
+
+def with_mapped_trace(current: State | None, trace: Any, name: Any, size: Any) -> State | None:
+    """Return `current` with a trace that maps over an axis, which may have a name."""
+    return with_trace(with_axis(current, name, size), trace)
+
+
+def outside_of_traces(current: State | None) -> State | None:
+    """Return `current` without its trace and its named axes."""
+    return with_axis_env(with_trace(current, None), ())
 
 
 def with_axis(current: State | None, name: Any, size: Any) -> State | None:
@@ -147,20 +281,25 @@ class _Entered(NamedTuple):
     mesh: Any
 
 
-def with_mesh(current: State | None, mesh: Any, *, places: bool = True) -> State | None:
+def with_mesh(current: State | None, mesh: Any) -> State | None:
     """Return `current` with another mesh in force, or none.
 
-    `places`: computations on uncommitted arguments run on its devices.
+    Computations on uncommitted arguments run on its devices.
     """
-    given = _NO_MESH if mesh is None else mesh if places else _Entered(mesh)
+    given = _NO_MESH if mesh is None else mesh
     if current is None:
         return State(None, (), (), given)
     return State(current.trace, current.overrides, current.axis_env, given)
 
 
+def with_entered_mesh(current: State | None, mesh: Any) -> State | None:
+    """The same with a mesh that says nothing about where computations run."""
+    return with_mesh(current, _Entered(mesh))
+
+
 def mesh_in_force() -> Any:
     """Return the mesh of the innermost block, else that of the process, else None."""
-    current = state()
+    current = settled_state()
     if current is None or current.mesh is None:
         return _GLOBAL_MESH[0]
     found = current.mesh
@@ -171,7 +310,7 @@ def mesh_in_force() -> Any:
 
 def mesh_of_computations() -> Any:
     """Return the mesh in force if computations are to run on its devices, else None."""
-    current = state()
+    current = settled_state()
     if current is None or current.mesh is None:
         return _GLOBAL_MESH[0]
     found = current.mesh
@@ -180,7 +319,7 @@ def mesh_of_computations() -> Any:
 
 def axis_env() -> tuple[Any, ...]:
     """Return the named axes in force, outermost first."""
-    current = state()
+    current = settled_state()
     return () if current is None else current.axis_env
 
 
@@ -222,7 +361,7 @@ def lookup(name: str) -> Option:
 
 def option(name: str) -> Any:
     """Return the value in force in this thread."""
-    current = state()
+    current = settled_state()
     if current is not None and name in current.values:
         return current.values[name]
     return _global[name]
@@ -267,6 +406,11 @@ def read_environment_again(name: str) -> Any:
         return _global[name]
 
 
+def global_mesh() -> Any:
+    """Return the mesh in force for the process, or None."""
+    return _GLOBAL_MESH[0]
+
+
 def set_global_mesh(mesh: Any) -> Any:
     """Put a mesh, or none, in force for the process; gives the one before."""
     global _epoch, _global_key, _global_fast  # noqa: PLW0603 - the global values live in this module
@@ -304,7 +448,7 @@ def tracing_key() -> Hashable:
     Equal values give equal keys, whether they were set globally or by a `with` block. The named
     axes are not in it: they belong to the caches of functions that may use collectives.
     """
-    current = state()
+    current = settled_state()
     if current is None or not current.key:
         found = _global_key
     else:
@@ -327,7 +471,7 @@ def tracing_key() -> Hashable:
 
 def fast_path_allowed() -> bool:
     """Return whether compiled calls may skip the checks that debugging options ask for."""
-    current = state()
+    current = settled_state()
     if current is None or not current.overrides:
         return _global_fast
     return not any(
@@ -361,17 +505,17 @@ class Decorating(abc.ABC):
 class StateScope(Decorating):
     """A `with` block in which the thread has another state; may be entered again."""
 
-    __slots__ = ("_tokens",)
+    __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._tokens: list[Token[State | None]] = []
+        self._open: list[Change] = []
 
     @abc.abstractmethod
-    def changed(self) -> State | None:
-        """The state inside the block, which is entered now."""
+    def changed(self, current: State | None) -> State | None:
+        """The state inside the block, where `current` is in force outside of it."""
 
     def __enter__(self) -> None:
-        self._tokens.append(set_state(self.changed()))
+        self._open.append(enter_scope(self.changed))
 
     def __exit__(
         self,
@@ -379,7 +523,7 @@ class StateScope(Decorating):
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        reset_state(self._tokens.pop())
+        SCOPES.leave_one_of(self._open)
 
 
 class Scope(StateScope):
@@ -401,8 +545,8 @@ class Scope(StateScope):
     def again(self) -> Scope:
         return Scope(self._name, self._value)
 
-    def changed(self) -> State | None:
-        return with_override(state(), self._name, self._value)
+    def changed(self, current: State | None) -> State | None:
+        return with_value(current, self._name, self._value)
 
 
 def scope(name: str, value: Any) -> Scope:

@@ -17,8 +17,6 @@ from tracebridge.core.config.scopes import (
     StateScope,
     global_value,
     on_global_change,
-    option,
-    state,
     with_override,
 )
 from tracebridge.core.errors.config_errors import OptionValueError
@@ -63,10 +61,12 @@ class GuardScope(StateScope):
     def again(self) -> GuardScope:
         return GuardScope(self._directions, self._level)
 
-    def changed(self) -> State | None:
-        levels = guard_levels(option("transfer_guard"))
+    def changed(self, current: State | None) -> State | None:
+        # Of each direction alone: the others may be those of blocks that end earlier.
+        outer = {} if current is None else current.values
+        levels = guard_levels(outer.get("transfer_guard", global_value("transfer_guard")))
         levels.update(dict.fromkeys(self._directions, self._level))
-        return with_override(state(), "transfer_guard", joined_levels(levels))
+        return with_override(current, "transfer_guard", joined_levels(levels))
 
     def __enter__(self) -> None:
         super().__enter__()

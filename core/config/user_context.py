@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, final
 
-from tracebridge.core.config.scopes import State, StateScope, state, with_value
+from tracebridge.core.config.scopes import State, StateScope, settled_state, with_value
 from tracebridge.core.errors.config_errors import OptionValueError
 
 _NUMBERS = itertools.count()
@@ -28,7 +28,7 @@ class UserContext:
     @property
     def value(self) -> Any:
         """The value in force in this thread."""
-        current = state()
+        current = settled_state()
         found = None if current is None else current.values.get(self._name)
         return self.default if found is None else found[1]
 
@@ -64,9 +64,9 @@ class UserScope(StateScope):
         """A block like this one, for the next call of a decorated function."""
         return UserScope(self._name, self._value)
 
-    def changed(self) -> State | None:
+    def changed(self, current: State | None) -> State | None:
         # The type is kept beside the value: 1, 1.0 and True are equal in Python.
-        return with_value(state(), self._name, (type(self._value), self._value))
+        return with_value(current, self._name, (type(self._value), self._value))
 
 
 def make_user_context(default_value: Any = None) -> UserContext:

@@ -13,7 +13,7 @@ import contextvars
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError
@@ -57,11 +57,11 @@ def below(trace: Any, name: str, current: Trace | None = None) -> Iterator[None]
 @contextlib.contextmanager
 def running_on(trace: Trace) -> Iterator[None]:
     """Make ``trace`` current."""
-    token = set_state(with_trace(state(), None if is_eager_trace(trace) else trace))
+    scope = enter_scope(with_trace, None if is_eager_trace(trace) else trace)
     try:
         yield
     finally:
-        reset_state(token)
+        leave_scope(scope)
 
 
 # Functions of users (by id) whose rules are being traced in advance: a rule that calls its own

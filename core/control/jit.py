@@ -32,7 +32,7 @@ from tracebridge.core.control.traced_call import (
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.name_stack import NAMES, in_use
+from tracebridge.core.ir.name_stack import NAME_SCOPES, in_use, no_names
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -198,12 +198,12 @@ class Jitted:
             avals, sizes = options.abstracted_axes(self.name, call, avals)
         nums = options.static_argnums
         # The program is used wherever the function is called: scopes are those inside of it.
-        names = NAMES.set(()) if in_use[0] else None
+        names = NAME_SCOPES.enter(no_names) if in_use[0] else None
         try:
             traced = trace_call(self.fun, call, avals, self.fun, refs=refs, static_nums=nums)
         finally:
             if names is not None:
-                NAMES.reset(names)
+                NAME_SCOPES.leave(names)
         if options.shardings is not None:
             options.shardings.check_outputs(self.name, traced.out_tree)
         return traced.at_sizes(sizes) if sizes else traced

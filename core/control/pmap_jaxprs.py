@@ -13,7 +13,7 @@ from tracebridge.core import lax
 from tracebridge.core.collectives.all_gather import all_gather_p
 from tracebridge.core.collectives.axis_index import axis_index_p
 from tracebridge.core.collectives.psum import psum_p
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_axis
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axis
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -43,11 +43,11 @@ def whole_aval(aval: ShapedArray, axis: int | None, size: int) -> ShapedArray:
 @contextmanager
 def axis_scope(params: dict[str, Any]) -> Iterator[None]:
     """Where programs of elements are traced and derived: custom rules may name the axis."""
-    token = set_state(with_axis(state(), params["axis_name"], params["axis_size"]))
+    scope = enter_scope(with_axis, params["axis_name"], params["axis_size"])
     try:
         yield
     finally:
-        reset_state(token)
+        leave_scope(scope)
 
 
 def _run(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.separate import unknown_results
@@ -118,7 +118,7 @@ def trace_to_jaxpr_nounits(
             continue
         inputs.append(staging.input(aval, len(inputs)))
         values.append(inputs[-1])
-    token = set_state(with_trace(state(), trace))
+    scope = enter_scope(with_trace, trace)
     try:
         results = list(call(*values))
         outs = [as_value(r) for r in results]
@@ -129,7 +129,7 @@ def trace_to_jaxpr_nounits(
         wanted = [out for out, is_staged in zip(outs, staged, strict=True) if is_staged]
         jaxpr = staging.finalize(inputs, wanted)
     finally:
-        reset_state(token)
+        leave_scope(scope)
         trace.done = staging.done = True
         staging.equations = []
     return jaxpr, _results(results, outs, staged), ClosedJaxpr(jaxpr).consts

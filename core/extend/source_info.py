@@ -12,7 +12,7 @@ from tracebridge.core._jaxlib.xla import get_traceback
 from tracebridge.core.errors.filtering import mark_internal
 from tracebridge.core.ir.atoms import NameStack, SourceInfo
 from tracebridge.core.ir.name_scopes import entered
-from tracebridge.core.ir.name_stack import NAMES, current_names
+from tracebridge.core.ir.name_stack import NAME_SCOPES, current_names, no_names
 from tracebridge.core.ir.source_info import describe_line
 
 
@@ -105,12 +105,12 @@ def set_name_stack(name_stack: Any) -> Iterator[None]:
         with entered(names[len(outer) :]):
             yield
         return
-    token = NAMES.set(())
+    change = NAME_SCOPES.enter(no_names)
     try:
         with entered(names):
             yield
     finally:
-        NAMES.reset(token)
+        NAME_SCOPES.leave(change)
 
 
 @contextlib.contextmanager

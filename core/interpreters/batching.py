@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.config.scopes import (
+    enter_scope,
+    leave_scope,
     option,
-    reset_state,
-    set_state,
-    state,
-    with_axis,
-    with_trace,
+    with_mapped_trace,
 )
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
@@ -144,11 +142,11 @@ def batch_flat(
     if wants_location(label):
         trace = located(LocatedBatchTrace(trace.parent, size, axis), label)
     args = [trace.input(v, d) for v, d in zip(values, dims, strict=True)]
-    token = set_state(with_trace(with_axis(state(), trace.axis_name, size), trace))
+    scope = enter_scope(with_mapped_trace, trace, trace.axis_name, size)
     try:
         results = [as_value(r) for r in fun(*args)]
     finally:
-        reset_state(token)
+        leave_scope(scope)
         trace.done = True
     outs = [r.value if r._trace is trace else r for r in results]
     out_dims = [r.dim if r._trace is trace else None for r in results]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, option, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.graph import Graph, within
 from tracebridge.core.interpreters.leaks import check_no_leaks
@@ -104,11 +104,11 @@ def jvp_flat(
     args = [
         p if t is None else JvpTracer(trace, p, t) for p, t in zip(primals, tangents, strict=True)
     ]
-    token = set_state(with_trace(state(), trace))
+    scope = enter_scope(with_trace, trace)
     try:
         results = [as_value(r) for r in fun(*args)]
     finally:
-        reset_state(token)
+        leave_scope(scope)
         trace.done = True
     outs: list[Value] = []
     out_tangents: list[Value | None] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, option, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.linear_graph import LinearGraph
@@ -237,11 +237,11 @@ def linearize_flat(
         trace = located(LocatedLinearizeTrace(trace.parent), label)
     flags = [True] * len(primals) if active is None else active
     args = [trace.input(p) if f else p for p, f in zip(primals, flags, strict=True)]
-    token = set_state(with_trace(state(), trace))
+    scope = enter_scope(with_trace, trace)
     try:
         results = [as_value(r) for r in fun(*args)]
     finally:
-        reset_state(token)
+        leave_scope(scope)
         trace.done = True
     outs: list[Value] = []
     nodes: list[int | None] = []

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import Traceback
-from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, option, with_trace
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.known import number_of
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.ir.name_stack import NAMES, NamedSource, current_names, in_use
+from tracebridge.core.ir.name_stack import NAME_SCOPES, NamedSource, current_names, in_use, no_names
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.tracer import Tracer
@@ -260,9 +260,9 @@ def stage(
     trace.captures = captures
     trace.known = known
     inputs: Sequence[Any] = [trace.input(aval, i) for i, aval in enumerate(in_avals)]
-    token = set_state(with_trace(state(), trace))
+    scope = enter_scope(with_trace, trace)
     # What is derived from a program is remembered with it: names of the moment have no part in it.
-    derived = NAMES.set(()) if locate is False and trace.locate else None
+    derived = NAME_SCOPES.enter(no_names) if locate is False and trace.locate else None
     try:
         outputs: Sequence[Any] = [as_value(o) for o in fun(*inputs)]
         if captures is not None:
@@ -272,9 +272,9 @@ def stage(
                 trace.check_foreign(o)
         jaxpr = trace.finalize(inputs, outputs, hoisted)
     finally:
-        reset_state(token)
+        leave_scope(scope)
         if derived is not None:
-            NAMES.reset(derived)
+            NAME_SCOPES.leave(derived)
         trace.done = True
         trace.equations = []
         trace.known = None

@@ -310,12 +310,12 @@ def _eval_in_scopes(
     outer = NAMES.get()
     for (app, idx), path in zip(jaxpr.steps, names, strict=True):
         inside = path[len(outer) :] if path[: len(outer)] == outer else path
-        token = enter(inside) if inside else None
+        scope = enter(inside) if inside else None
         try:
             result = process(app, [env[i] for i in idx])
         finally:
-            if token is not None:
-                leave(token)
+            if scope is not None:
+                leave(scope)
         env.extend(result if app.multiple else (result,))
     return [env[i] for i in jaxpr.outs]
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from tracebridge.core.ir.name_stack import NAMES, in_use
+from tracebridge.core.ir.name_stack import NAME_SCOPES, NAMES, in_use
 from tracebridge.core.ir.trace import current_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from contextvars import Token
+
+    from tracebridge.core.config.scope_stack import Change
 
 Names = tuple[str, ...]
 
@@ -106,10 +107,21 @@ def _note(levels: Sequence[_Level], root: int, names: Names) -> None:
             tape.scopes.append((len(tape), _within(names, level, root)))
 
 
-def enter(names: Sequence[str]) -> Token[Names]:
-    """Enter scopes, outermost first; ``leave`` takes the token."""
+def enter(names: Sequence[str]) -> Change:
+    """Enter scopes, outermost first; ``leave`` takes what is returned."""
     in_use[0] = True
     levels, root = _levels()
+    change = NAME_SCOPES.enter(_extended, _scopes(names, levels, root))
+    _note(levels, root, NAMES.get())
+    return change
+
+
+def _extended(outer: Names, inside: Names) -> Names:
+    return (*outer, *inside)
+
+
+def _scopes(names: Sequence[str], levels: Sequence[_Level], root: int) -> Names:
+    """Parts of a path for ``names`` inside of those in force."""
     outer = NAMES.get()
     known = 0
     if outer and type(last := outer[-1]) is Scope and last.root == root:
@@ -121,15 +133,23 @@ def enter(names: Sequence[str]) -> Token[Names]:
         scope.name, scope.kinds, scope.root, scope.depth = name, kinds, root, len(levels)
         inside.append(scope)
         kinds = ()
-    entered = (*outer, *inside)
-    token = NAMES.set(entered)
-    _note(levels, root, entered)
-    return token
+    return tuple(inside)
 
 
-def leave(token: Token[Names]) -> None:
-    """Leave what ``enter`` entered."""
-    NAMES.reset(token)
+def leave(change: Change) -> None:
+    """Leave what ``enter`` entered, and nothing else."""
+    NAME_SCOPES.leave(change)
+    note_names()
+
+
+def leave_one_of(changes: list[Change]) -> None:
+    """Leave the latest of several like scopes that is in force here."""
+    NAME_SCOPES.leave_one_of(changes)
+    note_names()
+
+
+def note_names() -> None:
+    """Let the tapes at work know the scopes, which have changed."""
     levels, root = _levels()
     _note(levels, root, NAMES.get())
 
@@ -140,11 +160,11 @@ def entered(names: Names) -> Iterator[None]:
     if not names:
         yield
         return
-    token = enter(names)
+    change = enter(names)
     try:
         yield
     finally:
-        leave(token)
+        leave(change)
 
 
 @contextlib.contextmanager

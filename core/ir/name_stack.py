@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tracebridge.core.config.scope_stack import VariableStack
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -12,6 +14,15 @@ if TYPE_CHECKING:
 
 NAMES: ContextVar[tuple[str, ...]] = ContextVar("tracebridge_names", default=())
 """Names of the scopes of this thread, outermost first."""
+
+NAME_SCOPES = VariableStack(NAMES, ())
+"""The blocks that give these names."""
+
+
+def no_names(_: tuple[str, ...]) -> tuple[str, ...]:
+    """The names inside of a block that takes its operations out of all scopes."""
+    return ()
+
 
 current_names: Callable[[], tuple[str, ...]] = NAMES.get
 

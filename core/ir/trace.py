@@ -9,7 +9,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tracebridge.core.config.scopes import STATE, reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, state, with_trace
 from tracebridge.core.ir.eager_slot import EAGER
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def scoped(trace: Any) -> Any:
 @contextlib.contextmanager
 def use_trace(trace: Trace | None) -> Iterator[None]:
     """Make ``trace`` current within the block (``None``: evaluate eagerly)."""
-    token = set_state(with_trace(STATE.get(), trace))
+    scope = enter_scope(with_trace, trace)
     try:
         yield
     finally:
-        reset_state(token)
+        leave_scope(scope)

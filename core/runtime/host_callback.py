@@ -8,12 +8,10 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from tracebridge.core.config.scopes import (
+    enter_scope,
+    leave_scope,
     option,
-    reset_state,
-    set_state,
-    state,
-    with_axis_env,
-    with_trace,
+    outside_of_traces,
 )
 from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.ir.aval import ShapedArray
@@ -94,12 +92,12 @@ class HostCallback:
             leaves.insert(position, self.statics[position])
         args, kwargs = self.in_tree.unflatten(leaves)
         # A program may run while something is traced, on the same thread.
-        token = set_state(with_axis_env(with_trace(state(), None), ()))
+        scope = enter_scope(outside_of_traces)
         try:
             result = self.fun(*args, **kwargs)
             return [] if self.out_tree is None else self._checked(result, avals)
         finally:
-            reset_state(token)
+            leave_scope(scope)
 
     def _checked(self, result: Any, avals: Sequence[ShapedArray]) -> list[Any]:
         leaves, tree = flatten(result)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextvars import Token
 from types import TracebackType
 from typing import Any, final
 
+from tracebridge.core.config.scope_stack import Change
 from tracebridge.core.config.scopes import (
-    State,
+    SCOPES,
+    enter_scope,
+    global_mesh,
     mesh_in_force,
-    reset_state,
     set_global_mesh,
-    set_state,
     state,
     with_mesh,
 )
@@ -55,14 +55,14 @@ def get_abstract_mesh() -> AbstractMesh:
 class _MeshScope:
     """A block in which a mesh is in force for this thread; gives the mesh."""
 
-    __slots__ = ("_mesh", "_tokens")
+    __slots__ = ("_mesh", "_open")
 
     def __init__(self, mesh: Any) -> None:
         self._mesh = mesh
-        self._tokens: list[Token[State | None]] = []
+        self._open: list[Change] = []
 
     def __enter__(self) -> Any:
-        self._tokens.append(set_state(with_mesh(state(), self._mesh)))
+        self._open.append(enter_scope(with_mesh, self._mesh))
         return self._mesh
 
     def __exit__(
@@ -71,7 +71,7 @@ class _MeshScope:
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        reset_state(self._tokens.pop())
+        SCOPES.leave_one_of(self._open)
 
 
 @final
@@ -116,7 +116,9 @@ class set_mesh(_MeshScope):
 
     def __enter__(self) -> Any:
         if self._before:
-            set_global_mesh(self._before.pop())
+            before = self._before.pop()
+            if global_mesh() is self._mesh:  # else another statement has put one in force since
+                set_global_mesh(before)
         return super().__enter__()
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
-from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import State, reset_state, set_state, state, with_mesh
+from tracebridge.core.config.scope_stack import Change
+from tracebridge.core.config.scopes import SCOPES, enter_scope, with_entered_mesh
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
@@ -22,15 +21,8 @@ from tracebridge.core.sharding.axis_types import (
     axis_types_of,
 )
 
-
-class _Entered(threading.local):
-    """What ``with mesh`` blocks of this thread replaced."""
-
-    def __init__(self) -> None:
-        self.tokens: list[Token[State | None]] = []
-
-
-_ENTERED = _Entered()
+# The open ``with mesh`` blocks of each mesh, in all threads.
+_ENTERED: weakref.WeakKeyDictionary[Mesh, list[Change]] = weakref.WeakKeyDictionary()
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Mesh] = weakref.WeakValueDictionary()
 
 
@@ -174,7 +166,8 @@ class Mesh(TypedAxes):
 
         As ``with set_mesh(mesh)``, but computations on uncommitted arrays stay on one device.
         """
-        _ENTERED.tokens.append(set_state(with_mesh(state(), self, places=False)))
+        change = enter_scope(with_entered_mesh, self)
+        _ENTERED.setdefault(self, []).append(change)
         return self
 
     def __exit__(
@@ -183,7 +176,7 @@ class Mesh(TypedAxes):
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        reset_state(_ENTERED.tokens.pop())
+        SCOPES.leave_one_of(_ENTERED[self])
 
     def __copy__(self) -> Self:
         return self

@@ -17,10 +17,10 @@ from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.config.scopes import (
     Scope,
     State,
+    enter_scope,
+    leave_scope,
     option,
-    reset_state,
     scope,
-    set_state,
     state,
     tracing_key,
     update,
@@ -95,11 +95,11 @@ def test_named_axes_nest() -> None:
     assert inner is not None
     assert inner.axis_env == (("i", 2), ("j", 3))
     assert with_axis(inner, None, 4) is inner
-    token = set_state(inner)
+    change = enter_scope(lambda _: inner)
     try:
         assert scopes.axis_env() == (("i", 2), ("j", 3))
     finally:
-        reset_state(token)
+        leave_scope(change)
     assert scopes.axis_env() == ()
 
 
@@ -126,15 +126,15 @@ def test_key_has_only_what_affects_tracing() -> None:
     assert len(made.overrides) == 2
 
 
-def test_set_and_reset() -> None:
-    """Tokens restore exactly what was there."""
-    first = State("trace", ())
-    token = set_state(first)
-    inner = set_state(None)
+def test_enter_and_leave() -> None:
+    """Leaving the innermost scope gives the state object that was there."""
+    outer = enter_scope(with_trace, "trace")
+    first = state()
+    inner = enter_scope(with_trace, None)
     assert state() is None
-    reset_state(inner)
+    leave_scope(inner)
     assert state() is first
-    reset_state(token)
+    leave_scope(outer)
     assert state() is None
 
 
