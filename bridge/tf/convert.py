@@ -12,7 +12,10 @@ import tensorflow as tf
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
 from tracebridge._api.values import short_repr
+from tracebridge.core.config.scopes import tracing_key
+from tracebridge.core.config.wide import at_least
 from tracebridge.core.control.traced_call import Arguments, argument_names
+from tracebridge.core.dtypes.width import number_dtype, width_of, with_numbers
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
@@ -31,6 +34,7 @@ from tracebridge.tf.program import Program
 
 _MAX_PROGRAMS = 256
 _MAX_CALLS = 4096
+_NUMBERS = (bool, int, float, complex)
 _WRAPPERS = "tensorflow.python.trackable.data_structures"
 
 
@@ -138,16 +142,18 @@ class _Converted:
         if any([type(leaf).__module__ == _WRAPPERS for leaf in leaves]):
             args, kwargs = tree_map(unwrap, (args, kwargs))
             leaves, tree = flatten((args, kwargs))
-        tensors: list[Any] = []
+        weak = [type(leaf) in _NUMBERS for leaf in leaves]
+        tensors = [
+            leaf if w or isinstance(leaf, tf.Tensor) else self._tensor(leaf, tree, i)
+            for i, (leaf, w) in enumerate(zip(leaves, weak, strict=True))
+        ]
+        if any(weak):
+            tensors = _numbers_as_tensors(tensors, weak)
         rows: list[_Leaf] = []
-        for i, leaf in enumerate(leaves):
-            weak = type(leaf) in (bool, int, float, complex)
-            tensor = leaf if isinstance(leaf, tf.Tensor) else self._tensor(leaf, tree, i)
+        for tensor, w in zip(tensors, weak, strict=True):
             shape = tensor.shape
-            sizes = None if shape.rank is None else tuple(shape)
-            tensors.append(tensor)
-            rows.append(_Leaf(sizes, tensor.dtype, weak))
-        key = (tree, tuple(rows))
+            rows.append(_Leaf(None if shape.rank is None else tuple(shape), tensor.dtype, w))
+        key = (tree, tuple(rows), tracing_key())
         traced = self._calls.get(key)
         if traced is None:
             traced = self._find(args, tree, rows)
@@ -186,7 +192,8 @@ class _Converted:
             found = shape_rules.symbolic_shapes(self._name, shapes, specs, names, self._constraints)
             shape_rules.check_sizes(self._name, found, shapes, names)
         # The text of symbols, since each call makes a scope of its own.
-        key = (tree, *[(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)])
+        leaves = [(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)]
+        key = (tree, *leaves, tracing_key())
         traced = self._programs.get(key)
         if traced is None:
             avals = [
@@ -212,14 +219,17 @@ def trace_program(
     """
     leaves: list[Any] = [_StandIn(aval) for aval in avals]
     arguments = Arguments(fun, leaves, tree, parameters=parameter_names(fun))
+    wide = width_of([a.dtype for a in avals if not a.weak_type])
+    wide = with_numbers(wide, [a.dtype for a in avals if a.weak_type])
     try:
-        jaxpr, out_tree = trace_to_jaxpr(call, fun, arguments)
+        with at_least(wide):
+            jaxpr, out_tree = trace_to_jaxpr(call, fun, arguments)
+            return Traced(Program(call, jaxpr, names), out_tree)
     except (InconclusiveDimensionError, ShapeMismatchError) as error:
         shapes = [a.shape for a in avals]
         if all([type(d) is int for shape in shapes for d in shape]):
             raise
         raise shape_rules.undecided(call, error, shapes, names) from error
-    return Traced(Program(call, jaxpr, names), out_tree)
 
 
 def our_dtype(dtype: tf.DType) -> np.dtype[Any]:
@@ -229,6 +239,14 @@ def our_dtype(dtype: tf.DType) -> np.dtype[Any]:
         UnsupportedExchangeDtypeError: the engine has none.
     """
     return row_from(FROM_TENSORFLOW, dtype.name, "TensorFlow").ours
+
+
+def _numbers_as_tensors(leaves: Sequence[Any], weak: Sequence[bool]) -> list[Any]:
+    """Leaves of which some are Python numbers as tensors, as wide as those beside them."""
+    pairs = list(zip(leaves, weak, strict=True))
+    # What the engine does not have is refused elsewhere, with its name.
+    wide = width_of([np.dtype(t.dtype.as_numpy_dtype) for t, w in pairs if not w])
+    return [tf.constant(t, row_dtype(number_dtype(t, wide))) if w else t for t, w in pairs]
 
 
 def row_dtype(dtype: np.dtype[Any]) -> tf.DType:

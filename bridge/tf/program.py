@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge._api.vjp import vjp
+from tracebridge.core.config.settings import Settings
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.export.portable import portable_program
 from tracebridge.core.interpreters.staging import stage
@@ -22,7 +23,16 @@ class Program:
     ``diff_in`` and ``diff_out``: the inputs and results that have derivatives.
     """
 
-    __slots__ = ("_module", "_pullback", "diff_in", "diff_out", "jaxpr", "name", "names")
+    __slots__ = (
+        "_module",
+        "_pullback",
+        "_settings",
+        "diff_in",
+        "diff_out",
+        "jaxpr",
+        "name",
+        "names",
+    )
 
     def __init__(self, name: str, jaxpr: Jaxpr, names: Sequence[str]) -> None:
         self.name = name
@@ -30,6 +40,8 @@ class Program:
         self.names = tuple(names)
         self.diff_in = [i for i, a in enumerate(jaxpr.in_avals) if is_inexact(a.dtype)]
         self.diff_out = [i for i, a in enumerate(jaxpr.out_avals) if is_inexact(a.dtype)]
+        # Derivatives are of this trace, whatever options are in force when they are needed.
+        self._settings = Settings()
         self._module: CallModule | None = None
         self._pullback: Program | None = None
 
@@ -37,13 +49,14 @@ class Program:
     def module(self) -> CallModule:
         """The program as a TensorFlow operation."""
         if self._module is None:
-            portable = portable_program(
-                self.jaxpr,
-                self.name,
-                target=stablehlo_target(),
-                names=self.names,
-                platform_index=True,
-            )
+            with self._settings.again():
+                portable = portable_program(
+                    self.jaxpr,
+                    self.name,
+                    target=stablehlo_target(),
+                    names=self.names,
+                    platform_index=True,
+                )
             self._module = CallModule(portable, self.names)
         return self._module
 
@@ -54,7 +67,8 @@ class Program:
         It is a program like any other, so that its own pullback gives the next order.
         """
         if self._pullback is None:
-            self._pullback = _pullback_of(self)
+            with self._settings.again():
+                self._pullback = _pullback_of(self)
         return self._pullback
 
 

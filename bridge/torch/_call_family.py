@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, final
 
+from tracebridge.core.config.wide import Width
+from tracebridge.core.dtypes.width import width_of, with_numbers
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
@@ -44,6 +46,11 @@ class CallFamily(Family):
     @property
     def name(self) -> str:
         return self.name_
+
+    def width(self, avals: Avals) -> Width:
+        given = list(zip(avals, self.kinds, strict=False))
+        wide = width_of([a.dtype for a, kind in given if kind == TENSOR])
+        return with_numbers(wide, [a.dtype for a, kind in given if kind != TENSOR])
 
     def build(self, avals: Avals) -> Jaxpr:
         typed = [

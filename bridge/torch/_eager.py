@@ -31,7 +31,7 @@ from tracebridge.interop.torch_adapter import (
     torch_adapter,
 )
 from tracebridge.torch._execute import Run, make_run, placement_for
-from tracebridge.torch._programs import Family, Mask, split, vjp_handle
+from tracebridge.torch._programs import Family, Mask, settings_of, split, vjp_handle
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
@@ -110,7 +110,8 @@ class Compiled:
         self.where = where
         self.numbers = numbers
         self.jaxpr = family.program(avals)
-        self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
+        with settings_of(self.jaxpr):
+            self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
         self.inexact = tuple([is_inexact(a.dtype) for a in self.jaxpr.out_avals])
         self.nodes: dict[Mask, Node] = {}
 
@@ -126,7 +127,8 @@ class Compiled:
             with self.family.lock:
                 found = self.nodes.get(active)
                 if found is None:
-                    found = self.nodes[active] = Node(self, active)
+                    with settings_of(self.jaxpr):
+                        found = self.nodes[active] = Node(self, active)
         return found
 
 
@@ -209,14 +211,17 @@ class Node:
         """The executable ``(saved values, cotangents) -> gradients``."""
         found = self.backwards.get(cotangents)
         if found is None:
-            compiled = self.compiled
-            program = self.parts.backward_for(cotangents)
-            numbers = [compiled.numbers[i] for i in self.parts.inputs]
-            numbers += [False] * (program.n_in - len(numbers))
-            name = f"{compiled.family.name}_backward"
-            found = checked(make_run(program, name, compiled.where, tuple(numbers)), name)
-            self.backwards[cotangents] = found
+            with settings_of(self.compiled.jaxpr):
+                found = self.backwards[cotangents] = self._compile_backward(cotangents)
         return found
+
+    def _compile_backward(self, cotangents: Mask) -> Run:
+        compiled = self.compiled
+        program = self.parts.backward_for(cotangents)
+        numbers = [compiled.numbers[i] for i in self.parts.inputs]
+        numbers += [False] * (program.n_in - len(numbers))
+        name = f"{compiled.family.name}_backward"
+        return checked(make_run(program, name, compiled.where, tuple(numbers)), name)
 
 
 def checked(run: Run, name: str) -> Run:
@@ -343,7 +348,9 @@ def _backward_again(
     """A backward pass as a differentiable function of the inputs and the cotangents."""
     compiled = node.compiled
     leaves = _pullback_inputs(node.in_graph[0], saved, numbers, given[0].device)
-    return call(compiled.family.vjp(node.active, mask), [*leaves, *given])
+    # Of the same program, whatever options are in force by now, or on this thread.
+    with settings_of(compiled.jaxpr):
+        return call(compiled.family.vjp(node.active, mask), [*leaves, *given])
 
 
 def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

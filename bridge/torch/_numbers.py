@@ -1,8 +1,8 @@
-"""Python numbers beside tensors: weakly typed scalars, in a dtype wide enough for the tensors.
+"""Python numbers and NumPy arrays beside tensors, in dtypes wide enough for the tensors.
 
-A number enters as float32, int32 or complex64, so that programs are like those of ``jit``. Beside a
-tensor of a 64-bit dtype it enters with 64 bits: rounding 0.1 to 32 bits first would spoil a
-float64 computation. Its weak type lets the tensors decide the dtype of results all the same.
+A number enters as a weakly typed float32, int32 or complex64, so that programs are like those of
+``jit``; in a program of 64 bits (see core/dtypes/width.py) it enters with 64: rounding 0.1 to 32
+bits first would spoil a float64 computation.
 """
 
 from __future__ import annotations
@@ -13,22 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from tracebridge.core.dtypes.dtypes import (
-    bool_,
-    complex64,
-    complex128,
-    float32,
-    float64,
-    int32,
-    int64,
-)
+from tracebridge.core.config.scopes import option
+from tracebridge.core.config.wide import INTEGERS, Width, at_least
+from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
 from tracebridge.torch import _eager
 from tracebridge.torch._structure import BOOL, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-_WIDE_BYTES = 8
 _WIDE = (torch.float64, torch.complex128)
+_WIDE_INTEGERS = (torch.int64, torch.uint64)
 
 
 def width(x: Any) -> Any:
@@ -37,54 +33,73 @@ def width(x: Any) -> Any:
     return (kind, _INT32_MIN <= x <= _INT32_MAX) if kind is int else kind
 
 
+def width_beside(dtypes: Sequence[torch.dtype]) -> Width:
+    """``width_of`` for torch's dtypes. Dynamo reads these lines."""
+    wide_integers = narrow_floats = False
+    for dtype in dtypes:
+        if dtype in _WIDE:
+            return True
+        if dtype in _WIDE_INTEGERS:
+            wide_integers = True
+        elif dtype.is_floating_point or dtype.is_complex:
+            narrow_floats = True
+    if not wide_integers:
+        return _of_option()
+    return INTEGERS if narrow_floats and _of_option() is not True else True
+
+
+@torch._dynamo.assume_constant_result
+def _of_option() -> Width:
+    return option("enable_x64")
+
+
 def leaf_avals(leaves: Sequence[Any], kinds: Sequence[str]) -> list[ShapedArray]:
     """Strongly typed avals of tensors and Python numbers."""
-    tensors = [
-        _eager.aval_of(x) if k == TENSOR else None for x, k in zip(leaves, kinds, strict=True)
-    ]
-    wide_float = any([a is not None and a.dtype in (float64, complex128) for a in tensors])
-    wide_int = any([a is not None and a.dtype.itemsize >= _WIDE_BYTES for a in tensors])
+    wide = width_beside([x.dtype for x, k in zip(leaves, kinds, strict=True) if k == TENSOR])
     return [
-        ShapedArray((), number_dtype(k, x, wide_float, wide_int)) if a is None else a
-        for x, k, a in zip(leaves, kinds, tensors, strict=True)
+        _eager.aval_of(x) if k == TENSOR else ShapedArray((), DTYPES[_number_dtype(k, x, wide)])
+        for x, k in zip(leaves, kinds, strict=True)
     ]
-
-
-def number_dtype(kind: str, value: Any, wide_float: bool, wide_int: bool) -> np.dtype[Any]:
-    """The dtype in which a Python number enters."""
-    if kind == BOOL:
-        return bool_
-    if kind == INT:
-        return int64 if wide_int or not _INT32_MIN <= value <= _INT32_MAX else int32
-    if kind == FLOAT:
-        return float64 if wide_float else float32
-    return complex128 if wide_float else complex64
 
 
 def number_tensors(leaves: Sequence[Any], kinds: Sequence[str]) -> list[torch.Tensor]:
     """The leaves with Python numbers as tensors without axes. Dynamo reads these lines."""
-    wide_float = wide_int = False
+    dtypes: list[torch.dtype] = []
     device = None
     for x, kind in zip(leaves, kinds, strict=True):
         if kind == TENSOR:
             device = x.device if device is None or x.ndim else device
-            wide_int = wide_int or x.dtype.itemsize >= _WIDE_BYTES
-            wide_float = wide_float or x.dtype in _WIDE
+            dtypes.append(x.dtype)
+    wide = width_beside(dtypes)
     result: list[torch.Tensor] = []
     for x, kind in zip(leaves, kinds, strict=True):
         if kind == TENSOR:
             result.append(x)
         else:
-            dtype = _torch_dtype(kind, x, wide_float, wide_int)
-            result.append(torch.full((), x, dtype=dtype, device=device))
+            result.append(torch.full((), x, dtype=_number_dtype(kind, x, wide), device=device))
     return result
 
 
-def _torch_dtype(kind: str, x: Any, wide_float: bool, wide_int: bool) -> torch.dtype:
+def _number_dtype(kind: str, x: Any, wide: Width) -> torch.dtype:
+    """The dtype in which a Python number enters. Dynamo reads these lines."""
     if kind == BOOL:
         return torch.bool
     if kind == INT:
-        return torch.int64 if wide_int or not _INT32_MIN <= x <= _INT32_MAX else torch.int32
+        return torch.int32 if not wide and _INT32_MIN <= x <= _INT32_MAX else torch.int64
     if kind == FLOAT:
-        return torch.float64 if wide_float else torch.float32
-    return torch.complex128 if wide_float else torch.complex64
+        return torch.float64 if wide is True else torch.float32
+    return torch.complex128 if wide is True else torch.complex64
+
+
+def host_tensors(leaves: Sequence[Any]) -> list[Any]:
+    """The leaves with NumPy arrays as tensors: of 64 bits where the tensors beside them have 64."""
+    wide = width_beside([x.dtype for x in leaves if isinstance(x, torch.Tensor)])
+    with at_least(wide):
+        return [
+            _of_host(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x for x in leaves
+        ]
+
+
+def _of_host(host: np.ndarray[Any, Any]) -> Any:
+    array = put_numpy(host.astype(canonicalize(host.dtype), copy=False))
+    return torch_adapter.export(array)

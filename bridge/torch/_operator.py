@@ -19,6 +19,7 @@ import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
+from tracebridge.core.config.settings import Settings
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
 from tracebridge.torch._programs import Family, Mask, pin, resolve, split, vjp_handle
@@ -187,6 +188,7 @@ class Node(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: str, active: Mask, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.h, ctx.active = h, active
+        ctx.settings = Settings()
         ctx.set_materialize_grads(False)
         functorch = torch._C._are_functorch_transforms_active()
         # Which residuals are kept depends on sizes, so a graph for all sizes keeps none.
@@ -231,15 +233,19 @@ class Node(torch.autograd.Function):
         given = [g for g in grads if g is not None]
         saved = list(ctx.saved_tensors)
         # Compiled autograd lets Dynamo read these lines, and differentiates what it finds.
-        if (
-            ctx.recompute
-            or torch.compiler.is_dynamo_compiling()
-            or torch.is_grad_enabled()
-            or torch._C._are_functorch_transforms_active()
-        ):
-            results = CALL([*saved[: len(active)], *given], vjp_handle(ctx.h, active, mask))
+        again = [*saved[: len(active)], *given]
+        if torch.compiler.is_dynamo_compiling():
+            results = CALL(again, vjp_handle(ctx.h, active, mask))
         else:
-            results = CALL([*saved, *given], resolve(ctx.h).bwd(active, mask).handle)
+            with ctx.settings.again():
+                if (
+                    ctx.recompute
+                    or torch.is_grad_enabled()
+                    or torch._C._are_functorch_transforms_active()
+                ):
+                    results = CALL(again, vjp_handle(ctx.h, active, mask))
+                else:
+                    results = CALL([*saved, *given], resolve(ctx.h).bwd(active, mask).handle)
         found = iter(results)
         return (None, None, *[next(found) if a else None for a in active])
 

@@ -23,10 +23,13 @@ import abc
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import on_global_change, tracing_key
+from tracebridge.core.config.settings import Settings
+from tracebridge.core.config.wide import Width, at_least
 from tracebridge.core.control.custom_vjp import custom_vjp_call_p
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
@@ -44,6 +47,7 @@ from tracebridge.core.runtime.backends import on_fork
 from tracebridge.torch._residuals import Split, split_for_backward
 
 Avals = tuple[ShapedArray, ...]
+_SETTINGS = "torch settings"
 Mask = tuple[bool, ...]
 
 _HANDLES: weakref.WeakValueDictionary[str, Family] = weakref.WeakValueDictionary()
@@ -74,20 +78,26 @@ class Family(abc.ABC):
 
     def program(self, avals: Avals) -> Jaxpr:
         """The Jaxpr at strongly typed avals of all inputs."""
-        key = (avals, tracing_key())
-        found = self.programs.get(key)
-        if found is None:
-            with self.lock:
-                found = self.programs.get(key)
-                if found is None:
-                    if len(self.programs) >= MAX_PROGRAMS:
-                        self.programs.clear()
-                    found = self.programs[key] = self.build(avals)
-        return found
+        with at_least(self.width(avals)):
+            key = (avals, tracing_key())
+            found = self.programs.get(key)
+            if found is None:
+                with self.lock:
+                    found = self.programs.get(key)
+                    if found is None:
+                        if len(self.programs) >= MAX_PROGRAMS:
+                            self.programs.clear()
+                        found = self.programs[key] = self.build(avals)
+                        found.cache[_SETTINGS] = Settings()
+            return found
 
     @abc.abstractmethod
     def build(self, avals: Avals) -> Jaxpr:
         """Make the Jaxpr at ``avals``."""
+
+    @abc.abstractmethod
+    def width(self, avals: Avals) -> Width:
+        """How wide numbers are in the program at ``avals``."""
 
     def child(self, suffix: str) -> Family:
         """The derived family with this suffix."""
@@ -162,6 +172,10 @@ class Derived(Family):
     @abc.abstractmethod
     def parse(self, arguments: str) -> None:
         """Read what stands in the brackets of the handle."""
+
+    def width(self, avals: Avals) -> Width:
+        # The inputs of the parent come first; what follows belongs to derivatives.
+        return self.parent.width(avals)
 
 
 @final
@@ -343,10 +357,16 @@ def split(family: Family, active: Mask, avals: Avals) -> Split:
         with family.lock:
             found = primal.cache.get(key)
             if found is None:
-                cts = tuple([is_inexact(a.dtype) for a in primal.out_avals])
-                joint = with_gradients(primal, active, cts)
-                found = primal.cache[key] = split_for_backward(joint, primal, cts)
+                with settings_of(primal):
+                    cts = tuple([is_inexact(a.dtype) for a in primal.out_avals])
+                    joint = with_gradients(primal, active, cts)
+                    found = primal.cache[key] = split_for_backward(joint, primal, cts)
     return found
+
+
+def settings_of(program: Jaxpr) -> AbstractContextManager[None]:
+    """A block with the options under which the program of a family was traced."""
+    return program.cache[_SETTINGS].again()
 
 
 # handles -----------------------------------------------------------------------------------------

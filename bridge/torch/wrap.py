@@ -13,12 +13,11 @@ import torch
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter, bind_statics, static_key
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
-from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.config.wide import at_least
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_treedef, leaves_with_path
 from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
@@ -28,7 +27,7 @@ from tracebridge.torch._call_family import CallFamily
 from tracebridge.torch._entry import CallTable, make_entry
 from tracebridge.torch._graph import call_structure, graph_call, out_tree_of
 from tracebridge.torch._names import by_import_path, register
-from tracebridge.torch._numbers import leaf_avals, number_tensors, width
+from tracebridge.torch._numbers import host_tensors, leaf_avals, number_tensors, width, width_beside
 from tracebridge.torch._programs import free_handle
 from tracebridge.torch._structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
 
@@ -148,7 +147,8 @@ class Wrapped:
         if any([x is None for x in dense]):
             return self.through_operator(family, leaves)
         if option("disable_jit") and not _wants_gradients(dense):
-            return self.step_by_step(args, kwargs)
+            with at_least(width_beside([x.dtype for x in dense if isinstance(x, torch.Tensor)])):
+                return self.step_by_step(args, kwargs)
         dense = _on_one_device(dense)
         call_key: Any = tuple(
             [(x.dtype, x.shape, x.device) if k == TENSOR else width(x) for x, k in
@@ -199,15 +199,17 @@ class Wrapped:
         """
         kinds: list[str] = []
         result: list[Any] = []
+        hosts = False
         for i, leaf in enumerate(leaves):
             kind, value = _NUMBERS.get(type(leaf), TENSOR), leaf
             if kind == TENSOR and not isinstance(leaf, torch.Tensor):
                 kind, value = _convert(leaf)
                 if not kind:
                     raise self.unusable(leaf, i, key)
+                hosts = hosts or value is leaf
             kinds.append(kind)
             result.append(value)
-        return result, kinds
+        return host_tensors(result) if hosts else result, kinds
 
     def unusable(self, leaf: Any, index: int, key: Any) -> UnsupportedDtypeError:
         """The error for a leaf that is neither tensor nor number."""
@@ -272,13 +274,11 @@ class Wrapped:
 
 
 def _convert(leaf: Any) -> tuple[str, Any]:
-    """A leaf that is no tensor as (kind, tensor or number); kind "" if it is unusable."""
+    """A leaf that is no tensor as (kind, tensor, NumPy array or number); "" if it is unusable."""
     if type(leaf) is Array:
         return TENSOR, torch_adapter.export(leaf)
     if isinstance(leaf, np.ndarray | np.generic):
-        host = np.asarray(leaf)
-        array = put_numpy(host.astype(canonicalize(host.dtype), copy=False))
-        return TENSOR, torch_adapter.export(array)
+        return TENSOR, leaf
     # Subclasses of Python's numbers, such as members of an IntEnum.
     if isinstance(leaf, int):
         return INT, int(leaf)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tracebridge.core.config import flags, scopes
+from tracebridge.core.config import flags, scopes, wide
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.errors import filtering
 from tracebridge.core.errors.config_errors import UnknownOptionError
@@ -60,7 +60,7 @@ class Config:
 
     def read(self, name: str) -> Any:
         """Return the value in force in this thread."""
-        return scopes.option(resolve_name(name))
+        return wide.told(scopes.option(resolve_name(name)))
 
     def config_with_absl(self) -> None:
         """Let absl define a flag for each option, such as ``--jax_enable_x64``.
@@ -84,7 +84,7 @@ class Config:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return scopes.option(resolve_name(name))
+        return wide.told(scopes.option(resolve_name(name)))
 
     def __setattr__(self, name: str, value: Any) -> None:
         resolve_name(name)

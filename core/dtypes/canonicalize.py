@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tracebridge.core.config.scopes import option
+from tracebridge.core.config.wide import INTEGERS
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.errors.dtype_errors import (
     ExplicitX64Error,
@@ -47,8 +48,11 @@ def canonicalize(dtype: Any) -> Any:
         UnsupportedDtypeError: a dtype that the engine does not have, such as object, str or
             longdouble, or no dtype at all.
     """
-    pair = _known_or_resolved(dtype)
-    return pair[0] if pair[0] is pair[1] or option("enable_x64") else pair[1]
+    wide, narrow = _known_or_resolved(dtype)
+    if wide is narrow:
+        return wide
+    x64 = option("enable_x64")
+    return wide if x64 is True or (x64 == INTEGERS and wide.kind in "iu") else narrow
 
 
 def as_given(dtype: Any) -> Any:
@@ -148,12 +152,12 @@ def default_uint() -> np.dtype[Any]:
 
 def default_float() -> np.dtype[Any]:
     """The dtype of Python floats: float32, or float64 with ``enable_x64``."""
-    return dtypes.float64 if option("enable_x64") else dtypes.float32
+    return dtypes.float64 if option("enable_x64") is True else dtypes.float32
 
 
 def default_complex() -> np.dtype[Any]:
     """The dtype of Python complex numbers: complex64, or complex128 with ``enable_x64``."""
-    return dtypes.complex128 if option("enable_x64") else dtypes.complex64
+    return dtypes.complex128 if option("enable_x64") is True else dtypes.complex64
 
 
 def to_inexact(dtype: Any) -> Any:

@@ -136,7 +136,7 @@ def _default_of(node: Node) -> Any:
     return default_complex() if node is COMPLEX else node
 
 
-_promoted: dict[tuple[tuple[Pair, ...], bool, str], Pair] = {}
+_promoted: dict[tuple[tuple[Pair, ...], bool | str, str], Pair] = {}
 
 
 def promote(pairs: tuple[Pair, ...]) -> Pair:
@@ -156,7 +156,7 @@ def promote(pairs: tuple[Pair, ...]) -> Pair:
     return found
 
 
-def _promote(pairs: tuple[Pair, ...], x64: bool, mode: str) -> Pair:
+def _promote(pairs: tuple[Pair, ...], x64: bool | str, mode: str) -> Pair:
     if not pairs:
         msg = "promotion: got no operands; expected at least one array, scalar or dtype"
         raise ValueError(msg)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tracebridge.core.config.scopes import option
+from tracebridge.core.config.wide import INTEGERS
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.extended import ExtendedDType
@@ -26,6 +27,11 @@ _NARROW: Final[dict[type, Pair]] = {
     float: (dtypes.float32, True),
     complex: (dtypes.complex64, True),
 }
+_BY_OPTION: Final = {
+    False: _NARROW,
+    INTEGERS: {**_NARROW, int: _WIDE[int]},
+    True: _WIDE,
+}
 
 
 def scalar_dtype(scalar_type: type) -> Pair:
@@ -34,7 +40,7 @@ def scalar_dtype(scalar_type: type) -> Pair:
     Raises:
         TypeError: not bool, int, float, complex or a subclass of them.
     """
-    table = _WIDE if option("enable_x64") else _NARROW
+    table = _BY_OPTION[option("enable_x64")]
     found = table.get(scalar_type)
     if found is not None:
         return found

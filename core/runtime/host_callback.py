@@ -56,7 +56,7 @@ class HostCallback:
         self.in_tree = in_tree
         self.statics = statics
         self.out_tree = out_tree
-        self._keeps_64: bool = option("enable_x64")
+        self._keeps_64: bool = option("enable_x64") is True
 
     @property
     def name(self) -> str:

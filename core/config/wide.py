@@ -1,0 +1,40 @@
+"""How wide the numbers of one program are: 64 bits for data that enters with 64 bits.
+
+Bridges trace functions at the dtypes of foreign tensors, which keep theirs. What such a program
+makes itself (constants, results of integer division, arguments from NumPy) must not be rounded to
+32 bits beside them, and must not make 64 bits of a 32-bit program either: see
+docs/decisions/0016-64-bits-by-data.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_value
+
+INTEGERS: Final = "integers"
+"""A value of ``enable_x64`` that only a bridge sets: integers have 64 bits, floats have 32."""
+
+Width = bool | Literal["integers"]
+
+_RANK: Final[dict[Width, int]] = {False: 0, INTEGERS: 1, True: 2}
+
+
+@contextlib.contextmanager
+def at_least(width: Width) -> Iterator[None]:
+    """A block in which numbers are at least so wide."""
+    if _RANK[option("enable_x64")] >= _RANK[width]:
+        yield
+        return
+    token = set_state(with_value(state(), "enable_x64", width))
+    try:
+        yield
+    finally:
+        reset_state(token)
+
+
+def told(value: Any) -> Any:
+    """The value of an option as users are told: 64 bits are on or off."""
+    return False if value == INTEGERS and type(value) is str else value
