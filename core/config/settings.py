@@ -8,9 +8,10 @@ from typing import Any, final
 
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
 from tracebridge.core.config.scopes import (
+    State,
+    enter_scope,
+    leave_scope,
     option,
-    reset_state,
-    set_state,
     state,
     tracing_key,
     with_value,
@@ -36,19 +37,17 @@ class Settings:
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """A block in which they are in force again."""
-        before = inside = state()
         if tracing_key() == self._key:
             yield
             return
-        for name, value in self._values:
-            now = {} if inside is None else inside.values
-            if name not in OPTIONS or option(name) != value or name in now:
-                inside = with_value(inside, name, value)
-        if inside is before:
-            yield
-            return
-        token = set_state(inside)
+        change = enter_scope(_with_values, self._values)
         try:
             yield
         finally:
-            reset_state(token)
+            leave_scope(change)
+
+
+def _with_values(current: State | None, values: list[tuple[str, Any]]) -> State | None:
+    for name, value in values:
+        current = with_value(current, name, value)
+    return current

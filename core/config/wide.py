@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from tracebridge.core.config.scopes import option, reset_state, set_state, state, with_value
+from tracebridge.core.config.scopes import enter_scope, leave_scope, option, with_value
 
 INTEGERS: Final = "integers"
 """A value of ``enable_x64`` that only a bridge sets: integers have 64 bits, floats have 32."""
@@ -28,11 +28,11 @@ def at_least(width: Width) -> Iterator[None]:
     if _RANK[option("enable_x64")] >= _RANK[width]:
         yield
         return
-    token = set_state(with_value(state(), "enable_x64", width))
+    change = enter_scope(with_value, "enable_x64", width)
     try:
         yield
     finally:
-        reset_state(token)
+        leave_scope(change)
 
 
 def told(value: Any) -> Any:
