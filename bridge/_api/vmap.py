@@ -9,6 +9,14 @@ from typing import Any, ParamSpec, TypeVar, final
 import tracebridge.core.lax as lax
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import name_of_leaf, public, short_repr, values_of
+from tracebridge._api.vmappable import (
+    SPEC_TYPES,
+    VMAPPABLES,
+    assembled,
+    elements,
+    is_vmappable,
+    take_registered,
+)
 from tracebridge._api.wraps import named_like
 from tracebridge.core.control.ref import has_refs
 from tracebridge.core.control.ref_calls import MappedRefs
@@ -83,7 +91,7 @@ def vmap(
     if type(in_axes) is list:
         in_axes = tuple(in_axes)
     _check_specs(in_axes=in_axes, out_axes=out_axes)
-    if not (in_axes is None or isinstance(in_axes, int | tuple)):
+    if not (in_axes is None or isinstance(in_axes, (int, tuple, *SPEC_TYPES))):
         raise AxisSpecError(
             f"vmap: in_axes is {in_axes!r} of type {type(in_axes).__name__}",
             expected="an int, None, or a tuple with one entry per positional argument",
@@ -92,36 +100,35 @@ def vmap(
 
     @named_like(fun, _DOC)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        flat_args, tree = flatten((args, kwargs))
+        is_leaf = is_vmappable if VMAPPABLES else None
+        flat_args, tree = flatten((args, kwargs), is_leaf)
         same = type(in_axes) is int and in_axes == 0
         dims = [0] * len(flat_args) if same else _input_dims(fun, in_axes, args, kwargs)
         if has_refs([a for a, d in zip(flat_args, dims, strict=True) if d is not None]):
             options = axis_name, axis_size, spmd_axis_name, sum_match
             return _map_refs(mapped, flat_args, dims, tree, out_axes, options)
+        specs = take_registered(flat_args, dims) if is_leaf else {}
         values = _argument_values(fun, flat_args, dims, tree)
         dims, size = _resolve(fun, values, dims, tree, axis_size)
         _take_elements(values, dims)
         out_tree: list[PyTreeDef] = []
-        # Results of dtype float0 have no value: position among the results -> shape.
-        empty: dict[int, Any] = {}
+        # Results of dtype float0 have no value, those of registered types several.
+        special: dict[int, Any] = {}
 
         def flat(*xs: Any) -> list[Any]:
-            a, k = tree.unflatten(xs)
+            a, k = tree.unflatten(elements(xs, specs, size) if specs else xs)
             out = mapped(*a, **k)
-            flat_out, structure = flatten(out)
+            flat_out, structure = flatten(out, is_leaf)
             out_tree.append(structure)
-            for i, leaf in enumerate(flat_out):
-                if is_float0(leaf):
-                    empty[i] = leaf.shape
-                    flat_out[i] = 0
+            _take_special(fun, flat_out, special, structure, out_axes, size)
             return values_of(f"vmap({name_of(fun)})", flat_out, structure, "the result")
 
         outs, out_dims = batch_flat(flat, values, dims, size, axis, f"vmap({name_of(fun)})")
         (structure,) = out_tree
         wanted = _output_dims(fun, out_axes, structure)
         placed = [
-            _float0_batch(empty[i], w, size)
-            if i in empty
+            special[i]
+            if i in special
             else _place(fun, o, d, w, size, (structure, i), sum_match=sum_match)
             for i, (o, d, w) in enumerate(zip(outs, out_dims, wanted, strict=True))
         ]
@@ -153,6 +160,8 @@ def _check_specs(**options: Any) -> None:
     for option, axes in options.items():
         for leaf in leaves(axes):
             # A bool is an index for Python, but hardly meant as an axis.
+            if type(leaf) in SPEC_TYPES:
+                continue
             if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
                 raise AxisSpecError(
                     f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
@@ -206,9 +215,10 @@ def _input_dims(
             expected="one entry per positional argument, or one int for all",
             hint="keyword arguments are mapped over their first axis and have no entry",
         )
-    tree = flatten(args)[1]
+    is_leaf = is_vmappable if VMAPPABLES else None
+    tree = flatten(args, is_leaf)[1]
     dims = flatten_axes(call, tree, in_axes, axes_name="in_axes", full_name="args")
-    n_keyword = len(flatten(kwargs)[0])
+    n_keyword = len(flatten(kwargs, is_leaf)[0])
     return [*dims, *[0] * n_keyword]
 
 
@@ -344,6 +354,29 @@ def _output_dims(fun: Any, out_axes: Any, structure: PyTreeDef) -> list[Any]:
         axes_name="out_axes",
         full_name="the result",
     )
+
+
+def _take_special(
+    fun: Any,
+    results: list[Any],
+    special: dict[int, Any],
+    structure: PyTreeDef,
+    out_axes: Any,
+    size: Any,
+) -> None:
+    """Put the batches of results that are no values into ``special``, and 0 in their places."""
+    found = [i for i, r in enumerate(results) if is_float0(r) or is_vmappable(r)]
+    wanted = _output_dims(fun, out_axes, structure) if found else []
+    for i in found:
+        result, results[i] = results[i], 0
+        if is_float0(result):
+            special[i] = _float0_batch(result.shape, wanted[i], size)
+            continue
+
+        def place(out: Value, dim: int | None, axis: Any, i: int = i) -> Any:
+            return _place(fun, out, dim, axis, size, (structure, i), sum_match=False)
+
+        special[i] = assembled(result, wanted[i], size, place)
 
 
 def _float0_batch(shape: tuple[Any, ...], wanted: int | None, size: Any) -> Any:

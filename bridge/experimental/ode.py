@@ -32,7 +32,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMism
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import float0_zeros
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.tree.tree import flatten
+from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 __all__ = ["odeint"]
 
@@ -108,7 +108,9 @@ def odeint(
     and what ``func`` closes over are computed by the adjoint method; forward mode is an error.
 
     Args:
-        func: ``(y, t, *args) -> dy/dt``, of the structure and shapes of ``y``.
+        func: ``(y, t, *args) -> dy/dt``, of the structure and shapes of ``y``. Where ``y`` is a
+            vector, or a list or tuple of arrays, the rates may be another of these with as many
+            numbers, in the same order: ``[y[1], -y[0]]`` for a vector ``y``.
         y0: the value at ``t[0]``: tree of real or complex arrays.
         t: vector of times, all increasing or all decreasing; a real floating dtype.
         *args: further arguments of ``func``: trees of arrays and numbers.
@@ -153,7 +155,7 @@ def odeint(
     def rates(y: Any, time: Any, *given: Any) -> Any:
         result = func(unravel(y), time, *given)
         got = flatten(result)[1]
-        if got != structure:
+        if got != structure and not (_is_row(y0) and _is_row(result)):
             msg = f"odeint: {name_of(func)} returned a tree of another structure than y0"
             raise TreeMismatchError(msg, got=str(got), expected=str(structure))
         flat = ravel_pytree(result)[0]
@@ -165,6 +167,13 @@ def odeint(
     converted, closed_over = closure_convert(rates, start, times[0], *args)
     ys = _solve(converted, options, start, times, *args, *closed_over)
     return _unravel_rows(unravel, ys)
+
+
+def _is_row(value: Any) -> bool:
+    """Whether its numbers have one clear order: a vector, or a list or tuple of arrays."""
+    if type(value) in (list, tuple):
+        return all([flatten(v)[1] == leaf_treedef for v in value])
+    return flatten(value)[1] == leaf_treedef and as_value(value).aval.ndim == 1
 
 
 def _number(name: str, value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge._api.vmappable import register_vmappable, unregister_vmappable
 from tracebridge.core.extend.batching import (
     AxisData,
     axis_primitive_batchers,
@@ -28,4 +29,6 @@ __all__ = [
     "moveaxis",
     "not_mapped",
     "primitive_batchers",
+    "register_vmappable",
+    "unregister_vmappable",
 ]

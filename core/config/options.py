@@ -200,9 +200,11 @@ _ROWS = (
            leaves_fast_path=True),
     Option("enable_checks", bool, False, "Every Jaxpr is type-checked when it is made."),
     Option("traceback_filtering", str, "auto",
-           "'off' shows the engine's frames in tracebacks; the others hide them. "
+           "'off' shows the engine's frames in tracebacks, 'tracebackhide' marks them for IPython "
+           "and pytest, which hide them; the others remove them. "
            "TRACEBRIDGE_TRACEBACK=full means 'off'.",
-           scoped=False, choices=("auto", "remove_frames", "off")),
+           scoped=False,
+           choices=("auto", "remove_frames", "quiet_remove_frames", "tracebackhide", "off")),
     Option("log_compiles", bool, False, "Log a line when a function is traced and compiled."),
     Option("explain_cache_misses", bool, False, "Log why a call did not find a compiled function."),
     Option("cpu_async_dispatch", bool, False,

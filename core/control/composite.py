@@ -16,6 +16,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, i64, string
 from tracebridge.core.mlir.constants import dense_attr
 from tracebridge.core.mlir.types import element_type, is_static, tensor_type
+from tracebridge.core.runtime.array import Array
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 
@@ -166,13 +167,15 @@ def _frozen(value: Any) -> Any:
         return ("dict", tuple([(str(k), _frozen(v)) for k, v in value.items()]))
     if isinstance(value, list | tuple):
         return ("list", tuple([_frozen(v) for v in value]))
+    if type(value) is Array:
+        value = np.asarray(value)
     if isinstance(value, np.ndarray):
         return ("array", ArrayAttribute(value))
     if isinstance(value, bool | int | float | str | np.generic | np.dtype):
         return (type(value).__name__, value)
     msg = f"composite: got the attribute {value!r} of type {type(value).__name__}"
     raise ArgumentTypeError(
-        msg, expected="numbers, strings, dtypes, arrays of NumPy, and sequences and dicts of them"
+        msg, expected="numbers, strings, dtypes, arrays, and sequences and dicts of them"
     )
 
 

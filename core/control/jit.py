@@ -29,6 +29,7 @@ from tracebridge.core.control.traced_call import (
     logger,
     trace_call,
 )
+from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -59,9 +60,14 @@ from tracebridge.core.util.caching import BoundedCache
 
 @final
 class Jit(CallPrimitive):
-    """A compiled function: params ``jaxpr, name, donated, inline``."""
+    """A compiled function: params ``jaxpr, name, donated, inline``, ``compiler_options`` if any."""
 
     name = "jit"
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        """A function of the module, which XLA compiles with the options of the outermost jit."""
+        check_outermost(params["name"], params.get("compiler_options"))
+        return super().lower(ctx, *operands, **params)
 
     def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
         name = f"{suffix}({params['name']})" if suffix in ("jvp", "vmap", "transpose") else None
@@ -70,6 +76,18 @@ class Jit(CallPrimitive):
 
 
 jit_p = Jit()
+
+
+def check_outermost(name: str, compiler_options: Any) -> None:
+    """Raise where a function with ``compiler_options`` becomes a part of another program."""
+    if compiler_options:
+        msg = (
+            f"jit({name}): compiler_options={dict(compiler_options)!r} hold for a whole program, "
+            "but the function is called inside of another one"
+        )
+        raise ArgumentValueError(
+            msg, hint="give them to the outermost jit, or call the function outside of it"
+        )
 
 
 @final
@@ -269,6 +287,7 @@ class Jitted:
         """Flat results of one equation (of its equations, with ``inline``)."""
         operands = [*traced.hoisted, *values]
         if self.options.inline:
+            check_outermost(self.name, self.options.compiler_options)
             return eval_jaxpr(traced.jaxpr, current_trace().process, operands)
         if wants_checks():
             run = functools.partial(self.one_equation, call, traced, operands)
@@ -279,8 +298,15 @@ class Jitted:
         self, call: Arguments, traced: TracedCall, operands: Sequence[Any]
     ) -> list[Any]:
         """Bind jit."""
+        options = self.options.compiler_options
+        more = {"compiler_options": options} if options else {}
         return jit_p.bind(
-            *operands, jaxpr=traced.jaxpr, name=self.name, donated=call.donated, inline=False
+            *operands,
+            jaxpr=traced.jaxpr,
+            name=self.name,
+            donated=call.donated,
+            inline=False,
+            **more,
         )
 
     def call_with_refs(self, call: Arguments) -> Any:

@@ -31,7 +31,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 mode: str = "auto"
-"""'off' leaves tracebacks alone; every other value filters them. Written by `set_mode`."""
+"""'off' leaves tracebacks alone, 'tracebackhide' only marks the frames that the others remove.
+
+Written by `set_mode`.
+"""
 
 GENERATED_PREFIX = "<tracebridge"
 """Code that the engine generates has a file name that begins like this."""
@@ -131,8 +134,24 @@ def filter_exception(exc: BaseException) -> None:
         if item is None or id(item) in seen or isinstance(item, InternalError):
             continue
         seen.add(id(item))
-        item.__traceback__ = _user_frames(item.__traceback__)
+        users = _user_frames(item.__traceback__)
+        if mode == "tracebackhide":
+            _mark_hidden(item.__traceback__, users)
+        else:
+            item.__traceback__ = users
         todo += [item.__cause__, item.__context__]
+
+
+def _mark_hidden(tb: types.TracebackType | None, kept: types.TracebackType | None) -> None:
+    """Mark the frames of `tb` that are not among `kept`, as IPython and pytest understand it."""
+    shown: set[int] = set()
+    while kept is not None:
+        shown.add(id(kept.tb_frame))
+        kept = kept.tb_next
+    while tb is not None:
+        if id(tb.tb_frame) not in shown:
+            tb.tb_frame.f_locals["__tracebackhide__"] = True
+        tb = tb.tb_next
 
 
 def hide_internal_frames(exc: Exception, name: str = "") -> None:

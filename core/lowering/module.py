@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lowering.platforms  # pyright: ignore[reportUnusedImport]  # noqa: F401 - importing it registers the rules
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.ir.aval import ShapedArray
@@ -21,7 +22,7 @@ from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
 from tracebridge.core.mlir.attrs import i32, string
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.shardy import define_mesh
-from tracebridge.core.mlir.types import tensor_type
+from tracebridge.core.mlir.types import is_static, tensor_type
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.jaxpr import Jaxpr
@@ -209,20 +210,34 @@ def _large_constants(jaxpr: Jaxpr) -> list[Any]:
 
 
 def _aliases(jaxpr: Jaxpr, kept: tuple[int, ...], donated: Sequence[int]) -> dict[int, int]:
-    """Donated input -> result of the same shape and dtype that may take its memory."""
+    """Donated input -> result that may take its memory.
+
+    Rather one of the same shape and dtype, else one of as many bytes.
+    """
     free = dict.fromkeys(range(len(jaxpr.outs)))
     aliases: dict[int, int] = {}
-    for i in donated:
-        if i not in kept:
-            continue
-        aval = jaxpr.in_avals[i]
-        for k in free:
-            out = jaxpr.out_avals[k]
-            if out.shape == aval.shape and out.dtype == aval.dtype:
-                aliases[i] = k
-                del free[k]
-                break
+    for fits in (_equal, _as_large):
+        for i in donated:
+            if i not in kept or i in aliases:
+                continue
+            aval = jaxpr.in_avals[i]
+            found = next((k for k in free if fits(aval, jaxpr.out_avals[k])), None)
+            if found is not None:
+                aliases[i] = found
+                del free[found]
     return aliases
+
+
+def _equal(aval: ShapedArray, out: ShapedArray) -> bool:
+    return out.shape == aval.shape and out.dtype == aval.dtype
+
+
+def _as_large(aval: ShapedArray, out: ShapedArray) -> bool:
+    """Whether arrays of whole bytes take as much memory, which must be some."""
+    if min(itemsize_bits(aval.dtype), itemsize_bits(out.dtype)) < 8 or not is_static(aval):
+        return False
+    n_bytes = aval.size * aval.dtype.itemsize
+    return is_static(out) and 0 < n_bytes == out.size * out.dtype.itemsize
 
 
 def _warn_of_waste(jaxpr: Jaxpr, name: str, wasted: Sequence[int]) -> None:
@@ -231,7 +246,7 @@ def _warn_of_waste(jaxpr: Jaxpr, name: str, wasted: Sequence[int]) -> None:
         shown = [f"{jaxpr.debug.argument(i)} ({jaxpr.in_avals[i].str_short()})" for i in wasted]
         warn_user(
             f"{name}: donated buffers without use: {', '.join(shown)}; no result of the same "
-            "shape and dtype is left that could take their memory"
+            "size is left that could take their memory"
         )
 
 

@@ -148,7 +148,8 @@ class EagerTrace(Trace):
         name = call_name(app)
         jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
         placement, committed = choose_placement(sigs, name, wishes=wishes_inside(jaxpr))
-        program = compile_jaxpr(jaxpr, name, placement)
+        options = app.params.get("compiler_options", ())
+        program = compile_jaxpr(jaxpr, name, placement, compiler_options=options)
         form = LIST if app.multiple else SINGLE
         run = make_run(program, len(arrays), form, committed=committed)
         return run if all_at(sigs, placement) else moving(run, placement)

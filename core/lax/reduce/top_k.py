@@ -21,6 +21,7 @@ from tracebridge.core.mlir.attrs import i64
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
 _INT64 = np.dtype(np.int64)
+_MAX_INT32 = 2**31 - 1
 
 
 # Few elements of long rows are found faster by searching the row for each than by sorting it.
@@ -48,6 +49,9 @@ class TopK(Primitive):
         if k < 0 or (type(size) is int and k > size):
             msg = f"top_k: k={k}, expected at most the {size} elements of axis {axis}"
             raise ShapeMismatchError(msg)
+        if type(size) is int and size > _MAX_INT32:
+            msg = f"top_k: the {size} positions along axis {axis} do not fit the int32 of indices"
+            raise ShapeMismatchError(msg, hint="take the top_k of parts, then of their results")
         shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
         return [x.update(shape=shape), ShapedArray(shape, _INT32)]
 

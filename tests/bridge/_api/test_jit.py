@@ -12,7 +12,9 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.bridge._api.counting import Counter
+from tracebridge.core.runtime import dispatch
 from tracebridge.errors import (
+    ArgumentValueError,
     DeletedArrayError,
     DevicePlacementError,
     DonationError,
@@ -289,6 +291,46 @@ def test_compiler_options() -> None:
     assert 2.0 == float(f(1.0))
     with pytest.raises((tb.errors.CompileError, tb.errors.XlaRuntimeError)):
         tb.jit(lambda x: x + 1, compiler_options={"xla_no_such_flag": True})(1.0)
+
+
+FAST = {"xla_cpu_enable_fast_math": True}
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        tb.jit,
+        lambda f: tb.jit(tb.vmap(f)),
+        lambda f: tb.jit(tb.grad(lambda x: f(x).sum())),
+        lambda f: lambda x: tb.lax.scan(lambda c, y: (c, f(y)), 0.0, x),
+        lambda f: lambda x: tb.lax.cond(True, f, lambda x: x, x),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True])
+def test_compiler_options_inside_another_program(within: Any, inline: bool) -> None:
+    """They could not be kept: an error, instead of a program without them."""
+    f = within(tb.jit(lambda x: x * x, compiler_options=FAST, inline=inline))
+    with pytest.raises(ArgumentValueError, match="compiler_options"):
+        f(tnp.arange(3.0))
+
+
+def test_compiler_options_of_transformed_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vmap and grad of a jitted function compile with its options."""
+    seen: list[Any] = []
+    real = dispatch.compile_jaxpr
+
+    def spy(*args: Any, compiler_options: Any = (), **kwargs: Any) -> Any:
+        seen.append(compiler_options)
+        return real(*args, compiler_options=compiler_options, **kwargs)
+
+    monkeypatch.setattr(dispatch, "compile_jaxpr", spy)
+    f = tb.jit(lambda x: x * x + 2, compiler_options=FAST)
+
+    assert [2.0, 3.0, 6.0] == tb.vmap(f)(tnp.arange(3.0)).tolist()
+    assert [tuple(FAST.items())] == seen
+    seen.clear()
+    assert tb.grad(f)(3.0) == 6.0
+    assert tuple(FAST.items()) in seen
 
 
 @pytest.mark.parametrize("bad", ["text", object(), np.array(["a"]), np.array([None])])

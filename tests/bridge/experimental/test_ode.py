@@ -215,6 +215,26 @@ def test_composition() -> None:
 
 
 @pytest.mark.parametrize(
+    ("y0", "rates"),
+    [
+        ([1.0, 0.5], lambda y, t: [y[1], -y[0]]),
+        ([1.0, 0.5], lambda y, t: (y[1], -y[0])),
+        ((1.0, 0.5), lambda y, t: tnp.array([y[1], -y[0]])),
+        (np.array([1.0, 0.5]), lambda y, t: [y[1], -y[0]]),
+        ([np.array([1.0]), np.array([0.5])], lambda y, t: tnp.concatenate([y[1], -y[0]])),
+    ],
+)
+def test_states_as_lists(y0: Any, rates: Any) -> None:
+    """A list or tuple of arrays and a vector stand for each other; the result is like y0."""
+    ys = odeint(rates, y0, TIMES)
+    exact = [np.cos(TIMES) + 0.5 * np.sin(TIMES), 0.5 * np.cos(TIMES) - np.sin(TIMES)]
+    columns = np.asarray(ys).T if isinstance(y0, np.ndarray) else [y.ravel() for y in ys]
+
+    assert isinstance(ys, tb.Array if isinstance(y0, np.ndarray) else type(y0))
+    np.testing.assert_allclose(exact, columns, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
     ("call", "error", "text"),
     [
         (lambda: odeint(3, 1.0, TIMES), ArgumentSpecError, "func is 3"),
@@ -225,6 +245,12 @@ def test_composition() -> None:
         (lambda: odeint(decay, 1.0, TIMES[:0], 1.0), ShapeMismatchError, r"t has shape \(0,\)"),
         (lambda: odeint(decay, 1.0, TIMES, "a"), UnsupportedDtypeError, r"args\[0\] is 'a'"),
         (lambda: odeint(lambda y, t: (y,), 1.0, TIMES), TreeMismatchError, "another structure"),
+        (
+            lambda: odeint(lambda y, t: {"b": y["a"]}, {"a": 1.0}, TIMES),
+            TreeMismatchError,
+            "another structure",
+        ),
+        (lambda: odeint(lambda y, t: [y[0]], [1.0, 2.0], TIMES), ShapeMismatchError, "1 numbers"),
         (lambda: odeint(lambda y, t: tnp.ones(2), 1.0, TIMES), ShapeMismatchError, "2 numbers"),
         (lambda: odeint(lambda y, t: 1j * y, 1.0, TIMES), DtypeMismatchError, "make y0 complex"),
         (lambda: odeint(decay, 1.0, TIMES, 1.0, rtol=-1.0), ArgumentSpecError, "rtol is -1.0"),

@@ -92,8 +92,9 @@ def test_traceback_filtering_reaches_the_errors_layer() -> None:
     """The layer below is told of the change."""
     config.update("traceback_filtering", "off")
     assert filtering.mode == "off"
-    config.update("jax_traceback_filtering", "auto")
-    assert filtering.mode == "auto"
+    for mode in ("tracebackhide", "quiet_remove_frames", "remove_frames", "auto"):
+        config.update("jax_traceback_filtering", mode)
+        assert mode == filtering.mode
 
 
 def test_dir_and_repr_list_all_options() -> None:

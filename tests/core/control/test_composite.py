@@ -45,6 +45,19 @@ def test_stands_in_the_program():
     np.testing.assert_allclose(np.tan(X * 2.5 + 1), f(X), rtol=1e-5)
 
 
+def test_attributes_are_arrays_of_the_library_as_well():
+    """They stand in the program as those of NumPy do; traced values are no attributes."""
+    scaled = lax.composite(lambda x, *, by: x * by, "my.scaled")
+    texts = {
+        tb.jit(lambda x, by=by: scaled(x, by=by)).lower(X).as_text()
+        for by in (np.float32([1, 2, 3]), lax.iota("float32", 3) + 1)
+    }
+    assert len(texts) == 1
+    np.testing.assert_allclose(X * [1, 2, 3], scaled(X, by=lax.iota("float32", 3) + 1))
+    with pytest.raises(ArgumentTypeError, match="attribute"):
+        tb.jit(lambda by: scaled(X, by=by))(X)
+
+
 def test_attributes_tell_programs_apart():
     """1, 1.0 and True are different attributes."""
     typed = lax.composite(lambda x, *, k: x + len(type(k).__name__), "my.typed")

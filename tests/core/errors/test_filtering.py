@@ -168,6 +168,35 @@ def test_off_shows_everything(engine: Engine) -> None:
     assert frames_of(engine.op) == ["boundary", "op", "raise_error"]
 
 
+@pytest.mark.parametrize("mode", ["auto", "remove_frames", "quiet_remove_frames"])
+def test_modes_that_remove_frames(engine: Engine, mode: str) -> None:
+    """They show the same, and add nothing to the message."""
+    filtering.set_mode(mode)
+
+    assert frames_of(engine.op) == ["op"]
+    with pytest.raises(ValueError, match=r"^first$") as info:
+        engine.op()
+    assert not hasattr(info.value, "__notes__")
+
+
+def test_tracebackhide_marks_what_the_others_remove(engine: Engine) -> None:
+    """All frames are there; those of the engine ask IPython and pytest to hide them."""
+
+    def user() -> None:
+        engine.op()
+
+    removed = frames_of(engine.outer, user)
+    filtering.set_mode("tracebackhide")
+    with pytest.raises(ValueError, match="first") as info:
+        engine.outer(user)
+
+    frames = [frame for frame, _ in traceback.walk_tb(info.value.__traceback__)][1:]
+    names = [frame.f_code.co_name for frame in frames]
+    hidden = [frame.f_locals.get("__tracebackhide__", False) for frame in frames]
+    assert names == ["boundary", "outer", "middle", "user", "boundary", "op", "raise_error"]
+    assert removed == [name for name, hide in zip(names, hidden, strict=True) if not hide]
+
+
 def test_internal_errors_are_never_filtered(engine: Engine) -> None:
     """A bug of ours keeps its whole traceback."""
     frames = frames_of(engine.internal_error, lambda: InternalError("broken"))

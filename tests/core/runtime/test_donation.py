@@ -7,6 +7,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge import lax
 from tracebridge.core.errors.runtime_errors import DeletedArrayError, DonationError
 
 
@@ -79,7 +80,7 @@ def test_donated_argument_without_a_fitting_result_is_gone_all_the_same():
 
 def test_donation_without_use_is_said_at_the_users_line():
     """The warning names each argument that no result can take over, and points at the call."""
-    f = tb.jit(lambda x, n, y: (x + 1, n + 1.0, y[:2]), donate_argnums=(0, 1, 2))
+    f = tb.jit(lambda x, n, y: (x + 1, n[1:] + 1.0, y[:1]), donate_argnums=(0, 1, 2))
     with pytest.warns(UserWarning, match="without use") as seen:
         f(fresh(), tnp.arange(3) + 0, fresh(5))
 
@@ -87,6 +88,37 @@ def test_donation_without_use_is_said_at_the_users_line():
     assert __file__ == warning.filename
     assert "n (i32[3]), y (f32[5])" in str(warning.message)
     assert "x (" not in str(warning.message)
+
+
+@pytest.mark.parametrize(
+    "reuse",
+    [
+        lambda x: x.reshape(10, 100) + 1,
+        lambda x: x.astype(np.int32),
+        lambda x: tnp.concatenate([x, x]).astype(np.float16),
+        lambda x: lax.complex(x[:500], x[500:]),
+    ],
+)
+def test_a_result_of_as_many_bytes_takes_the_memory(reuse):
+    """Shape and dtype may differ; nothing warns, and the result lies where the argument lay."""
+    x = fresh()
+    where = x.unsafe_buffer_pointer()
+    expected = np.asarray(reuse(x)).copy()
+    out = tb.jit(reuse, donate_argnums=0)(x)
+
+    assert where == out.unsafe_buffer_pointer()
+    np.testing.assert_array_equal(expected, out)
+    assert x.is_deleted()
+
+
+def test_an_equal_result_is_preferred():
+    """An argument takes the memory of a result like itself, whatever the order of the others."""
+    f = tb.jit(lambda x, n: (n + 1, x + 1), donate_argnums=(0, 1))
+    x, n = fresh(), tnp.arange(1000) + 0
+    places = n.unsafe_buffer_pointer(), x.unsafe_buffer_pointer()
+    outs = f(x, n)
+
+    assert places == tuple(out.unsafe_buffer_pointer() for out in outs)
 
 
 def test_donation_by_name():

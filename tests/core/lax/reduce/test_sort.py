@@ -150,3 +150,12 @@ def test_errors() -> None:
         lax.top_k(x, 4)
     with pytest.raises(UnsupportedDtypeError, match=r"c64\[2\]"):
         lax.top_k(np.zeros(2, np.complex64), 1)
+
+
+@pytest.mark.parametrize("find", [lax.top_k, lax.approx_max_k, lax.approx_min_k])
+def test_positions_that_do_not_fit_int32_are_refused(find):
+    """An axis of 2**31 elements or more has positions that the indices could not hold."""
+    with pytest.raises(ValueError, match="int32"):
+        tb.eval_shape(lambda x: find(x, 5), tb.ShapeDtypeStruct((2**32,), "float32"))
+    shape = tb.eval_shape(lambda x: find(x, 5), tb.ShapeDtypeStruct((2, 2**31 - 1), "float32"))
+    assert ((2, 5), (2, 5)) == (shape[0].shape, shape[1].shape)
