@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import reset_state, set_state, state, with_trace
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.trace import current_trace
@@ -82,7 +82,7 @@ def register_vmappable(
         ("spec_type", spec_type),
         ("axis_size_type", axis_size_type),
     ):
-        if not isinstance(kind, type):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        if not isinstance(kind, type):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked
             msg = f"register_vmappable: {name} is {kind!r}, expected a class"
             raise ArgumentTypeError(msg)
     for name, function in (("to_elt", to_elt), ("from_elt", from_elt)):
@@ -157,8 +157,8 @@ def assembled(
         own = getattr(value, "_trace", None) is trace
         return place(value.value if own else value, value.dim if own else None, axis)
 
-    token = set_state(with_trace(state(), trace.parent))
+    scope = enter_scope(with_trace, trace.parent)
     try:
         return VMAPPABLES[type(element)].from_elt(whole, size, element, spec)
     finally:
-        reset_state(token)
+        leave_scope(scope)
