@@ -41,6 +41,7 @@ bench: env tree .venv-peer/stamp
 	$(RUN) tests/benchmarks/compare.py --peer .venv-peer/bin/python --package jax \
 	    --record docs/benchmarks.md $(ARGS)
 	$(RUN) tests/benchmarks/torch_calls.py --record docs/benchmarks.md
+	PYTHONPATH=build/tree:. $(BIN)/python tests/benchmarks/torch_kernels.py --record README.md
 
 .venv-peer/stamp: constraints.txt
 	$(PYTHON) -m venv .venv-peer

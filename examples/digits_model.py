@@ -1,7 +1,8 @@
 """The model of the digits example: kernels written once in NumPy style, and the PyTorch model.
 
-``attention`` and ``private_gradient`` are tracebridge functions. The PyTorch model calls them like
-any other module; ``predict`` composes the same kernel into the function that TensorFlow serves.
+``attention``, ``private_gradient`` and ``calibration_loss`` are tracebridge functions. The PyTorch
+model calls them like any other module; ``predict`` composes the first into the function that
+TensorFlow serves.
 """
 
 from __future__ import annotations
@@ -72,6 +73,15 @@ def private_gradient(
     )
 
 
+def calibration_loss(theta: Any, logits: Any, labels: Any) -> Any:
+    """Mean cross entropy after a change of temperature, ``theta[0]``, and bias, ``theta[1:]``."""
+    scaled = logits * tnp.exp(theta[0]) + theta[1:]
+    peak = scaled.max(1)
+    norm = peak + tnp.log(tnp.exp(scaled - peak[:, None]).sum(1))
+    right = tnp.take_along_axis(scaled, labels[:, None], axis=1)[:, 0]
+    return (norm - right).mean() + 1e-3 * (theta**2).sum()
+
+
 class DigitNet(nn.Module):
     """Patches, a linear embedding, attention over the patches, a linear head."""
 
@@ -108,6 +118,11 @@ class TorchAttention(nn.Module):
         mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, tokens, width)
         x = x + mixed @ p["out"]
         return x + torch.tanh(x @ p["up"]) @ p["down"]
+
+
+def empty_head(net: DigitNet) -> dict[str, torch.Tensor]:
+    """Weights of a head that has learnt nothing, in the form that ``private_gradient`` takes."""
+    return {"w": torch.zeros_like(net.head.weight).T, "b": torch.zeros_like(net.head.bias)}
 
 
 def predict(params: dict[str, Any], images: Any) -> Any:

@@ -1,19 +1,14 @@
-"""Pictures, timing table and the serving check of the digits example."""
+"""Pictures and the serving check of the digits example."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import torch
-from torch import nn
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt  # the backend must be chosen first
@@ -28,48 +23,6 @@ model = tf.saved_model.load(sys.argv[1])
 images = tf.constant(np.load(sys.argv[2]))
 np.save(sys.argv[3], model.serve(images).numpy())
 """
-
-
-def step_time(net: nn.Module, images: torch.Tensor, labels: torch.Tensor, seconds: float) -> float:
-    """Milliseconds of one training step (forward, backward, update), best of many.
-
-    PyTorch may use one thread or all, whichever is faster: its threads and XLA's share the cores.
-    """
-    threads = torch.get_num_threads()
-    times: list[float] = []
-    for n in {1, threads}:
-        torch.set_num_threads(n)
-        times.append(_best_step(net, images, labels, seconds / 2))
-    torch.set_num_threads(threads)
-    return 1e3 * min(times)
-
-
-def _best_step(net: nn.Module, images: torch.Tensor, labels: torch.Tensor, seconds: float) -> float:
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
-    best, end = float("inf"), None
-    while end is None or time.perf_counter() < end:
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(net(images), labels).backward()
-        optimizer.step()
-        best = min(best, time.perf_counter() - start)
-        end = end or time.perf_counter() + seconds  # the first step compiles
-    return best
-
-
-def timing_table(nets: dict[str, Callable[[], nn.Module]], batch: Any, seconds: float) -> str:
-    """Step times side by side, and who won."""
-    rows: list[tuple[str, float]] = []
-    for name, make in nets.items():
-        if "compile" in name and not (shutil.which("g++") or shutil.which("clang++")):
-            print("torch.compile: left out, there is no C++ compiler")
-            continue
-        rows.append((name, step_time(make(), *batch, seconds)))
-    ours = rows[0][1]
-    lines = [f"{'step (batch ' + str(len(batch[0])) + ')':<28}{'ms':>8}{'vs ours':>10}"]
-    lines += [f"{name:<28}{ms:>8.2f}{ms / ours:>9.2f}x" for name, ms in rows]
-    winner = min(rows, key=lambda row: row[1])[0]
-    return "\n".join([*lines, f"fastest: {winner}"])
 
 
 def plot_losses(losses: list[float], private: list[float], path: Path) -> None:

@@ -1,7 +1,8 @@
 """The examples in the pages of the documentation are right.
 
 An example is a fence of the kind ``pycon``; those of one page share their names. On how-to pages
-fences of the kind ``python`` run too, one after the other, with the usual names at hand.
+and in the README fences of the kind ``python`` run too, one after the other, with the usual names
+at hand.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ PAGES = [
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if FENCE.search(page.read_text(encoding="utf-8"))
 ]
-# page -> the framework that its examples need
-NEEDS = {"torch": "torch", "tensorflow": "tensorflow"}
+# page -> the frameworks that its examples need
+NEEDS = {"torch": ("torch",), "tensorflow": ("tensorflow",), "README": ("torch", "tensorflow")}
 # page -> why its fences of the kind `python` do not run
 NOT_RUN = {
     "add_a_primitive": "pieces of files of the engine, not programs",
@@ -38,7 +39,7 @@ NOT_RUN = {
 }
 CODE_PAGES = [
     page
-    for page in sorted(HOWTO.glob("*.md"))
+    for page in [ROOT / "README.md", *sorted(HOWTO.glob("*.md"))]
     if CODE.search(page.read_text(encoding="utf-8")) and page.stem not in NOT_RUN
 ]
 
@@ -49,12 +50,17 @@ def test_pages_are_found() -> None:
     assert "callbacks" in [page.stem for page in CODE_PAGES]
 
 
+def skip_without_frameworks(page) -> None:
+    """Skip where a framework that the examples of the page need is not installed."""
+    for framework in NEEDS.get(page.stem, ()):
+        if find_spec(framework) is None:
+            pytest.skip(f"{framework} is not installed")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_examples_of_pages_are_right(page) -> None:
     """What a page shows is what happens."""
-    framework = NEEDS.get(page.stem)
-    if framework and find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
+    skip_without_frameworks(page)
     text = "\n".join(FENCE.findall(page.read_text(encoding="utf-8")))
     test = doctest.DocTestParser().get_doctest(text, {}, page.stem, str(page), 0)
     runner = doctest.DocTestRunner(checker=TolerantChecker(), verbose=False, optionflags=OPTIONS)
@@ -66,8 +72,10 @@ def test_examples_of_pages_are_right(page) -> None:
 
 
 @pytest.mark.parametrize("page", CODE_PAGES, ids=lambda page: page.stem)
-def test_programs_of_pages_run(page) -> None:
-    """The programs of a how-to page run, and print what comments at their prints say."""
+def test_programs_of_pages_run(page, tmp_path, monkeypatch) -> None:
+    """The programs of a page run, and print what comments at their prints say."""
+    skip_without_frameworks(page)
+    monkeypatch.chdir(tmp_path)  # some write files
     names = {"tb": tb, "tnp": tnp, "np": np, "lax": lax}
     printed = io.StringIO()
     text = page.read_text(encoding="utf-8")
@@ -95,4 +103,4 @@ def test_index_lists_every_page() -> None:
 
 def test_exemptions_are_needed() -> None:
     """No entry outlives its page."""
-    assert {*NOT_RUN, *NEEDS} <= {page.stem for page in HOWTO.glob("*.md")}
+    assert {*NOT_RUN, *NEEDS} <= {"README", *[page.stem for page in HOWTO.glob("*.md")]}
