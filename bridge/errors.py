@@ -35,6 +35,7 @@ from tracebridge.core.errors.exchange_errors import (
     ExchangeError,
     LayoutError,
     OwnershipError,
+    ProgramMismatchError,
     UnsupportedExchangeDtypeError,
 )
 from tracebridge.core.errors.export_errors import (
@@ -160,6 +161,7 @@ __all__ = [
     "OutOfBoundsError",
     "OwnershipError",
     "PluginError",
+    "ProgramMismatchError",
     "RankError",
     "RefError",
     "ShapeMismatchError",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, final
 
+from tracebridge.core.config.scopes import tracing_key
 from tracebridge.core.config.wide import Width
 from tracebridge.core.dtypes.width import width_of, with_numbers
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
@@ -15,8 +17,11 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
-from tracebridge.torch._programs import Avals, Family, register_root
+from tracebridge.torch._fingerprint import fingerprint
+from tracebridge.torch._names import stamped
+from tracebridge.torch._programs import Avals, Family, pin, register_root
 from tracebridge.torch._structure import BOOL, TENSOR
+from tracebridge.torch._symbolic import aval_of_text
 
 
 @final
@@ -26,7 +31,7 @@ class CallFamily(Family):
     ``kinds`` says per leaf whether it is a tensor or which kind of Python number.
     """
 
-    __slots__ = ("fun", "in_tree", "is_flat", "kinds", "name_", "out_trees", "owner")
+    __slots__ = ("fun", "handles", "in_tree", "is_flat", "kinds", "name_", "out_trees", "owner")
 
     def __init__(
         self, handle: str, owner: Any, fun: Any, in_tree: Any, kinds: tuple[str, ...]
@@ -41,7 +46,26 @@ class CallFamily(Family):
         self.name_ = owner.__name__
         # (dtype, rank) of each input and number of results -> structure of the results.
         self.out_trees: dict[Any, Any] = {}
+        # Avals and options -> handle with the fingerprint of the program.
+        self.handles: dict[Any, str] = {}
         register_root(self)
+
+    def captured(self, avals: Avals) -> str:
+        key = (avals, tracing_key())
+        found = self.handles.get(key)
+        if found is None:
+            digest = fingerprint(self.program(avals))
+            found = self.handles[key] = stamped(self.handle, digest, avals)
+            pin(found, self)
+        return found
+
+    def is_program(self, digest: str, types: Sequence[str]) -> bool:
+        """Whether the program at inputs of these types has that fingerprint."""
+        try:
+            program = self.program(tuple([aval_of_text(text) for text in types]))
+        except Exception:  # noqa: BLE001 - the function may be another one, and raise anything
+            return False
+        return digest == fingerprint(program)
 
     @property
     def name(self) -> str:

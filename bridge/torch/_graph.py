@@ -6,18 +6,21 @@ functions are marked constant: they run while the graph is made, and their resul
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch._dynamo.comptime import comptime
 
-from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.errors.exchange_errors import ExchangeError, ProgramMismatchError
 from tracebridge.core.tree.tree import flatten
 from tracebridge.torch import _operator
-from tracebridge.torch._names import WRAPPED
+from tracebridge.torch._call_family import CallFamily
+from tracebridge.torch._names import UNNAMED, WRAPPED, parts_of, wrapped_at
 from tracebridge.torch._numbers import number_tensors
-from tracebridge.torch._programs import FIND_ROOT, Family, pin
+from tracebridge.torch._programs import FIND_ROOT, TWIN, Family
 from tracebridge.torch._structure import (
     BOOL,
     COMPLEX,
@@ -48,8 +51,12 @@ def graph_call(root: str, static: Any, args: tuple[Any, ...], kwargs: dict[str, 
     ]
     leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
     kinds = [_kind(x) for x in leaves]
-    handle = graph_handle(root, tuple(positional), tuple(keywords))
     xs = number_tensors(leaves, kinds)
+    if torch.compiler.is_dynamo_compiling():
+        comptime(_note_traced)
+    else:
+        _note(xs)
+    handle = graph_handle(root, tuple(positional), tuple(keywords))
     outs = _operator.CALL(xs, handle)
     ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
     return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
@@ -65,12 +72,25 @@ def _kind(x: Any) -> str:
     return FLOAT if isinstance(x, float | torch.SymFloat) else COMPLEX
 
 
+# The inputs of the call whose handle is made next: fake tensors, maybe of unknown sizes. Constant
+# functions of Dynamo take no tensors.
+_NOTED = threading.local()
+
+
+def _note(xs: Sequence[torch.Tensor]) -> None:
+    _NOTED.xs = list(xs)
+
+
+def _note_traced(context: Any) -> None:
+    """Called by Dynamo in the place of the line of ``graph_call`` that names it."""
+    _note([x.node.meta["example_value"] for x in context.get_local("xs").as_proxy()])
+
+
 @torch._dynamo.assume_constant_result
 def graph_handle(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> str:
     """The handle of a call; the family is made and lives on, since a graph names it."""
-    family = family_of(root, positional, keywords)
-    pin(family)
-    return family.handle
+    xs, _NOTED.xs = _NOTED.xs, None
+    return _operator.captured(family_of(root, positional, keywords), xs)
 
 
 @torch._dynamo.assume_constant_result
@@ -85,7 +105,7 @@ def out_tree_of(family: Any, ranks: Sequence[tuple[str, int]], n: int) -> Any:
     return family.out_trees[tuple([(d.removeprefix("torch."), r) for d, r in ranks]), n]
 
 
-def family_of(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> Family:
+def family_of(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> CallFamily:
     """The family of a described call; leaves of the structures are letters of kinds."""
     wrapped = WRAPPED[root]
 
@@ -146,15 +166,37 @@ def _lettered(tree: Any) -> Any:
 
 
 def _find(handle: str) -> Family | None:
-    """The family of a handle that was written by another process."""
-    root, _, text = handle.partition("|")
-    if root not in WRAPPED:
-        return None
+    """The family of a handle that another process has written, or None.
+
+    Raises:
+        ProgramMismatchError: functions of that name compute something else, or the name says
+            nothing in another process.
+    """
+    parts = parts_of(handle)
+    if any([word in parts.path for word in UNNAMED]):
+        raise ProgramMismatchError(
+            f"a torch graph of another process calls {parts.path}, and nothing tells which of the "
+            "functions that may be called so it was",
+            hint="wrap a function that is defined by def at the top level of a module, and save "
+            "or compile the graph again",
+        )
     try:
-        positional, keywords = from_text(text)
+        positional, keywords = from_text(parts.structure.rstrip(TWIN))
     except (ValueError, SyntaxError):
         return None
-    return family_of(root, positional, keywords)
+    candidates = wrapped_at(parts.path)
+    for wrapped in candidates:
+        family = family_of(wrapped.root, positional, keywords)
+        if not parts.digest or family.is_program(parts.digest, parts.types):
+            return family
+    if not candidates:
+        return None
+    raise ProgramMismatchError(
+        f"a torch graph calls {parts.path} as it was when the graph was made; what has that name "
+        "in this process computes something else",
+        hint="the function, a constant in it, a static argument or an option such as enable_x64 "
+        "has changed since: undo that, or make the graph again",
+    )
 
 
 FIND_ROOT.append(_find)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import importlib
 import threading
 import weakref
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 _LOCK = threading.Lock()
+COUNTER = "#"
+STAMP = "@"
+# What is in the path of a function that cannot be imported.
+UNNAMED = ("<lambda>", "<locals>")
+# Characters that separate the parts of a handle.
+_PARTS = str.maketrans("|" + COUNTER + STAMP, "/__")
+
 WRAPPED: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """The living wrapped functions by name."""
 
@@ -39,12 +47,6 @@ def register(wrapped: Any, fun: Any) -> str:
     return name
 
 
-COUNTER = "#"
-STAMP = "@"
-# Characters that separate the parts of a handle.
-_PARTS = str.maketrans("|" + COUNTER + STAMP, "/__")
-
-
 def path_of(fun: Any) -> str:
     """Module and qualified name of a callable, as far as it has them."""
     module = getattr(fun, "__module__", None) or "?"
@@ -53,6 +55,45 @@ def path_of(fun: Any) -> str:
     while "::" in path:
         path = path.replace("::", ":")
     return path
+
+
+def stamped(handle: str, digest: str, avals: Sequence[Any]) -> str:
+    """The handle with the fingerprint of the program at some avals, which another process checks.
+
+    ``m:f#2|structure`` becomes ``m:f#2@digest float32[2,d0] int32[]|structure``.
+    """
+    name, bar, structure = handle.partition("|")
+    sizes = [",".join([str(d).replace(" ", "") for d in a.shape]) for a in avals]
+    types = [f"{a.dtype.name}[{size}]" for a, size in zip(avals, sizes, strict=True)]
+    return f"{name}{STAMP}{' '.join([digest, *types])}{bar}{structure}"
+
+
+class Parts(NamedTuple):
+    """What a handle says: see ``stamped``."""
+
+    name: str
+    digest: str
+    types: tuple[str, ...]
+    structure: str
+
+    @property
+    def path(self) -> str:
+        """The import path of the function."""
+        return self.name.partition(COUNTER)[0]
+
+
+def parts_of(handle: str) -> Parts:
+    """The parts of a handle; an empty digest if it has none."""
+    head, _, structure = handle.partition("|")
+    name, _, stamp = head.partition(STAMP)
+    digest, *types = stamp.split(" ")
+    return Parts(name, digest, tuple(types), structure)
+
+
+def wrapped_at(path: str) -> list[Any]:
+    """The living wrapped functions of an import path, the one that has had it longest first."""
+    found = [(name, f) for name, f in list(WRAPPED.items()) if name.partition(COUNTER)[0] == path]
+    return [f for _, f in sorted(found, key=lambda pair: (len(pair[0]), pair[0]))]
 
 
 def by_import_path(module: str, qualname: str) -> Any:

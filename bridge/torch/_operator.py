@@ -22,7 +22,20 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.settings import Settings
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
-from tracebridge.torch._programs import Family, Mask, pin, resolve, split, vjp_handle
+from tracebridge.torch._programs import (
+    Avals,
+    Family,
+    Mask,
+    bwd_handle,
+    fwd_handle,
+    jvp_handle,
+    pin,
+    resolve,
+    ruled_handle,
+    split,
+    vjp_handle,
+    vmap_handle,
+)
 from tracebridge.torch._symbolic import Sizes, has_symbolic
 
 _library = torch.library.Library("tracebridge", "DEF")
@@ -36,9 +49,18 @@ CALL = torch.ops.tracebridge.call.default
 
 def apply_family(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
     """Call the operator. Under a mode torch may keep the handle in a graph."""
-    if _eager.modes_active() > 0:
-        pin(family)
+    if _eager.modes_active() > 0 or torch._C._get_tracing_state() is not None:  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
+        return CALL(list(xs), captured(family, xs))
     return CALL(list(xs), family.handle)
+
+
+def captured(family: Family, xs: Sequence[torch.Tensor]) -> str:
+    """The handle of a family for a graph in which it is called with ``xs``."""
+    try:
+        return family.captured(_avals_for_trace(family, xs)[0])
+    except Exception:  # noqa: BLE001 - whatever it is, the call itself raises it where torch expects it
+        pin(family.handle, family)
+        return family.handle
 
 
 _eager.OPERATOR.extend([CALL, apply_family])
@@ -70,7 +92,7 @@ def _as_tensor(x: torch.Tensor) -> torch.Tensor:
 def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Shapes and dtypes of the results."""
     family = resolve(h)
-    pin(family)
+    pin(h, family)
     device = _eager.common_device(list(xs), family.name)
     return [
         torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=device)
@@ -80,15 +102,26 @@ def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
 
 def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any, Any]]:
     """Shapes and dtypes of the results; shapes may hold SymInts."""
+    avals, sizes = _avals_for_trace(family, xs)
+    outs = family.program(avals).out_avals
+    if sizes is None:
+        return [(a.shape, a.dtype) for a in outs]
+    return [(tuple([sizes.value(d) for d in a.shape]), a.dtype) for a in outs]
+
+
+def _avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:
+    """At which avals a graph's call is traced: for all sizes if the function lets it."""
     for merge in (False, True) if has_symbolic(xs) else ():
         # Whatever the error is: the function needs to know more about the sizes.
         with contextlib.suppress(Exception):
             sizes = Sizes(xs, merge=merge)
-            outs = family.program(tuple([sizes.aval(x) for x in xs])).out_avals
-            return [(tuple([sizes.value(d) for d in a.shape]), a.dtype) for a in outs]
+            avals = tuple([sizes.aval(x) for x in xs])
+            for a in family.program(avals).out_avals:
+                for d in a.shape:
+                    sizes.value(d)
+            return avals, sizes
     # Asking torch for the values of sizes makes the graph a graph for these values only.
-    outs = family.program(tuple([_eager.aval_of(x) for x in xs])).out_avals
-    return [(a.shape, a.dtype) for a in outs]
+    return tuple([_eager.aval_of(x) for x in xs]), None
 
 
 def _vmap(
@@ -96,7 +129,7 @@ def _vmap(
 ) -> tuple[list[torch.Tensor], list[int]]:
     """The batched family; all its results are batched in front."""
     del info
-    outs = CALL(list(xs), resolve(h).vmap(in_dims[0]).handle)
+    outs = CALL(list(xs), vmap_handle(h, in_dims[0]))
     return outs, [0] * len(outs)
 
 
@@ -111,7 +144,7 @@ def _legacy_vmap(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
         x if d is None else torch._VF._remove_batch_dim(x, level, 1, 0)
         for x, d in zip(xs, dims, strict=True)
     ]
-    outs = CALL(inner, resolve(h).vmap(dims).handle)
+    outs = CALL(inner, vmap_handle(h, dims))
     return [torch._VF._add_batch_dim(o, 0, level) for o in outs]
 
 
@@ -156,7 +189,7 @@ def _tangents(
     """Results and their tangents; a result of integers has none."""
     nonzero = tuple([tangent is not None for tangent in tangents])
     given = [tangent for tangent in tangents if tangent is not None]
-    outs = CALL([*primals, *given], resolve(h).jvp(nonzero).handle)
+    outs = CALL([*primals, *given], jvp_handle(h, nonzero))
     # Results of the jvp program: all primals, then a tangent for each inexact one.
     n_out = _results_of_jvp(outs)
     rest = iter(outs[n_out:])
@@ -205,13 +238,13 @@ class Node(torch.autograd.Function):
                 forward_ad._set_fwd_grad_enabled(True),
                 torch._C._AutoDispatchBelowAutograd(),
             ):
-                outs = CALL(list(xs), resolve(h).ruled(active).handle if functorch else h)
+                outs = CALL(list(xs), ruled_handle(h, active) if functorch else h)
             n_out = len(outs)
         else:
             family = resolve(h)
             parts = split(family, active, tuple([_eager.aval_of(x) for x in xs]))
             with torch._C._AutoDispatchBelowAutograd():
-                outs = CALL(list(xs), family.fwd(active).handle)
+                outs = CALL(list(xs), fwd_handle(h, active))
             n_out = len(outs) - parts.n_residuals
             ctx.save_for_backward(*xs, *[outs[i] for i in parts.results], *outs[n_out:])
         ctx.mark_non_differentiable(*[o for o in outs[:n_out] if not _is_inexact(o)])
@@ -245,7 +278,7 @@ class Node(torch.autograd.Function):
                 ):
                     results = CALL(again, vjp_handle(ctx.h, active, mask))
                 else:
-                    results = CALL([*saved, *given], resolve(ctx.h).bwd(active, mask).handle)
+                    results = CALL([*saved, *given], bwd_handle(ctx.h, active, mask))
         found = iter(results)
         return (None, None, *[next(found) if a else None for a in active])
 

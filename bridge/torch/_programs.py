@@ -99,6 +99,13 @@ class Family(abc.ABC):
     def width(self, avals: Avals) -> Width:
         """How wide numbers are in the program at ``avals``."""
 
+    @abc.abstractmethod
+    def captured(self, avals: Avals) -> str:
+        """The handle for a graph that torch captures at ``avals``: with a fingerprint.
+
+        The family lives as long as the process then, since the graph has nothing but the handle.
+        """
+
     def child(self, suffix: str) -> Family:
         """The derived family with this suffix."""
         found = self.children.get(suffix)
@@ -111,29 +118,9 @@ class Family(abc.ABC):
                     found = self.children[suffix] = made
         return found
 
-    def jvp(self, nonzero: Mask) -> Family:
-        """Results and tangents; tangents of the inputs ``nonzero`` follow the inputs."""
-        return self.child(f"jvp({_text(nonzero)})")
-
     def vjp(self, active: Mask, cotangents: Mask) -> Family:
         """Gradients of the inputs ``active`` from inputs and cotangents, all in one program."""
         return self.child(vjp_handle("", active, cotangents)[2:])
-
-    def fwd(self, active: Mask) -> Family:
-        """Results and residuals."""
-        return self.child(f"fwd({_text(active)})")
-
-    def bwd(self, active: Mask, cotangents: Mask) -> Family:
-        """Gradients of the inputs ``active`` from inputs, residuals and cotangents."""
-        return self.child(f"bwd({_text(active)}|{_text(cotangents)})")
-
-    def ruled(self, active: Mask) -> Family:
-        """Results as they are made where gradients of the inputs ``active`` are wanted."""
-        return self.child(f"ruled({_text(active)})")
-
-    def vmap(self, dims: Sequence[int | None]) -> Family:
-        """The function mapped over an axis of some inputs; results have it in front."""
-        return self.child(f"vmap({','.join(['n' if d is None else str(d) for d in dims])})")
 
     def clear(self) -> None:
         """Forget all programs, also of derived families."""
@@ -145,9 +132,38 @@ class Family(abc.ABC):
             child.clear()
 
 
+# Handles of families that are derived from the one that ``handle`` names, with or without a
+# fingerprint. Dynamo reads the lines of ``vjp_handle``.
+
+
+def jvp_handle(handle: str, nonzero: Mask) -> str:
+    """Results and tangents; tangents of the inputs ``nonzero`` follow the inputs."""
+    return f"{handle}::jvp({_text(nonzero)})"
+
+
 def vjp_handle(handle: str, active: Sequence[bool], cotangents: Sequence[bool]) -> str:
-    """The handle of ``vjp`` of the family that ``handle`` names. Dynamo reads these lines."""
+    """Gradients of the inputs ``active`` from inputs and cotangents, all in one program."""
     return f"{handle}::vjp({_text(active)}|{_text(cotangents)})"
+
+
+def fwd_handle(handle: str, active: Mask) -> str:
+    """Results and residuals."""
+    return f"{handle}::fwd({_text(active)})"
+
+
+def bwd_handle(handle: str, active: Mask, cotangents: Mask) -> str:
+    """Gradients of the inputs ``active`` from inputs, residuals and cotangents."""
+    return f"{handle}::bwd({_text(active)}|{_text(cotangents)})"
+
+
+def ruled_handle(handle: str, active: Mask) -> str:
+    """Results as they are made where gradients of the inputs ``active`` are wanted."""
+    return f"{handle}::ruled({_text(active)})"
+
+
+def vmap_handle(handle: str, dims: Sequence[int | None]) -> str:
+    """The function mapped over an axis of some inputs; results have it in front."""
+    return f"{handle}::vmap({','.join(['n' if d is None else str(d) for d in dims])})"
 
 
 def _text(mask: Sequence[bool]) -> str:
@@ -161,11 +177,12 @@ def _mask(text: str) -> Mask:
 class Derived(Family):
     """A family that is computed from another one."""
 
-    __slots__ = ("parent",)
+    __slots__ = ("parent", "suffix")
     kind: ClassVar[str]
 
     def __init__(self, parent: Family, suffix: str, arguments: str) -> None:
         self.parent = parent
+        self.suffix = suffix
         self.parse(arguments)
         super().__init__(f"{parent.handle}::{suffix}", parent.lock)
 
@@ -177,6 +194,13 @@ class Derived(Family):
         # The inputs of the parent come first; what follows belongs to derivatives.
         return self.parent.width(avals)
 
+    @abc.abstractmethod
+    def of_parent(self, avals: Avals) -> Avals:
+        """Avals of the inputs of the family that this one is derived from."""
+
+    def captured(self, avals: Avals) -> str:
+        return f"{self.parent.captured(self.of_parent(avals))}::{self.suffix}"
+
 
 @final
 class Jvp(Derived):
@@ -187,8 +211,11 @@ class Jvp(Derived):
     def parse(self, arguments: str) -> None:
         self.nonzero = _mask(arguments)
 
+    def of_parent(self, avals: Avals) -> Avals:
+        return avals[: len(self.nonzero)]
+
     def build(self, avals: Avals) -> Jaxpr:
-        primal = self.parent.program(avals[: len(self.nonzero)])
+        primal = self.parent.program(self.of_parent(avals))
         wanted = tuple([is_inexact(a.dtype) for a in primal.out_avals])
         return jvp_jaxpr(primal, self.nonzero, wanted)[0]
 
@@ -203,8 +230,11 @@ class Vjp(Derived):
         active, _, cotangents = arguments.partition("|")
         self.active, self.cotangents = _mask(active), _mask(cotangents)
 
+    def of_parent(self, avals: Avals) -> Avals:
+        return avals[: len(self.active)]
+
     def build(self, avals: Avals) -> Jaxpr:
-        primal = self.parent.program(avals[: len(self.active)])
+        primal = self.parent.program(self.of_parent(avals))
         whole = with_gradients(primal, self.active, self.cotangents)
         n = len(primal.outs)
         used = tuple([i >= n for i in range(len(whole.outs))])
@@ -220,6 +250,9 @@ class Fwd(Derived):
     def parse(self, arguments: str) -> None:
         self.active = _mask(arguments)
 
+    def of_parent(self, avals: Avals) -> Avals:
+        return avals
+
     def build(self, avals: Avals) -> Jaxpr:
         return split(self.parent, self.active, avals).forward
 
@@ -234,8 +267,11 @@ class Bwd(Derived):
         active, _, cotangents = arguments.partition("|")
         self.active, self.cotangents = _mask(active), _mask(cotangents)
 
+    def of_parent(self, avals: Avals) -> Avals:
+        return avals[: len(self.active)]
+
     def build(self, avals: Avals) -> Jaxpr:
-        found = split(self.parent, self.active, avals[: len(self.active)])
+        found = split(self.parent, self.active, self.of_parent(avals))
         return found.backward_of_all(self.cotangents)
 
 
@@ -250,6 +286,9 @@ class Ruled(Derived):
 
     def parse(self, arguments: str) -> None:
         self.active = _mask(arguments)
+
+    def of_parent(self, avals: Avals) -> Avals:
+        return avals
 
     def build(self, avals: Avals) -> Jaxpr:
         primal = self.parent.program(avals)
@@ -277,11 +316,14 @@ class Vmap(Derived):
     def parse(self, arguments: str) -> None:
         self.dims = tuple([None if d == "n" else int(d) for d in arguments.split(",")])
 
+    def of_parent(self, avals: Avals) -> Avals:
+        return tuple([_without(a, d) for a, d in zip(avals, self.dims, strict=True)])
+
     def build(self, avals: Avals) -> Jaxpr:
         sizes = {a.shape[d] for a, d in zip(avals, self.dims, strict=True) if d is not None}
         (size,) = sizes
-        inner = tuple([_without(a, d) for a, d in zip(avals, self.dims, strict=True)])
-        return batch_jaxpr(self.parent.program(inner), size, None, self.dims, True)[0]
+        inner = self.parent.program(self.of_parent(avals))
+        return batch_jaxpr(inner, size, None, self.dims, True)[0]
 
 
 _DERIVED: dict[str, type[Derived]] = {
@@ -377,19 +419,22 @@ def register_root(family: Family) -> None:
     _ROOTS.add(family)
 
 
-def pin(family: Family) -> None:
-    """Keep a family alive because a graph of torch names it."""
-    _PINNED[family.handle] = family
+def pin(handle: str, family: Family) -> None:
+    """Keep a family alive because a graph of torch names it so."""
+    _PINNED[handle] = _HANDLES[handle] = family
 
 
 # Filled by wrap.py: finds the family of a handle that this process has not made yet.
 FIND_ROOT: list[Any] = []
 
 
+TWIN = "~"
+
+
 def free_handle(handle: str) -> str:
     """``handle``, with a mark if a living family has it: its static arguments print alike."""
     while handle in _HANDLES:
-        handle += "~"
+        handle += TWIN
     return handle
 
 
@@ -398,16 +443,19 @@ def resolve(handle: str) -> Family:
 
     Raises:
         ExchangeError: no wrapped function in this process has that name.
+        ProgramMismatchError: one has it, and computes something else.
     """
     found = _HANDLES.get(handle)
     if found is not None:
         return found
     base, _, suffix = handle.rpartition("::")
     if base and suffix.partition("(")[0] in _DERIVED:
-        return resolve(base).child(suffix)
+        found = _HANDLES[handle] = resolve(base).child(suffix)
+        return found
     for find in FIND_ROOT:
         family = find(handle)
         if family is not None:
+            pin(handle, family)
             return family
     name = handle.partition("|")[0]
     msg = f"a torch graph calls the wrapped function {name!r}, which this process does not know"

@@ -33,6 +33,13 @@ class SymIntOps:
     min = staticmethod(torch.sym_min)
 
 
+def aval_of_text(text: str) -> ShapedArray:
+    """The aval that a handle writes as ``float32[2,2*d0+1]``."""
+    name, _, sizes = text.partition("[")
+    shape = symbolic_shape(sizes.removesuffix("]"), scope=_SCOPE)
+    return ShapedArray(shape, row_from(FROM_TORCH, name, "torch").ours)
+
+
 def has_symbolic(xs: Sequence[torch.Tensor]) -> bool:
     """Whether a tensor has a size that is not known."""
     return any([isinstance(d, torch.SymInt) for x in xs for d in x.shape])

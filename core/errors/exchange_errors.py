@@ -13,6 +13,10 @@ class UnsupportedExchangeDtypeError(ExchangeError):
     """The other library, or the exchange protocol, has no such dtype."""
 
 
+class ProgramMismatchError(ExchangeError):
+    """A saved or cached graph calls a function that is another one in this process."""
+
+
 class LayoutError(TracebridgeError, ValueError):
     """The memory layout (strides, alignment, negative steps) cannot be shared."""
 

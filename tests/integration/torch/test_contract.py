@@ -46,6 +46,26 @@ def test_other_private_names():
     assert torch.Tag.cudagraph_unsafe is not None
 
 
+def test_dynamo_shows_fake_tensors_at_compile_time():
+    """What a function for comptime sees of a list of tensors, also of unknown sizes."""
+    from torch._dynamo.comptime import comptime
+
+    seen = []
+
+    def look(context):
+        seen.extend([x.node.meta["example_value"] for x in context.get_local("xs").as_proxy()])
+
+    def calls(x):
+        xs = [x, torch.full((), 2.0)]
+        comptime(look)
+        return xs[0] * xs[1]
+
+    torch._dynamo.reset()
+    torch.compile(calls, fullgraph=True, backend="eager", dynamic=True)(torch.ones(3))
+
+    assert [(torch.SymInt,), ()] == [tuple([type(d) for d in x.shape]) for x in seen]
+
+
 def test_raw_capsules_do_not_look_at_the_tensor():
     """Why the bridge must look itself: a capsule of a lazily conjugated tensor is the wrong way."""
     z = torch.tensor([1 + 2j])
