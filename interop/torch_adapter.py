@@ -32,7 +32,6 @@ from tracebridge.interop.ownership import (
     take_host,
 )
 
-_to_capsule = torch._C._to_dlpack
 _from_capsule = torch._C._from_dlpack
 
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -48,31 +47,6 @@ DISGUISES: dict[torch.dtype, torch.dtype] = {
     for row in TABLE
     if row.torch is not None and not row.plain and hasattr(torch, row.torch)
 }
-
-
-@final
-class CapsuleView:
-    """A tensor as an object of the DLPack protocol, without the checks of torch's own method.
-
-    ``numpy.from_dlpack`` of it is a read-only view that pins nothing; see bridge/torch/_execute.py.
-    Every statement here is on the path of each argument of each call.
-    """
-
-    __slots__ = ("tensor",)
-    tensor: torch.Tensor
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: Any = None,
-        dl_device: Any = None,
-        copy: Any = None,
-    ) -> Any:
-        return _to_capsule(self.tensor)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CPU, 0
 
 
 # what a tensor is -------------------------------------------------------------------------------

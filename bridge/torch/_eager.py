@@ -59,10 +59,14 @@ def ready(x: torch.Tensor) -> torch.Tensor | None:
         if x._is_zerotensor():
             # Only backward formulas make these; their history is empty.
             return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+        check_has_values(x)
         x = x.resolve_conj().resolve_neg()
         if not _is_plain(x):
             return None
-    return x if x.is_contiguous() else x.contiguous()
+    if x.is_contiguous():
+        return x
+    check_has_values(x)  # its storage may be gone, which torch does not look at
+    return x.contiguous()
 
 
 BATCHED = torch._C._dispatch_key_parse("Batched")

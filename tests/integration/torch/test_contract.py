@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -108,20 +110,28 @@ def test_allocations_are_aligned():
         assert all(torch.empty(n).data_ptr() % 64 == 0 for _ in range(8))
 
 
-def test_views_from_capsules_pin_nothing():
-    """Unlike tensor.numpy(), which forbids to resize the storage for ever."""
-    from tracebridge.interop.torch_adapter import CapsuleView
+def test_capsules_of_numpy_free_at_once():
+    """torch takes them of read-only arrays too, and lets go of the array when its tensor dies."""
+    host = np.arange(4.0)
+    host.flags.writeable = False
+    owner = weakref.ref(host)
 
-    x, y = torch.ones(4), torch.ones(4)
+    tensor = torch._C._from_dlpack(host.__dlpack__(max_version=(1, 0)))
+    del host
+    assert [0.0, 1.0, 2.0, 3.0] == tensor.tolist()
+    assert owner() is not None
 
-    capsule = CapsuleView()
-    capsule.tensor = x
-    view = np.from_dlpack(capsule)
-    y.numpy()
+    del tensor
+    assert owner() is None
 
-    assert view.ctypes.data == x.data_ptr()
-    assert x.untyped_storage().resizable()
-    assert not y.untyped_storage().resizable()
+
+def test_storages_tell_their_size():
+    """After ``resize_`` the tensor does not know, its storage does."""
+    x = torch.ones(4)[1:]
+
+    x.untyped_storage().resize_(8)
+
+    assert (3, 1, 8) == (x.numel(), x.storage_offset(), x.untyped_storage().nbytes())
 
 
 def test_apply_of_the_base_class():

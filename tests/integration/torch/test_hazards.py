@@ -10,6 +10,7 @@ import textwrap
 import pytest
 import torch
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.torch import wrap
 
@@ -260,3 +261,83 @@ def test_tensors_that_are_not_dense_are_refused():
                 with pytest.raises(ExchangeError, match=hint):
                     f(tensor)
         assert [[2.0, 2.0], [2.0, 2.0]] == f(x).tolist()
+
+
+def _shrunk(elements, how):
+    """A tensor of 2 rows whose storage was resized to some elements less than it needs."""
+    base = torch.ones(elements + 16)
+    x = base[16:].reshape(2, -1) if how == "behind" else base[:elements].reshape(2, -1)
+    x = {"transposed": x.T, "strided": x[:, ::2], "negative": torch._neg_view(x)}.get(how, x)
+    left = {"nothing": 0, "behind": elements, "negative": elements - 1}.get(how, elements // 2)
+    base.untyped_storage().resize_(4 * left)
+    return x
+
+
+@pytest.mark.parametrize("how", ["nothing", "half", "behind", "transposed", "strided", "negative"])
+@pytest.mark.parametrize("elements", [24, 24_000])
+def test_storages_that_were_resized_are_refused(elements, how):
+    """On every path, whether or not a tensor of the kind was seen before: never foreign memory."""
+    from tracebridge.errors import ExchangeError
+    from tracebridge.torch import Module, from_torch
+
+    f = wrap(lambda x, y: x * 2 + y)
+    many = wrap(lambda xs: sum(x.sum() for x in xs))
+    module = Module(lambda p, x: p["w"] * x, {"w": torch.ones(())})
+    bad = _shrunk(elements, how)
+    good = torch.ones(elements + 16)[:elements].reshape(2, -1)
+    good = good.T if how == "transposed" else good[:, ::2] if how == "strided" else good
+    calls = {
+        "short": lambda x: f(x, x),
+        "general": lambda x: f(x, y=x),
+        "gradient": lambda x: f(x, torch.ones(x.shape, requires_grad=True)),
+        "operator": lambda x: torch.func.vmap(f)(x, torch.ones(x.shape)),
+        "many": lambda x: many([x] * 201),
+        "parameter": lambda x: module(x),
+        "from_torch": from_torch,
+        "disable_jit": lambda x: f(x, 1.0),
+    }
+    if how == "negative":
+        del calls["operator"]  # torch makes it dense before anybody else sees it
+    for name, call in calls.items():
+        for _ in range(2):
+            with tb.disable_jit(name == "disable_jit"):
+                if name != "from_torch":
+                    call(good)
+                with pytest.raises(ExchangeError, match="resize it back"):
+                    call(bad)
+
+
+def test_saved_tensors_whose_storage_is_gone_are_refused():
+    """The backward pass reads what the forward pass saved: as it was, or an error."""
+    from tracebridge.errors import ExchangeError
+
+    f = wrap(lambda x, y: tnp.sum(x * y))
+    for size in (10, 10_000):
+        x, y = torch.ones(size, requires_grad=True), torch.ones(size)
+        out = f(x, y)
+        y.untyped_storage().resize_(0)
+
+        with pytest.raises(ExchangeError, match="resize it back"):
+            out.backward(retain_graph=True)
+        y.untyped_storage().resize_(4 * size)
+        y.data.fill_(3)
+        out.backward()
+        assert (x.grad == 3).all()
+
+
+def test_parameters_whose_storage_is_gone_are_refused():
+    """As sharded training leaves them between uses; afterwards they work as before."""
+    from tracebridge.errors import ExchangeError
+    from tracebridge.torch import Module
+
+    module = Module(lambda p, x: p["w"] * x, {"w": torch.ones(3000)})
+    x = torch.ones(3000)
+    storage = module.w.untyped_storage()
+    for _ in range(3):
+        module(x).sum().backward()
+        storage.resize_(0)
+        with pytest.raises(ExchangeError, match="resize it back"):
+            module(x)
+        storage.resize_(12_000)
+        module.w.data.fill_(2)
+        assert (module(x) == 2).all()

@@ -67,24 +67,123 @@ def test_held_arguments_die_with_their_tensor():
     assert storage.expired()
 
 
-def test_clear_caches_lets_go_of_tensors():
-    """Nothing refers to an argument then; nothing ever does where torch swaps parameters."""
+def users_of(storage):
+    """How many tensors and others have this storage."""
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+def many_calls(x):
+    """All kinds of calls that could keep something of an argument."""
+    f, several = wrap(lambda x: x * 2), wrap(lambda xs: sum(x[0] for x in xs))
+    for _ in range(3):
+        f(x)
+        f(x).sum().backward()
+        torch.func.grad(lambda x: f(x).sum())(x.detach())
+        several([x, *[torch.ones(2) for _ in range(210)]])
+
+
+def test_nothing_of_a_tensor_is_kept():
+    """No weak reference, which torch counts before swaps, and no user of the storage remains."""
+    for make in (torch.Tensor.requires_grad_, torch.nn.Parameter):
+        x = make(torch.ones(2000))
+        before = users_of(x.untyped_storage())
+
+        many_calls(x)
+
+        x.grad = None
+        assert [] == weakref.getweakrefs(x)
+        assert before == users_of(x.untyped_storage())
+
+
+def test_memory_of_parameters_goes_when_it_is_replaced():
+    """By ``.data``, ``half``, ``resize_`` and ``swap_tensors``, also under the flag for swaps."""
+
+    def assign(layer):
+        layer.weight.data = layer.weight.data.clone()
+
+    def swap(layer):
+        torch.utils.swap_tensors(layer.weight, torch.nn.Parameter(torch.ones(50, 50)))
+
+    def cast_by_swap(layer):
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        try:
+            layer.double()
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(False)
+
     f = wrap(lambda x: x * 2)
-    p = torch.nn.Parameter(torch.ones(2000))
-    f(p)
-    assert weakref.getweakrefs(p)
-
-    tb.clear_caches()
-    assert not weakref.getweakrefs(p)
-
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
+    for change in (assign, swap, cast_by_swap, torch.nn.Module.half, torch.nn.Module.bfloat16):
         layer = torch.nn.Linear(50, 50)
-        f(layer.weight)
-        layer.double()
-        assert torch.float64 == f(layer.weight).dtype
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
+        many_calls(layer.weight)
+        layer.weight.grad = None
+        storage = StorageWeakRef(layer.weight.untyped_storage())
+
+        change(layer)
+
+        assert storage.expired(), change
+        torch.testing.assert_close(f(layer.weight), layer.weight * 2)
+
+
+LARGE_DTYPES = [torch.float32, torch.float64, torch.int8, torch.bool, torch.complex64]
+LARGE_DTYPES += [torch.float16, torch.bfloat16, torch.float8_e5m2]
+
+
+def living_results(size):
+    """How many buffers of XLA there are with that many elements, but for those over tensors."""
+    tb.clear_caches()
+    client = tb.devices()[0].client
+    avals = [a.aval for a in client.live_arrays()]
+    return sum(aval is not None and aval.size == size for aval in avals)
+
+
+@pytest.mark.parametrize("dtype", LARGE_DTYPES, ids=str)
+def test_results_are_freed_when_they_die(dtype):
+    """XLA has their memory back when the last tensor of it dies, not at the next call."""
+    f = wrap(lambda x: (x.reshape(-1), x.reshape(10, -1)))
+    x = torch.ones(2, 9_990).to(dtype)
+    results = f(x)
+    assert 2 == living_results(x.numel())
+
+    row = results[1][0]
+    wide = torch.complex128
+    torch.testing.assert_close(x.reshape(10, -1)[0].to(wide), row.to(wide))
+    assert results[0].dtype == dtype
+    assert results[0]._base is None
+    del results
+    assert 1 == living_results(x.numel())
+
+    del row
+    assert 0 == living_results(x.numel())
+
+
+def fail(_):
+    raise KeyboardInterrupt
+
+
+def test_residuals_are_freed_with_their_graph():
+    """After a backward pass, where there never is one, and where it ends in an exception."""
+    size = 20_011
+    f = wrap(lambda x: tnp.tanh(tnp.exp(tnp.tanh(x))))
+    x = torch.ones(size, requires_grad=True)
+
+    out = f(x)
+    assert 1 < living_results(size)
+    del out
+    assert 0 == living_results(size)
+
+    out = f(x)
+    out.register_hook(fail)
+    with pytest.raises(KeyboardInterrupt):
+        out.sum().backward()
+    del out
+    assert 0 == living_results(size)
+
+    out = f(x)
+    out.sum().backward()
+    assert 2 == living_results(size), "the result and the gradient"
+    del out
+    x.grad = None
+    assert 0 == living_results(size)
 
 
 @pytest.mark.parametrize("size", [3, 2000])
