@@ -25,10 +25,9 @@ from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.float0 import float0_zeros
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
-from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.ad_util import float0_of, full_of, zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
@@ -215,7 +214,7 @@ def _assembled(flat: FlatCall, trees: list[Any], values: Sequence[Value]) -> Any
         [
             next(given)
             if type(leaf) is int
-            else flat.tree.unflatten([float0_zeros((*leaf.shape, *v.aval.shape)) for v in values])
+            else flat.tree.unflatten([float0_of((*leaf.shape, *v.aval.shape)) for v in values])
             for leaf in template
         ]
     )
@@ -298,7 +297,7 @@ def _columns_by_leaf(
         shape = (*out.shape, *a.shape)
         stop = start + a.size
         if out.tangent.dtype == float0:
-            parts.append(float0_zeros(shape))
+            parts.append(float0_of(shape))
         elif columns is None:
             parts.append(public(zeros_of(ShapedArray(shape, out.tangent.dtype, out.weak_type))))
         else:
@@ -342,7 +341,7 @@ def _rows(rows: Value | None, part: tuple[int, int], out: ShapedArray, aval: Sha
     """The derivatives of one result by one leaf of the inputs."""
     shape = (*out.shape, *aval.shape)
     if aval.tangent.dtype == float0:
-        return float0_zeros(shape)
+        return float0_of(shape)
     if rows is None:
         return public(zeros_of(ShapedArray(shape, aval.tangent.dtype, aval.weak_type)))
     if part != (0, rows.aval.shape[0]):

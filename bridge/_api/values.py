@@ -9,11 +9,10 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.float0 import float0_zeros
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
-from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.ad_util import float0_of, zeros_of
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import leaf_paths
@@ -90,7 +89,7 @@ def tangent_or_zeros(tangent: Value | None, aval: ShapedArray) -> Any:
     if tangent is not None:
         return tangent if type(tangent) is not Literal else public(tangent)
     if aval.dtype == float0:
-        return float0_zeros(aval.shape)
+        return float0_of(aval.shape)
     return public(zeros_of(aval))
 
 

@@ -29,9 +29,10 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.plans import SpmdAxis
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.ir.float0 import float0_zeros, is_float0
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Value
+from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.core.tree.prefix import flatten_axes
@@ -268,7 +269,7 @@ class _Float0Leaf:
 
     def element(self, dim: int | None) -> Any:
         """The float0 array of one element of the batch."""
-        return float0_zeros([s for i, s in enumerate(self.aval.shape) if i != dim])
+        return float0_of([s for i, s in enumerate(self.aval.shape) if i != dim])
 
 
 def _take_elements(values: list[Any], dims: list[int | None]) -> None:
@@ -384,7 +385,7 @@ def _float0_batch(shape: tuple[Any, ...], wanted: int | None, size: Any) -> Any:
     batch = list(shape)
     if wanted is not None:
         batch.insert(wanted % (len(shape) + 1), size)
-    return float0_zeros(batch)
+    return float0_of(batch)
 
 
 def _place(

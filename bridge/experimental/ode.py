@@ -30,7 +30,6 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.ir.debug_info import name_of
-from tracebridge.core.ir.float0 import float0_zeros
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
@@ -432,7 +431,7 @@ def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple
 
 
 def _no_tangent(x: Any) -> Any:
-    return float0_zeros(as_value(x).aval.shape)
+    return lax.float0_of(as_value(x).aval.shape)
 
 
 _solve.defvjp(_forward, _backward)

@@ -18,7 +18,7 @@ from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
-from tracebridge.core.ir.float0 import float0_zeros, is_float0
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
@@ -154,7 +154,7 @@ def zeros_like(
     [0, 0]
     """
     if dtype is None and is_float0(a):
-        return float0_zeros(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
+        return lax.float0_of(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
     filled = _full_planned((0,), _like("zeros_like", a, dtype, shape))
     return on_device(filled, device, out_sharding, "zeros_like")
 

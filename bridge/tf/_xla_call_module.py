@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tracebridge.core._jaxlib.mlir import current_stablehlo_version
+from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.export.portable import smaller_version
@@ -23,8 +24,8 @@ from tracebridge.interop.dtypes import row_of
 
 # Version 9 takes effects from the types of main; 4 to 8 need attributes that we do not write.
 _OLDEST, _NEWEST = 9, 10
-# One program for all: main takes the number of the platform in this list, and ignores it.
-PLATFORMS = ("CPU", "CUDA", "ROCM", "TPU")
+# One program for all: main takes the number of the platform in this list.
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _OPS = "tensorflow.compiler.tf2xla.ops.gen_xla_ops"
 _XLA = "tensorflow.compiler.tf2xla.python.xla"
 _STABLEHLO = "tensorflow.compiler.mlir.stablehlo.stablehlo"
@@ -81,14 +82,19 @@ def tf_shape(shape: Sequence[Any]) -> tuple[int | None, ...]:
 class CallModule:
     """One artifact as a function of flat tensors."""
 
-    __slots__ = ("_constants", "_data", "_in", "_name", "_names", "_shapes", "_types")
+    __slots__ = ("_constants", "_data", "_in", "_name", "_names", "_platforms", "_shapes",
+                 "_types")  # fmt: skip
 
     def __init__(self, program: Any, names: Sequence[str]) -> None:
         self._name = program.name
         self._names = tuple(names)
         self._data = program.data
+        self._platforms = [p.upper() for p in program.platforms]
         self._in = [(tf_dtype(a.dtype), tf_shape(a.shape)) for a in program.in_avals]
-        self._types = [tf_dtype(a.dtype) for a in program.out_avals]
+        # Programs hold float0, which stands for no tangent, as booleans.
+        self._types = [
+            tf.bool if a.dtype == float0 else tf_dtype(a.dtype) for a in program.out_avals
+        ]
         self._shapes = [tf_shape(a.shape) for a in program.out_avals]
         with tf.init_scope():
             self._constants = [tf.constant(c._to_numpy()) for c in program.constants]
@@ -112,7 +118,7 @@ class CallModule:
                 module=self._data,
                 Sout=self._shapes,
                 Tout=self._types,
-                platforms=PLATFORMS,
+                platforms=self._platforms,
                 dim_args_spec=[],
                 function_list=[],
                 has_token_input_output=False,

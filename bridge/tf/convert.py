@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 import tensorflow as tf
 
-from tracebridge._api.argnums import check_callable
+from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge._api.statics import Splitter, bind_statics, check_hashable, static_key
 from tracebridge._api.values import short_repr
 from tracebridge.core.config.scopes import tracing_key
 from tracebridge.core.config.wide import at_least
@@ -21,6 +22,9 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.float0 import has_float0, is_float0
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.tree import PyTreeDef, flatten
@@ -31,6 +35,7 @@ from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.program import Program
+from tracebridge.tf.signature import with_stand_ins, without_stand_ins
 
 _MAX_PROGRAMS = 256
 _MAX_CALLS = 4096
@@ -57,6 +62,16 @@ class Traced(NamedTuple):
 
     program: Program
     out_tree: PyTreeDef
+    has_float0: bool
+
+    def result(self, outs: Sequence[Any]) -> Any:
+        """The tree of results. What has no tangent, dtype float0, is False for TensorFlow."""
+        out = self.out_tree.unflatten(outs)
+        return tree_map(_without_float0, out) if self.has_float0 else out
+
+
+def _without_float0(x: Any) -> Any:
+    return tf.zeros(x.shape, tf.bool) if is_float0(x) else x
 
 
 @api_boundary
@@ -66,11 +81,14 @@ def to_tf(
     polymorphic_shapes: Any = None,
     polymorphic_constraints: Sequence[str] = (),
     with_gradient: bool = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
 ) -> Callable[..., Any]:
     """``fun`` as a function of TensorFlow tensors, eager and in ``tf.function``.
 
     Tapes differentiate it to any order. A program is traced once for each structure, shapes and
-    dtypes of the arguments. Sizes that a ``tf.function`` does not know become symbolic.
+    dtypes of the arguments. Sizes that a ``tf.function`` does not know become symbolic. Defaults
+    of ``fun`` stay what they are. While a function of arrays is traced the result is ``fun``.
 
     Args:
         fun: function of arrays and trees of arrays.
@@ -80,12 +98,17 @@ def to_tf(
             tensor. Without it each unknown size has a symbol of its own.
         polymorphic_constraints: what is known of the sizes, such as ``"b >= 2"``.
         with_gradient: whether tapes differentiate the result; otherwise that is an error.
+        static_argnums: positions of arguments that are constants of the program, such as flags:
+            any hashable objects. ``polymorphic_shapes`` does not count them.
+        static_argnames: names of such arguments.
 
     Returns:
         A function that takes tensors, variables, NumPy arrays and numbers where ``fun`` takes
-        arrays, and returns tensors.
+        arrays, and returns tensors. Results of dtype float0 are tensors of False.
 
     Raises:
+        ArgumentSpecError: ``fun`` has no argument that ``static_argnums`` or ``static_argnames``
+            speak of.
         InconclusiveDimensionError: when called: the program depends on relations of unknown
             sizes; the message says what to pass.
         ShapeMismatchError: when called: sizes do not fit ``polymorphic_shapes``.
@@ -98,13 +121,63 @@ def to_tf(
     TensorShape([2])
     """
     check_callable("to_tf", fun)
-    converted = _Converted(fun, polymorphic_shapes, tuple(polymorphic_constraints), with_gradient)
+    # () means "not given": what is missing is then derived from the other.
+    nums = None if static_argnums == () else static_argnums
+    names = None if static_argnames == () else static_argnames
+    statics = resolve("to_tf", fun, "static", nums, names)
+
+    def convert(part: Callable[..., Any]) -> _Converted:
+        constraints = tuple(polymorphic_constraints)
+        return _Converted(part, polymorphic_shapes, constraints, with_gradient)
+
+    converted = _ByStatics(fun, statics, convert) if any(statics) else convert(fun)
+    signature = with_stand_ins(fun)
 
     @functools.wraps(fun, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
+        if signature is not None:
+            args, kwargs = without_stand_ins(signature, args, kwargs)
         return converted(args, kwargs)
 
+    if signature is not None:
+        call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
     return tf.autograph.experimental.do_not_convert(api_boundary(call))
+
+
+@final
+class _ByStatics:
+    """One converted function for each choice of static arguments."""
+
+    __slots__ = ("_convert", "_converted", "_fun", "_splitter")
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        statics: tuple[tuple[int, ...], tuple[str, ...]],
+        convert: Callable[[Callable[..., Any]], _Converted],
+    ) -> None:
+        self._fun = fun
+        self._convert = convert
+        self._splitter = Splitter("to_tf", fun, *statics)
+        self._converted: BoundedCache[_Converted] = BoundedCache(
+            f"static arguments of {self._splitter.call}", _MAX_PROGRAMS
+        )
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        static, dynamic, _ = self._splitter.layout(len(args))
+        names = self._splitter.names
+        constants = [args[i] for i in static]
+        named = {k: kwargs[k] for k in sorted(kwargs) if k in names}
+        for what, value in (*zip(static, constants, strict=True), *named.items()):
+            check_hashable(self._splitter.call, repr(what), value)
+        key = (len(args), *map(static_key, constants), static_key(tuple(named.items())))
+        converted = self._converted.get(key)
+        if converted is None:
+            part = bind_statics(self._fun, len(args), static, constants, named)
+            converted = self._convert(part)
+            self._converted.set(key, converted)
+        rest = {k: v for k, v in kwargs.items() if k not in names}
+        return converted(tuple([args[i] for i in dynamic]), rest)
 
 
 @final
@@ -142,6 +215,8 @@ class _Converted:
         if any([type(leaf).__module__ == _WRAPPERS for leaf in leaves]):
             args, kwargs = tree_map(unwrap, (args, kwargs))
             leaves, tree = flatten((args, kwargs))
+        if not is_eager() and _is_ours(leaves):
+            return self._fun(*tree_map(_array_of, args), **tree_map(_array_of, kwargs))
         weak = [type(leaf) in _NUMBERS for leaf in leaves]
         tensors = [
             leaf if w or isinstance(leaf, tf.Tensor) else self._tensor(leaf, tree, i)
@@ -163,7 +238,7 @@ class _Converted:
             outs = run_differentiable(program, tensors, pull_all_orders)
         else:
             outs = run_without_gradient(program, tensors, self._name)
-        return traced.out_tree.unflatten(outs)
+        return traced.result(outs)
 
     def _tensor(self, leaf: Any, tree: PyTreeDef, i: int) -> Any:
         if isinstance(leaf, bool | int | float | complex):
@@ -224,12 +299,31 @@ def trace_program(
     try:
         with at_least(wide):
             jaxpr, out_tree = trace_to_jaxpr(call, fun, arguments)
-            return Traced(Program(call, jaxpr, names), out_tree)
+            template = flatten(out_tree.unflatten([0] * out_tree.num_leaves))[0]
+            return Traced(Program(call, jaxpr, names), out_tree, has_float0(template))
     except (InconclusiveDimensionError, ShapeMismatchError) as error:
         shapes = [a.shape for a in avals]
         if all([type(d) is int for shape in shapes for d in shape]):
             raise
         raise shape_rules.undecided(call, error, shapes, names) from error
+
+
+def _is_ours(leaves: Sequence[Any]) -> bool:
+    """Whether a call with these leaves while a function of arrays is traced belongs to it.
+
+    A graph of TensorFlow may be built meanwhile: its tensors have no values.
+    """
+    symbolic = [tf.is_symbolic_tensor(leaf) for leaf in leaves]
+    return not any(symbolic) or any([isinstance(leaf, Tracer) for leaf in leaves])
+
+
+def _array_of(leaf: Any) -> Any:
+    """A leaf as a function of arrays takes it.
+
+    Raises:
+        ExchangeError: a tensor of a graph stands beside traced values.
+    """
+    return tf_adapter.import_(leaf) if isinstance(leaf, tf.Tensor | tf.Variable) else leaf
 
 
 def our_dtype(dtype: tf.DType) -> np.dtype[Any]:

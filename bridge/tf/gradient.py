@@ -12,11 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tracebridge.core.errors.base import InternalError
 from tracebridge.tf.program import Program
 
 Pull = Callable[[Program, list[Any]], list[Any]]
-"""Runs a pullback program on tensors."""
+"""Runs the pullback of a program on its inputs and cotangents."""
 
 
 def _recording_probe() -> Callable[[], bool]:
@@ -31,7 +30,7 @@ could_record = _recording_probe()
 
 
 def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> list[Any]:
-    """The results of ``program``, with gradients by ``pull(program.pullback, ...)``."""
+    """The results of ``program``, with gradients by ``pull(program, ...)``."""
     if not program.diff_in or (not could_record() and tf.executing_eagerly()):
         return program.module(tensors)
 
@@ -44,7 +43,7 @@ def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> 
                 # Without this gradient tapes would ask for one of the operation, and raise.
                 return [None] * len(xs)
             given = [_cotangent(cotangents[i], outs[i]) for i in program.diff_out]
-            grads = iter(pull(program.pullback, [*xs, *given]))
+            grads = iter(pull(program, [*xs, *given]))
             return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(xs))]
 
         return outs, gradient
@@ -68,13 +67,16 @@ def run_without_gradient(program: Program, tensors: Sequence[Any], name: str) ->
 
 
 def _refuse(program: Program, tensors: list[Any]) -> list[Any]:
-    msg = f"the gradient of {program.name} was asked for behind PreventGradient"
-    raise InternalError(msg)
+    """Zeros, which nobody gets to see: PreventGradient stands before them.
+
+    Who saves a model with its custom gradients traces this one too.
+    """
+    return [tf.zeros_like(tensors[i]) for i in program.diff_in]
 
 
 def pull_all_orders(program: Program, tensors: list[Any]) -> list[Any]:
     """A pullback that can be differentiated again, as often as wanted."""
-    return run_differentiable(program, tensors, pull_all_orders)
+    return run_differentiable(program.pullback, tensors, pull_all_orders)
 
 
 def _cotangent(given: Any, out: Any) -> Any:

@@ -13,7 +13,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.tf._xla_call_module import CallModule, stablehlo_target
+from tracebridge.tf._xla_call_module import PLATFORMS, CallModule, stablehlo_target
 
 
 @final
@@ -55,7 +55,7 @@ class Program:
                     self.name,
                     target=stablehlo_target(),
                     names=self.names,
-                    platform_index=True,
+                    platforms=PLATFORMS,
                 )
             self._module = CallModule(portable, self.names)
         return self._module
@@ -76,14 +76,17 @@ def _pullback_of(program: Program) -> Program:
     jaxpr = program.jaxpr
     n = jaxpr.n_in
 
-    def primal(*xs: Any) -> tuple[Any, ...]:
-        outs = eval_jaxpr(jaxpr, current_trace().process, xs)
-        return tuple([outs[i] for i in program.diff_out])
-
     def flat(*values: Any) -> list[Any]:
-        _, pull = vjp(primal, *values[:n])
-        cotangents = pull(tuple(values[n:]))
-        return [cotangents[i] for i in program.diff_in]
+        inputs = list(values[:n])
+
+        def primal(*xs: Any) -> tuple[Any, ...]:
+            for i, x in zip(program.diff_in, xs, strict=True):
+                inputs[i] = x
+            outs = eval_jaxpr(jaxpr, current_trace().process, inputs)
+            return tuple([outs[i] for i in program.diff_out])
+
+        _, pull = vjp(primal, *[inputs[i] for i in program.diff_in])
+        return list(pull(tuple(values[n:])))
 
     cotangents: list[ShapedArray] = [jaxpr.out_avals[i].strong for i in program.diff_out]
     avals = [*[a.strong for a in jaxpr.in_avals], *cotangents]

@@ -130,7 +130,7 @@ def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, ord
                 if pulls
                 else program.module(tensors)
             )
-            return traced.out_tree.unflatten(outs)
+            return traced.result(outs)
 
     root: Any = tf.Module(name="model")
     serve: Any = Served()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.cond import Choice
 from tracebridge.core.control.switch import traced_branches
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.jaxpr import Jaxpr
 
 # What the devices that a name stands for may call themselves: those of CUDA say "gpu".
 _KINDS = {"gpu": ("gpu", "cuda", "rocm"), "cuda": ("cuda", "gpu")}
@@ -23,10 +27,14 @@ class PlatformDependent(Choice):
     name = "platform_dependent"
     n_lead = 0
 
+    def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
+        return _branch_of(platform, params) is not None
+
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        for names, branch in zip(params["platforms"], params["branches"], strict=True):
-            if not names or ctx.platform in names:
-                return ctx.inline_jaxpr(branch, operands)
+        branches = [_branch_of(p, params) for p in ctx.platforms or (ctx.platform,)]
+        if None not in branches:
+            emit = functools.partial(ctx.inline_jaxpr, operands=operands)
+            return ctx.by_platform(branches, emit, ctx.avals_out, self.effects(**params))
         known = ", ".join([names[0] for names in params["platforms"]])
         msg = (
             f"platform_dependent: the program is compiled for {ctx.platform!r}, the functions are "
@@ -38,6 +46,13 @@ class PlatformDependent(Choice):
 platform_dependent_p = PlatformDependent()
 
 
+def _branch_of(platform: str, params: dict[str, Any]) -> Jaxpr | None:
+    for names, branch in zip(params["platforms"], params["branches"], strict=True):
+        if not names or platform in names:
+            return branch
+    return None
+
+
 def platform_dependent(
     *args: Any,
     default: Callable[..., Any] | None = None,
@@ -46,7 +61,8 @@ def platform_dependent(
     """Apply the function for the platform that the program is compiled for.
 
     All functions are traced; only the chosen one becomes part of the program. It is chosen when
-    the program is lowered, so that one traced function serves several platforms.
+    the program is lowered, so that one traced function serves several platforms. Exported programs
+    hold those for all platforms, and are for the platforms that have a function.
 
     Args:
         *args: arguments of the functions, trees of arrays and numbers.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.ir.traverse import applications
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 
@@ -41,9 +42,10 @@ class PortableProgram:
 
     ``data``: the artifact. ``constants``: arrays that main takes before the inputs.
     ``in_avals`` and ``out_avals``: of the inputs (all of them, also unused ones) and the results.
+    ``platforms``: those that it runs on, in the order of their numbers.
     """
 
-    __slots__ = ("constants", "data", "in_avals", "name", "out_avals")
+    __slots__ = ("constants", "data", "in_avals", "name", "out_avals", "platforms")
 
     def __init__(
         self,
@@ -52,12 +54,14 @@ class PortableProgram:
         constants: tuple[Any, ...],
         in_avals: tuple[ShapedArray, ...],
         out_avals: tuple[ShapedArray, ...],
+        platforms: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.data = data
         self.constants = constants
         self.in_avals = in_avals
         self.out_avals = out_avals
+        self.platforms = platforms
 
 
 def portable_program(
@@ -66,7 +70,7 @@ def portable_program(
     *,
     target: str | None = None,
     names: Sequence[str] = (),
-    platform_index: bool = False,
+    platforms: Sequence[str] = (),
     allowed: Collection[str] = (),
 ) -> PortableProgram:
     """Lower and serialise ``jaxpr`` for consumers of StableHLO version ``target`` or later.
@@ -76,22 +80,43 @@ def portable_program(
         name: what messages call the program.
         target: a version such as ``"1.8.0"``; None is the newest that can be written.
         names: what messages about sizes call the inputs.
-        platform_index: main takes a leading ``i32``, the number of the platform it runs on.
+        platforms: the platforms that it is for, such as ``"cuda"``; those for which an operation
+            of the program has no rule are left out. With several main takes a leading ``i32``,
+            the number of the one that it runs on.
         allowed: targets of custom calls that the consumer knows besides ``PORTABLE_TARGETS``.
 
     Raises:
-        ExportError: the program calls something that only this process has.
+        ExportError: the program calls something that only this process has, or runs on none of
+            the platforms.
     """
-    lowered = lower_module(
-        jaxpr, name, PLATFORM, keep_unused=True, platform_index=platform_index, names=names
-    )
+    served = _platforms_of(jaxpr, name, platforms)
+    lowered = lower_module(jaxpr, name, PLATFORM, keep_unused=True, platforms=served, names=names)
     check_portable(lowered, name, allowed)
     with building():
         mlir.expand_chlo(lowered.module)
         data = mlir.serialize_portable_artifact(lowered.module, target)
     return PortableProgram(
-        name, data, lowered.hoisted, tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
+        name, data, lowered.hoisted, tuple(jaxpr.in_avals), tuple(jaxpr.out_avals), served
     )
+
+
+def _platforms_of(jaxpr: Jaxpr, name: str, platforms: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``platforms`` on which all operations run.
+
+    Raises:
+        ExportError: there is none.
+    """
+    served = list(platforms)
+    for app in applications(jaxpr):
+        left = [p for p in served if app.primitive.is_lowered_on(p, app.params)]
+        if served and not left:
+            raise ExportError(
+                f"export of {name}: {app.primitive.name} has no rule for {', '.join(served)}",
+                expected="all operations of the program on one of the platforms "
+                + ", ".join(platforms),
+            )
+        served = left
+    return tuple(served)
 
 
 def check_portable(lowered: LoweredModule, name: str, allowed: Collection[str] = ()) -> None:

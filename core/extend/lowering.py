@@ -155,7 +155,7 @@ def register_lowering(
             prim.lowerings[name] = adapted  # type: ignore[attr-defined]  # tested above
             continue
         for one in PLATFORMS if name is None else (name,):
-            register_platform_lowering(prim, one, adapted)
+            register_platform_lowering(prim, one, adapted, replaces=True)
 
 
 def _adapted(prim: base.Primitive, rule: Rule) -> Rule:

@@ -226,8 +226,13 @@ class Primitive(base.Primitive):
             )
         return results if several else results[0]
 
+    def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
+        return platform in self.lowerings or None in self.lowerings
+
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         platform = ctx.platform
+        if ctx.platforms:
+            return self._lower_on_all(ctx, operands, params)
         rule = self.lowerings.get(platform, self.lowerings.get(None))
         if rule is None:
             raise MissingRuleError(
@@ -238,6 +243,11 @@ class Primitive(base.Primitive):
                 hint="define one: tracebridge.interpreters.mlir.register_lowering(primitive, rule)",
             )
         return rule(ctx, *operands, **params)
+
+    def _lower_on_all(self, ctx: Any, operands: Any, params: dict[str, Any]) -> Any:
+        """The rules of all platforms of a program for several."""
+        rules = [self.lowerings.get(p, self.lowerings.get(None)) for p in ctx.platforms]
+        return ctx.by_rules(rules, operands, params, multiple=self.multiple_results)
 
 
 def forget_programs(primitive: base.Primitive) -> None:

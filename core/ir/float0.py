@@ -50,14 +50,22 @@ def is_float0(x: Any) -> bool:
     return getattr(x, "dtype", None) == float0
 
 
+def _is_array(x: Any) -> bool:
+    return type(x) is np.ndarray and x.dtype == float0
+
+
 def has_float0(leaves: Sequence[Any]) -> bool:
     """Whether a leaf is a float0 array."""
-    return any([type(x) is np.ndarray and x.dtype == float0 for x in leaves])
+    return any([_is_array(x) for x in leaves])
 
 
 def hide_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
-    """Leaves and structure of the same tree with nodes in place of float0 arrays."""
-    return flatten(tree.unflatten([Float0Node(x.shape) if is_float0(x) else x for x in leaves]))
+    """Leaves and structure of the same tree with nodes in place of float0 arrays.
+
+    Traced ones stay: their sizes may be symbolic, and structures hold no symbolic sizes.
+    """
+    hidden = [Float0Node(x.shape) if _is_array(x) else x for x in leaves]
+    return flatten(tree.unflatten(hidden))
 
 
 @final
@@ -88,7 +96,7 @@ def hold_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
 
     Loops stack and slice the empty arrays as any others, so that shapes come out right.
     """
-    held = [_HeldFloat0(np.empty((*x.shape, 0), bool)) if is_float0(x) else x for x in leaves]
+    held = [_HeldFloat0(np.empty((*x.shape, 0), bool)) if _is_array(x) else x for x in leaves]
     return flatten(tree.unflatten(held))
 
 

@@ -130,6 +130,11 @@ class Primitive(abc.ABC):
     def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         """StableHLO for one equation: an ``ir.Value`` (a list of them where multiple_results)."""
 
+    def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
+        """Whether programs for several platforms may have ``platform`` among them."""
+        del platform, params
+        return True
+
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """The effects of an equation; none by default."""
         del avals, params

@@ -139,6 +139,8 @@ def python_scalar(value: Any, dtype: np.dtype[Any]) -> Any:
         return complex(value)
     if kind == "V" and dtype.name.startswith(("int", "uint")):
         return int(value)
+    if kind == "V" and dtype.fields is not None:
+        return False  # float0, which programs hold as booleans
     return float(value)
 
 

@@ -1,6 +1,7 @@
 """First-order primitives and the functions that bind them; one file = a handful of kin."""
 
 from tracebridge.core.lax.ad_util import add_application as add_application
+from tracebridge.core.lax.ad_util import float0_of as float0_of
 from tracebridge.core.lax.ad_util import full_of as full_of
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p

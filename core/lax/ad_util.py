@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
-from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.dtypes import float0, is_inexact
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
-from tracebridge.core.symbolic.dims import DimExpr
+from tracebridge.core.symbolic.dims import DimExpr, is_static
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
@@ -33,6 +33,16 @@ def full_of(aval: ShapedArray, value: Any) -> Value:
 def zeros_of(aval: ShapedArray) -> Value:
     """Zeros of ``aval``."""
     return full_of(aval, 0)
+
+
+def float0_of(shape: Sequence[Any]) -> Any:
+    """The tangent or cotangent of an integer or boolean array.
+
+    A NumPy array, or a traced value where sizes are symbolic: NumPy has no such arrays.
+    """
+    if is_static(shape):
+        return float0_zeros(shape)
+    return zeros_of(ShapedArray(tuple(shape), float0))
 
 
 def add_application(aval: ShapedArray) -> Application:

@@ -10,7 +10,7 @@ from tracebridge.core import lax
 from tracebridge.core.dtypes.canonicalize import canonicalize, canonicalize_explicit
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.float0 import float0_zeros, is_float0
+from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 
@@ -73,7 +73,7 @@ def full_like(
     [7.0, 7.0]
     """
     if dtype is None and is_float0(x):
-        return float0_zeros(x.shape if shape is None else lax.as_shape("full_like", shape))
+        return lax.float0_of(x.shape if shape is None else lax.as_shape("full_like", shape))
     like = aval_like(x)
     dims = like.shape if shape is None else lax.as_shape("full_like", shape)
     value = as_value(fill_value)

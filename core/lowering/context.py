@@ -4,35 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast, final
+
+import numpy as np
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
-from tracebridge.core.ir.effects import Effect, ordered_effects
+from tracebridge.core.ir.effects import Effect, Effects, no_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lowering.recipes import recipe_of
-from tracebridge.core.lowering.tokens import put, take, token_type
+from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.types import tensor_type
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tracebridge.core.lowering.locations import Locations
     from tracebridge.core.sharding.mesh import Mesh
 
+_FLAG = ShapedArray((), np.bool_)
+_INDEX = ShapedArray((), np.int32)
+
 # (primitive, platform) -> function with the signature of Primitive.lower
 _PLATFORM_RULES: dict[tuple[Any, str], Callable[..., Any]] = {}
+# Those that compute something else than the primitive's own rule, which others only make faster.
+_REPLACED: set[Any] = set()
+
+PLATFORM_INDEX = "platform index"
+"""What modules for several platforms call the number of theirs; no dimension has such a name."""
 
 
-def register_platform_lowering(primitive: Any, platform: str, rule: Callable[..., Any]) -> None:
-    """Lower ``primitive`` by ``rule(ctx, *operands, **params)`` on ``platform`` ("cuda", ...)."""
+def register_platform_lowering(
+    primitive: Any, platform: str, rule: Callable[..., Any], *, replaces: bool = False
+) -> None:
+    """Lower ``primitive`` by ``rule(ctx, *operands, **params)`` on ``platform`` ("cuda", ...).
+
+    ``replaces``: modules for several platforms need the rule too.
+    """
     _PLATFORM_RULES[primitive, platform] = rule
+    if replaces:
+        _REPLACED.add(primitive)
 
 
 @final
@@ -53,6 +69,7 @@ class LoweringContext(Builder):
         "module",
         "n_replicas",
         "platform",
+        "platforms",
         "tokens",
     )
 
@@ -60,6 +77,8 @@ class LoweringContext(Builder):
         super().__init__()
         self.module = module
         self.platform = platform
+        # The platforms of a module for several: it is told the number of the one that it runs on.
+        self.platforms: tuple[str, ...] = ()
         self.avals_in: tuple[ShapedArray, ...] = ()
         self.avals_out: tuple[ShapedArray, ...] = ()
         # Named axes whose elements are replicas of the program, with their sizes, outermost first.
@@ -148,10 +167,55 @@ class LoweringContext(Builder):
         self.avals_in = app.avals
         self.avals_out = app.outs
         lower = cast("Callable[..., Any]", app.primitive.lower)
-        rule = _PLATFORM_RULES.get((app.primitive, self.platform), lower)
-        out = rule(self, *[self.materialize(v) for v in values], **app.params)
+        operands = [self.materialize(v) for v in values]
+        if self.platforms and app.primitive in _REPLACED:
+            rules = [_PLATFORM_RULES.get((app.primitive, p), lower) for p in self.platforms]
+            out = self.by_rules(rules, operands, app.params, multiple=app.multiple)
+        else:
+            rule = _PLATFORM_RULES.get((app.primitive, self.platform), lower)
+            out = rule(self, *operands, **app.params)
         self.avals_in, self.avals_out = outer
         return out if app.multiple else (out,)
+
+    def by_rules(
+        self,
+        rules: Sequence[Callable[..., Any]],
+        operands: Sequence[Any],
+        params: dict[str, Any],
+        *,
+        multiple: bool,
+    ) -> Any:
+        """Lower the current equation by one rule for each of ``platforms``."""
+
+        def emit(rule: Callable[..., Any]) -> Sequence[Any]:
+            out = rule(self, *operands, **params)
+            return out if multiple else (out,)
+
+        outs = self.by_platform(rules, emit, self.avals_out)
+        return outs if multiple else outs[0]
+
+    def by_platform(
+        self,
+        choices: Sequence[Any],
+        emit: Callable[[Any], Sequence[Any]],
+        avals: Sequence[ShapedArray],
+        effects: Effects = no_effects,
+    ) -> list[Any]:
+        """What ``emit(choice)`` gives for the choice of the platform that the program runs on.
+
+        ``choices`` has one entry for each of ``platforms``.
+        """
+        distinct = list(dict.fromkeys(choices))
+        if len(distinct) == 1:
+            return list(emit(distinct[0]))
+        number = self.dim(PLATFORM_INDEX)
+        index = self.dim(0)
+        for k, choice in enumerate(choices):
+            if choice is not distinct[0] and choice != distinct[0]:
+                here = self.compare(number, self.dim(k), _FLAG, "EQ", "SIGNED")
+                which = self.dim(distinct.index(choice))
+                index = self.op1("stablehlo.select", [here, which, index], _INDEX)
+        return case(self, effects, index, avals, [partial(emit, c) for c in distinct])
 
     def call_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any], name: str) -> list[Any]:
         """Emit ``jaxpr`` once per module as a private function and call it."""

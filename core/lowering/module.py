@@ -15,7 +15,7 @@ from tracebridge.core.interpreters.dce import dce_jaxpr, wants_dce
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, no_effects, ordered_effects
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.lowering.context import LoweringContext
+from tracebridge.core.lowering.context import PLATFORM_INDEX, LoweringContext
 from tracebridge.core.lowering.locations import Locations
 from tracebridge.core.lowering.symbolic import define_dims, has_symbolic_dims
 from tracebridge.core.lowering.tokens import RUNTIME_TOKEN, create_tokens
@@ -90,7 +90,7 @@ def lower_module(
     keep_unused: bool = False,
     donated: Sequence[int] = (),
     embed_constants: bool = False,
-    platform_index: bool = False,
+    platforms: Sequence[str] = (),
     names: Sequence[str] = (),
     axis_env: tuple[tuple[Any, int], ...] = (),
     n_replicas: int = 1,
@@ -101,8 +101,8 @@ def lower_module(
     """Lower ``jaxpr`` to a module with a public function ``main``.
 
     ``donated`` are inputs whose memory results may reuse. With ``embed_constants`` no constant
-    becomes an argument. With ``platform_index`` main has a leading ``i32`` argument, the number
-    of the platform among several for which the module is meant. With symbolic dimensions all
+    becomes an argument. With several ``platforms`` main has a leading ``i32`` argument, the number
+    of the one that it runs on. With symbolic dimensions all
     inputs stay, and ``names`` are what messages about their sizes call them. ``axis_env`` are named
     axes, outermost first, whose elements are replicas of the program. ``mesh`` is what XLA is
     to split the program over. With ``located`` operations and arguments have locations,
@@ -128,7 +128,8 @@ def lower_module(
         if located:
             ctx.locations = Locations(name, jaxpr.debug.arg_names, result_names)
         ctx.unique_name("main")
-        types = [tensor_type(_PLATFORM_INDEX)] if platform_index else []
+        ctx.platforms = tuple(platforms)
+        types = [tensor_type(_PLATFORM_INDEX)] if len(ctx.platforms) > 1 else []
         n_first = len(types) + len(tokens)
         types += [tensor_type(a) for a in (*tokens, *[h.aval for h in hoisted])]
         types += [tensor_type(jaxpr.in_avals[i]) for i in kept]
@@ -136,6 +137,8 @@ def lower_module(
         aliases = _aliases(jaxpr, kept, donated)
         block = _main(ctx, jaxpr, kept, types, out_types, aliases)
         with ir.InsertionPoint(block):
+            if len(ctx.platforms) > 1:
+                ctx.define_dim(PLATFORM_INDEX, block.arguments[0])
             arguments = list(block.arguments)[n_first:]
             create_tokens(ctx, ordered)
             for array, value in zip(hoisted, arguments, strict=False):

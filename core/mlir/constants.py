@@ -21,8 +21,9 @@ def splat_attr(value: Any, aval: ShapedArray) -> Any:
     if kind == "c":
         return dense_attr(np.full(aval.shape, value, dtype))
     element = element_type(dtype)
-    if kind in "biu" or dtype.name.startswith(("int", "uint")):
-        if kind == "b":
+    is_flag = kind == "b" or dtype.fields is not None  # float0, held as booleans
+    if is_flag or kind in "iu" or dtype.name.startswith(("int", "uint")):
+        if is_flag:
             attr = ir.IntegerAttr.get(element, int(bool(value)))
         else:
             attr = _integer_attr(element, int(value))

@@ -8,6 +8,7 @@ the type (and the sign) into it.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
@@ -52,8 +53,11 @@ def interned(table: dict[Any, weakref.ReferenceType[V]], key: Hashable, made: V)
     The table holds it weakly; its entry goes with it.
     """
 
-    def forget(reference: weakref.ReferenceType[V]) -> None:
-        if table.get(key) is reference:
+    # While the interpreter ends, keys cannot be compared any more: their modules are empty.
+    def forget(
+        reference: weakref.ReferenceType[V], ends: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        if not ends() and table.get(key) is reference:
             del table[key]
 
     reference = weakref.ref(made, forget)

@@ -9,6 +9,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge.export import SymbolicScope, symbolic_shape
 
 N = np.arange(3)
 X = np.ones(3, np.float32)
@@ -243,3 +244,33 @@ def test_arguments_of_compiled_programs() -> None:
     assert [2.0, 2.0, 2.0] == x.tolist()
     with pytest.raises(TypeError, match="structure"):
         compiled(X, X)
+
+
+def _pick(x: Any, i: Any) -> Any:
+    return x[i].sum()
+
+
+@pytest.mark.parametrize(
+    ("fun", "shape"),
+    [
+        (lambda x, i: tb.vjp(_pick, x, i)[1](1.0)[1], "b"),
+        (lambda x, i: tb.vjp(lambda x, i: x[i], x, i)[1](tnp.ones(i.shape))[1], "b"),
+        (lambda x, i: tb.grad(_pick, (0, 1), allow_int=True)(x, i)[1], "b"),
+        (lambda x, i: tb.jit(tb.grad(_pick, (0, 1), allow_int=True))(x, i)[1], "b"),
+        (lambda x, i: tb.jacrev(_pick, (0, 1), allow_int=True)(x, i)[1], "b"),
+        (lambda x, i: tb.jacfwd(lambda x: (x * 2, i))(x)[1], "b, 4"),
+        (lambda x, i: tb.jvp(lambda x: (x, i), (x,), (x,))[1][1], "b"),
+        (lambda x, i: tb.vmap(tb.grad(_pick, 1, allow_int=True), (None, 0))(x, i[:, None]), "b, 1"),
+        (lambda x, i: tb.lax.full_like(tb.grad(_pick, 1, allow_int=True)(x, i), 0), "b"),
+        (lambda x, i: tnp.zeros_like(tb.grad(_pick, 1, allow_int=True)(x, i)), "b"),
+    ],
+)
+def test_tangents_of_integers_of_symbolic_sizes(fun: Any, shape: str) -> None:
+    """They are traced values of dtype float0 and of that shape."""
+    scope = SymbolicScope()
+    (b,) = symbolic_shape("b", scope=scope)
+    specs = tb.ShapeDtypeStruct((4,), np.float32), tb.ShapeDtypeStruct((b,), np.int32)
+    out = tb.eval_shape(fun, *specs)
+
+    assert out.dtype == tb.float0
+    assert out.shape == symbolic_shape(shape, scope=scope)

@@ -85,7 +85,7 @@ def test_large_constants_are_arguments() -> None:
 
 def test_platform_index_is_the_first_argument() -> None:
     """Consumers that know several platforms pass the number of theirs."""
-    data = program(lambda x: [lax.sin(x)], VECTOR, platform_index=True).data
+    data = program(lambda x: [lax.sin(x)], VECTOR, platforms=("cpu", "tpu")).data
 
     assert "@main(%arg0: tensor<i32>, %arg1: tensor<3xf32>)" in text_of(data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,3 +212,59 @@ def test_keras_style_training_step() -> None:
     losses = [float(step(x, target)) for _ in range(60)]
 
     assert losses[-1] < 1e-4 * losses[0]
+
+
+def take(x: Any, i: Any, m: Any) -> tuple[Any, Any, Any]:
+    """Integers and booleans as indices, as numbers and as masks; all of unknown size."""
+    return tnp.where(m, x[i] * i, 0.0), i + 1, ~m
+
+
+@pytest.mark.parametrize("place", ["eager", "function", "jit_compile", "saved"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_integers_and_booleans_of_unknown_size(place: str, dtype: str, tmp_path: Path) -> None:
+    """They have no gradient; first and second order of the others are those of TensorFlow."""
+    specs = [tf.TensorSpec((4,)), tf.TensorSpec((None,), dtype), tf.TensorSpec((None,), tf.bool)]
+    fun: Any = tb.tf.to_tf(take, polymorphic_shapes=["_", "b", "b"])
+    if place == "saved":
+        tb.tf.save(take, tmp_path, specs)
+        fun = tf.saved_model.load(tmp_path).serve
+    elif place != "eager":
+        fun = tf.function(fun, input_signature=specs, jit_compile=place == "jit_compile")
+    x = normal(4)
+    for n in (3, 2):
+        i, m = tf.cast(tf.constant([3, 0, 1][:n]), dtype), tf.constant([True, False, True][:n])
+
+        def native(x: Any, i: Any = i, m: Any = m) -> Any:
+            y = tf.gather(x, tf.cast(i, tf.int32)) * tf.cast(i, tf.float32)
+            return tf.where(m, y, 0.0)
+
+        def orders(call: Any, i: Any = i, m: Any = m) -> list[Any]:
+            with tf.GradientTape() as outer:
+                outer.watch(x)
+                with tf.GradientTape() as inner:
+                    inner.watch([x, m])
+                    loss = tf.reduce_sum(call() ** 3)
+                of_x, of_i, of_m = inner.gradient(loss, [x, i, m])
+                of_x = tf.convert_to_tensor(of_x)
+            assert (of_i, of_m) == (None, None)
+            return [of_x, tf.convert_to_tensor(outer.gradient(of_x, x))]
+
+        got = orders(lambda i=i, m=m: fun(x, i, m)[0])
+        assert_all_close(got, orders(lambda call=native: call(x)))
+        assert (i + 1).numpy().tolist() == fun(x, i, m)[1].numpy().tolist()
+
+
+def test_models_without_gradient_are_saved_with_custom_gradients(tmp_path: Path) -> None:
+    """The loaded function says the same; what needs no reverse mode is never differentiated."""
+    module = tf.Module()
+    looping = lambda x: tb.lax.while_loop(lambda y: y[0] < 10, lambda y: y * 2, x)
+    fun = tb.tf.to_tf(looping, with_gradient=False)
+    module.f = tf.function(fun, input_signature=[tf.TensorSpec((2,))])
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+    tf.saved_model.save(module, tmp_path, options=options)
+    loaded = tf.saved_model.load(tmp_path)
+    x = tf.ones(2)
+
+    assert [16.0, 16.0] == loaded.f(x).numpy().tolist()
+    with tf.GradientTape() as tape, pytest.raises(LookupError, match="with_gradient=False"):
+        tape.gradient(loaded.f(tf.Variable(x)), x)
