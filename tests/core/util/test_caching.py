@@ -287,6 +287,27 @@ def test_the_first_object_of_a_key_is_shared() -> None:
     assert interned(table, "k", second) is second
 
 
+def test_nothing_is_compared_while_the_interpreter_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then modules are empty, and comparisons that need their names raise."""
+
+    class Key:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return self is other
+
+    compared: list[object] = []
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    table: dict[Any, Any] = {}
+    made = [interned(table, Key(), Key()) for _ in range(2)]
+    compared.clear()
+    del made
+
+    assert [] == compared
+
+
 def test_own_caches_can_be_registered() -> None:
     """Anything with a name, `clear` and a length."""
 
