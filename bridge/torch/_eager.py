@@ -31,7 +31,8 @@ from tracebridge.interop.torch_adapter import (
     torch_adapter,
 )
 from tracebridge.torch._execute import Run, make_run, placement_for
-from tracebridge.torch._programs import Family, Mask, settings_of, split, vjp_handle
+from tracebridge.torch._forward_only import split_if_possible
+from tracebridge.torch._programs import Family, Mask, settings_of, vjp_handle
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
@@ -160,7 +161,7 @@ class Node:
         self.compiled = compiled
         self.active = active
         family = compiled.family
-        self.parts = split(family, active, compiled.avals)
+        self.parts = split_if_possible(family, active, compiled.avals)
         self.n_out = len(compiled.inexact)
         self.discrete = [i for i, inexact in enumerate(compiled.inexact) if not inexact]
         if self.parts.n_residuals:

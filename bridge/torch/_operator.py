@@ -11,7 +11,6 @@ asserts each of them.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -22,20 +21,22 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.settings import Settings
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
+from tracebridge.torch._forward_only import NoSplit, split_if_possible
 from tracebridge.torch._programs import (
     Avals,
     Family,
     Mask,
+    Vjp,
     bwd_handle,
     fwd_handle,
     jvp_handle,
     pin,
     resolve,
     ruled_handle,
-    split,
     vjp_handle,
     vmap_handle,
 )
+from tracebridge.torch._residuals import NO_DERIVATIVE
 from tracebridge.torch._symbolic import Sizes, has_symbolic
 
 _library = torch.library.Library("tracebridge", "DEF")
@@ -94,10 +95,15 @@ def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     family = resolve(h)
     pin(h, family)
     device = _eager.common_device(list(xs), family.name)
-    return [
-        torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=device)
-        for shape, dtype in _result_shapes(family, xs)
-    ]
+    try:
+        found = _result_shapes(family, xs)
+    except NO_DERIVATIVE:
+        if not isinstance(family, Vjp):
+            raise
+        # A graph of the forward pass has a backward pass, too. Who runs that gets the error.
+        wanted = [x for x, a in zip(xs, family.active, strict=False) if a]
+        return [torch.empty(x.shape, dtype=x.dtype, device=device) for x in wanted]
+    return [torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=device) for shape, dtype in found]
 
 
 def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any, Any]]:
@@ -112,14 +118,17 @@ def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any
 def _avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:
     """At which avals a graph's call is traced: for all sizes if the function lets it."""
     for merge in (False, True) if has_symbolic(xs) else ():
-        # Whatever the error is: the function needs to know more about the sizes.
-        with contextlib.suppress(Exception):
+        try:
             sizes = Sizes(xs, merge=merge)
             avals = tuple([sizes.aval(x) for x in xs])
             for a in family.program(avals).out_avals:
                 for d in a.shape:
                     sizes.value(d)
-            return avals, sizes
+        except NO_DERIVATIVE:
+            raise  # at no sizes there is one
+        except Exception:  # noqa: BLE001, S112 - it needs to know more about the sizes
+            continue
+        return avals, sizes
     # Asking torch for the values of sizes makes the graph a graph for these values only.
     return tuple([_eager.aval_of(x) for x in xs]), None
 
@@ -227,9 +236,15 @@ class Node(torch.autograd.Function):
         # Which residuals are kept depends on sizes, so a graph for all sizes keeps none.
         duals = forward_ad._current_level >= 0 and not functorch
         ctx.recompute = functorch or duals or has_symbolic(xs)
+        parts = None
+        if not ctx.recompute:
+            avals = tuple([_eager.aval_of(x) for x in xs])
+            parts = split_if_possible(resolve(h), active, avals)
+            # What has no gradients needs nothing; the backward pass finds out why.
+            ctx.recompute = isinstance(parts, NoSplit)
         # For jvp, which torch calls next if an input is a dual.
         ctx.inputs = xs if duals else ()
-        if ctx.recompute:
+        if parts is None or isinstance(parts, NoSplit):
             ctx.save_for_backward(*xs)
             # forward runs under no_grad: without these lines the outer levels of torch.func would
             # record nothing, and grad of grad would be zero.
@@ -241,8 +256,6 @@ class Node(torch.autograd.Function):
                 outs = CALL(list(xs), ruled_handle(h, active) if functorch else h)
             n_out = len(outs)
         else:
-            family = resolve(h)
-            parts = split(family, active, tuple([_eager.aval_of(x) for x in xs]))
             with torch._C._AutoDispatchBelowAutograd():
                 outs = CALL(list(xs), fwd_handle(h, active))
             n_out = len(outs) - parts.n_residuals

@@ -44,7 +44,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends import on_fork
-from tracebridge.torch._residuals import Split, split_for_backward
+from tracebridge.torch._residuals import NO_DERIVATIVE, Split, split_for_backward
 
 Avals = tuple[ShapedArray, ...]
 _SETTINGS = "torch settings"
@@ -294,7 +294,10 @@ class Ruled(Derived):
         primal = self.parent.program(avals)
         if not _holds_custom_vjp(primal):
             return primal
-        forward = linearize_jaxpr(inline_calls(primal), self.active).primal
+        try:
+            forward = linearize_jaxpr(inline_calls(primal), self.active).primal
+        except NO_DERIVATIVE:
+            return primal  # whose gradients nobody has asked for yet
         used = tuple([i < len(primal.outs) for i in range(len(forward.outs))])
         return dce_jaxpr(forward, used, keep_in=True)[0]
 

@@ -12,6 +12,11 @@ from __future__ import annotations
 from typing import Any, final
 
 from tracebridge.core.errors.base import InternalError
+from tracebridge.core.errors.transform_errors import (
+    EffectError,
+    GradientTypeError,
+    MissingRuleError,
+)
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
@@ -22,6 +27,9 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 
 Mask = tuple[bool, ...]
+
+# What derivatives of a function raise that has none, whatever its sizes are.
+NO_DERIVATIVE = (GradientTypeError, EffectError, MissingRuleError)
 
 # What is cheap to do again. Everything else is kept.
 RECOMPUTED: frozenset[str] = frozenset(
