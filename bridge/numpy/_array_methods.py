@@ -8,6 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
@@ -73,14 +74,52 @@ def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any
     return selection.compress(condition, self, axis, **options)
 
 
+_UINT8 = np.dtype(np.uint8)
+
+
 def _reinterpret(x: Any, dtype: Any) -> Any:
-    """The bytes of the last axis as elements of another width."""
+    """The bytes of the last axis as elements of another dtype, perhaps of another width."""
+    source = x.aval.dtype
+    if source == dtype:
+        return x
+    if is_bool(source):
+        return _reinterpret(lax.convert_element_type(x, _UINT8), dtype)
+    if is_bool(dtype):
+        octets = _reinterpret(x, _UINT8)
+        return lax.ne(octets, lax.zeros_of(octets.aval))
+    if (is_complex(source) or is_complex(dtype)) and not x.aval.ndim:
+        _check_width(x, dtype)
+        return lax.reshape(_reinterpret(lax.reshape(x, (1,)), dtype), ())
+    if is_complex(source):
+        parts = [lax.expand_dims(part(x), (x.aval.ndim,)) for part in (lax.real, lax.imag)]
+        *lead, last = x.aval.shape
+        return _reinterpret(
+            lax.reshape(lax.concatenate(parts, x.aval.ndim), (*lead, 2 * last)), dtype
+        )
+    if is_complex(dtype):
+        _check_width(x, dtype)
+        numbers = _reinterpret(x, np.dtype(f"f{dtype.itemsize // 2}"))
+        *lead, last = numbers.aval.shape
+        pairs = lax.reshape(numbers, (*lead, last // 2, 2))
+        return lax.complex(*[lax.index_in_dim(pairs, i, -1, keepdims=False) for i in (0, 1)])
+    return _reinterpret_bits(x, dtype)
+
+
+def _check_width(x: Any, dtype: Any) -> None:
+    """Raise unless the bytes of the last axis are those of whole elements of ``dtype``."""
+    old, new = x.aval.dtype.itemsize, dtype.itemsize
+    whole = x.aval.ndim and x.aval.shape[-1] * old % new == 0
+    if old != new and not whole:
+        msg = f"view: the last axis of {x.aval.str_short()} cannot be read as {dtype.name}"
+        raise ShapeMismatchError(msg)
+
+
+def _reinterpret_bits(x: Any, dtype: Any) -> Any:
+    """The same for integers and real numbers."""
+    _check_width(x, dtype)
     old, new = x.aval.dtype.itemsize, dtype.itemsize
     if old == new:
         return lax.bitcast_convert_type(x, dtype)
-    if not x.aval.ndim or (new > old and x.aval.shape[-1] * old % new):
-        msg = f"view: the last axis of {x.aval.str_short()} cannot be read as {dtype.name}"
-        raise ShapeMismatchError(msg)
     *lead, last = x.aval.shape
     if new < old:
         return lax.reshape(lax.bitcast_convert_type(x, dtype), (*lead, last * old // new))

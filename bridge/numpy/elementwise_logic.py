@@ -409,4 +409,6 @@ def isscalar(element: Any) -> bool:
     """
     if np.isscalar(element):
         return True
+    if isinstance(element, np.ndarray):
+        return element.ndim == 0
     return hasattr(type(element), "aval") and element.aval.ndim == 0

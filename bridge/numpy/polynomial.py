@@ -64,11 +64,15 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
 
 
 def _aligned(name: str, a: Any, b: Any) -> list[Any]:
-    """Two polynomials with equally many coefficients."""
-    a, b = (_vector(name, v) for v in promote_numeric(a, b))
+    """Two polynomials with equally many coefficients; with further axes, as many side by side."""
+    a, b = promote_numeric(a, b)
+    if a.aval.ndim != b.aval.ndim or a.aval.ndim < 2:
+        a, b = _vector(name, a), _vector(name, b)
     n = max(a.aval.shape[0], b.aval.shape[0])
     zero = lax.zeros_of(a.aval.update(shape=()))
-    return [lax.pad(v, zero, [(n - v.aval.shape[0], 0, 0)]) for v in (a, b)]
+    others = [(0, 0, 0)] * (a.aval.ndim - 1)
+    rows = [lax.pad(v, zero, [(n - v.aval.shape[0], 0, 0), *others]) for v in (a, b)]
+    return list(broadcast_operands(name, *rows))
 
 
 _polyadd_planned = Planned(lambda a, b: lax.add(*_aligned("polyadd", a, b)), "polyadd")

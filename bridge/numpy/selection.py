@@ -186,7 +186,9 @@ def _condition_list(x: Any, condlist: Any) -> list[Any]:
             return [np.asarray(condlist)]
         return list(condlist)
     shape = shape_of(condlist)
-    if len(shape) > x.aval.ndim or (x.aval.ndim == 0 and len(shape)):
+    # A vector that is no mask of a vector says for each function whether it applies to all.
+    scalars = len(shape) == 1 and shape != x.aval.shape and x.aval.ndim == 1
+    if scalars or len(shape) > x.aval.ndim or (x.aval.ndim == 0 and len(shape)):
         return list(array_sequence("piecewise", condlist))
     return [condlist]
 

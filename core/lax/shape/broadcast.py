@@ -86,7 +86,7 @@ def broadcast_in_dim(
     Args:
         operand: array with ``len(broadcast_dimensions)`` axes.
         shape: shape of the result.
-        broadcast_dimensions: increasing axes of the result that the operand's axes become; sizes
+        broadcast_dimensions: different axes of the result that the operand's axes become; sizes
             must agree or be 1 in the operand.
         out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
@@ -99,6 +99,9 @@ def broadcast_in_dim(
     """
     x = as_value(operand)
     shape, dims = lax.as_shape("broadcast_in_dim", shape), lax.as_dims(broadcast_dimensions)
+    if len(dims) == x.aval.ndim == len(set(dims)) and list(dims) != sorted(dims):
+        order = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+        x, dims = lax.transpose(x, order), tuple(sorted(dims))
     same = x.aval.shape == shape and dims == tuple(range(len(shape)))
     if not same or type(x) is Literal:
         x = broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)

@@ -129,6 +129,33 @@ def test_view_changes_widths():
         tnp.ones((2, 3), "int16").view("float32")
 
 
+VIEWS = ["?", "i1", "u2", "i4", "f2", "f4", "c8"]
+
+
+@pytest.mark.parametrize("old", VIEWS)
+@pytest.mark.parametrize("new", VIEWS)
+def test_view_between_all_dtypes(old, new):
+    """The bytes are those of NumPy's view; booleans are read as bytes that are not 0."""
+    x = np.arange(16).reshape(2, 8).astype(old)
+    seen = x.view("u1") != 0 if new == "?" else x.view(new)
+
+    np.testing.assert_array_equal(seen, tnp.asarray(x).view(new))
+    if np.dtype(old).itemsize == np.dtype(new).itemsize:
+        scalar = x[0, 1]
+        want = bool(scalar) if new == "?" else scalar.view(new)
+        np.testing.assert_array_equal(want, tnp.asarray(scalar).view(new))
+
+
+@pytest.mark.parametrize(
+    ("shape", "old", "new"),
+    [((), "f4", "c8"), ((2, 3), "f4", "c8"), ((), "c8", "f4"), ((3,), "?", "c8")],
+)
+def test_views_of_parts_of_elements_are_refused(shape, old, new):
+    """Complex numbers take whole pairs of the last axis."""
+    with pytest.raises(ValueError, match="view: the last axis"):
+        tnp.ones(shape, old).view(new)
+
+
 def test_methods_name_themselves_in_errors():
     """Wrong axes and shapes."""
     x = tnp.array(X)

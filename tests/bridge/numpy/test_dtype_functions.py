@@ -41,7 +41,14 @@ def test_broadcast_shapes():
 
 @pytest.mark.parametrize(
     ("x", "is_scalar", "is_iterable"),
-    [(1, True, False), (2.5, True, False), ([1], False, True), (np.float32(1), True, False)],
+    [
+        (1, True, False),
+        (2.5, True, False),
+        ([1], False, True),
+        (np.float32(1), True, False),
+        (np.array(1.0), True, False),
+        (np.ones(1), False, True),
+    ],
 )
 def test_isscalar_and_iterable(x, is_scalar, is_iterable):
     """Scalars of Python and NumPy are scalars."""

@@ -39,10 +39,10 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         BroadcastError,
         r"cannot repeat shape \(2, 3\) to \(2, 4\)",
     ),
-    "broadcast_in_dim to decreasing axes": (
-        lambda: lax.broadcast_in_dim(X, (3, 2), (1, 0)),
+    "broadcast_in_dim to one axis twice": (
+        lambda: lax.broadcast_in_dim(X, (3, 2), (1, 1)),
         BroadcastError,
-        r"broadcast_dimensions \(1, 0\) must be 2 increasing axes",
+        r"broadcast_dimensions \(1, 1\) must be 2 increasing axes",
     ),
     "broadcast to a negative size": (
         lambda: lax.broadcast(X, (2, -1)),
@@ -294,3 +294,22 @@ def test_scalars_have_no_axes_to_pad(wrap: Any) -> None:
     same = wrap(lambda x: tb.lax.pad(x, 0.0, []))(x)
 
     np.testing.assert_array_equal(x, same)
+
+
+@pytest.mark.parametrize(
+    ("operand", "shape", "dims"), [((2, 3), (3, 2), (1, 0)), ((3, 1), (2, 3, 4), (1, 0)),
+                                   ((2, 3, 4), (4, 2, 5, 3), (1, 3, 0))],
+)  # fmt: skip
+def test_broadcast_dimensions_in_any_order(
+    operand: tuple[int, ...], shape: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    """Axis i of the operand becomes axis dims[i] of the result; derivatives follow."""
+    x = np.arange(np.prod(operand), dtype=np.float32).reshape(operand)
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    placed = x.transpose(order).reshape([x.shape[dims.index(k)] if k in dims else 1
+                                         for k in range(len(shape))])  # fmt: skip
+    f = lambda v: lax.broadcast_in_dim(v, shape, dims)
+
+    np.testing.assert_array_equal(np.broadcast_to(placed, shape), f(x))
+    repeats = np.prod(shape) / x.size
+    np.testing.assert_allclose(2 * repeats * x, tb.grad(lambda v: (f(v) ** 2).sum())(x))
