@@ -162,6 +162,7 @@ _SUBMODULES = frozenset((
     "sharding", "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
+_FRAMEWORKS = frozenset(("torch", "tensorflow"))
 # Module below this package -> the names that come from it.
 _NAMES_BY_MODULE = {
     "_api.checkpoint": "checkpoint remat",
@@ -234,7 +235,13 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
             value = getattr(importlib.import_module(_MODULE_OF[name]), name)
             value = _public(value, name, __name__)
         elif name in _SUBMODULES:
-            value = importlib.import_module(f"tracebridge.{name}")
+            try:
+                value = importlib.import_module(f"tracebridge.{name}")
+            except ModuleNotFoundError as error:
+                if error.name not in _FRAMEWORKS:
+                    raise
+                # hasattr and completion ask for names; an import statement says the same words.
+                raise AttributeError(str(error)) from error
         else:
             msg = f"module 'tracebridge' has no attribute {name!r}"
             raise AttributeError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.flat_functions import (
     argnums_partial,
     debug_info,
@@ -25,3 +26,5 @@ __all__ = [
     "safe_map",
     "shaped_abstractify",
 ]
+
+_shield(globals(), __name__)

@@ -16,6 +16,7 @@ from tracebridge.core.control.symbolic_zeros import (
     custom_vjp_primal_tree_values,
     zero_from_primal,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "CustomVJPPrimal",
@@ -31,3 +32,5 @@ __all__ = [
     "remat_opt_p",
     "zero_from_primal",
 ]
+
+_shield(globals(), __name__)

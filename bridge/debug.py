@@ -11,6 +11,7 @@ from tracebridge.core.control.callbacks.inspect_sharding import (
 )
 from tracebridge.core.control.callbacks.prints import log
 from tracebridge.core.control.callbacks.prints import print_values as print
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.ir.effects import DebugEffect, OrderedDebugEffect
 
 __all__ = [
@@ -24,3 +25,5 @@ __all__ = [
     "visualize_array_sharding",
     "visualize_sharding",
 ]
+
+_shield(globals(), __name__)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.dispatch import to_array
@@ -93,3 +94,6 @@ def to_dlpack(x: Any, *, copy: bool | None = None) -> Any:
     'PyCapsule'
     """
     return export_capsule(to_array(as_value(x)), copy=copy)
+
+
+_shield(globals(), __name__)

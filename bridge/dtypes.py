@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.dtypes.extended import extended, prng_key
 from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.errors.dtype_errors import TypePromotionError
+from tracebridge.core.errors.filtering import shield as _shield
 
 # The class of its elements, as ``numpy.float32`` is one: it makes scalars and stands for the dtype.
 bfloat16 = _bfloat16.type
@@ -32,3 +33,5 @@ __all__ = [
     "result_type",
     "scalar_type_of",
 ]
+
+_shield(globals(), __name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.runtime.monitoring import (
     clear_event_listeners,
     record_event,
@@ -33,3 +34,5 @@ __all__ = [
     "unregister_event_time_span_listener",
     "unregister_scalar_listener",
 ]
+
+_shield(globals(), __name__)

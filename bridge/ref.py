@@ -14,6 +14,7 @@ from tracebridge.core.control.ref_functions import (
     set,
     swap,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "AbstractRef",
@@ -27,3 +28,5 @@ __all__ = [
     "set",
     "swap",
 ]
+
+_shield(globals(), __name__)

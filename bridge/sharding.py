@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracebridge._api.meshes import make_single_device_sharding
 from tracebridge._api.reshard import auto_axes, explicit_axes, reshard
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType, ManualAxisType
 from tracebridge.core.sharding.context import (
@@ -37,3 +38,5 @@ __all__ = [
     "set_mesh",
     "use_abstract_mesh",
 ]
+
+_shield(globals(), __name__)

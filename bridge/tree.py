@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.tree.registry import static
 from tracebridge.core.tree.tree import (
     all,
@@ -35,3 +36,5 @@ __all__ = [
     "transpose",
     "unflatten",
 ]
+
+_shield(globals(), __name__)

@@ -9,6 +9,7 @@ from tracebridge.core._jaxlib.pytree import (
     PyTreeDef,
     SequenceKey,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.tree.paths import KeyEntry, KeyPath, keystr
 from tracebridge.core.tree.registry import (
     Partial,
@@ -76,3 +77,5 @@ __all__ = [
     "treedef_is_leaf",
     "treedef_tuple",
 ]
+
+_shield(globals(), __name__)

@@ -192,6 +192,7 @@ class LinearFunction:
         self._out_tree = out_tree
         self._n_out = n_out
 
+    @api_boundary
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the result for tangents of the arguments."""
         call = f"the linearization of {self._name}"

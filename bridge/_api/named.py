@@ -10,6 +10,7 @@ from tracebridge._api.argnums import check_callable
 from tracebridge._api.wraps import named_like
 from tracebridge.core.config.scope_stack import Change
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.name_scopes import enter, leave_one_of
 
@@ -77,4 +78,4 @@ def named_call(fun: F, *, name: str | None = None) -> F:
         with NameScope(scope):
             return fun(*args, **kwargs)
 
-    return named  # type: ignore[return-value]  # a wrapper with the signature of fun
+    return api_boundary(named)  # type: ignore[return-value]  # a wrapper with the signature of fun

@@ -11,6 +11,7 @@ from tracebridge._api.values import public, spread, tangent_or_zeros
 from tracebridge.core.control.ref import Ref
 from tracebridge.core.control.traced_call import argument_names
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.linearize import Linearized
 from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.aval import ShapedArray
@@ -209,6 +210,7 @@ class Pullback:
             setattr(changed, name, value)
         return changed
 
+    @api_boundary
     def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
         """The cotangents of the arguments for a cotangent of the result."""
         call, (in_tree, out_tree) = f"the pullback of {self._name}", self._trees

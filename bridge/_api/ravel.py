@@ -37,6 +37,7 @@ class Unravel:
         self._dtypes = dtypes
         self._dtype = dtype
 
+    @api_boundary
     def __call__(self, flat: Any) -> Any:
         """The tree whose leaves, one after the other, are the elements of ``flat``.
 

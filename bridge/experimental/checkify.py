@@ -22,6 +22,7 @@ from tracebridge.core.errors.check_errors import (
     NanError,
     OutOfBoundsError,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 JaxRuntimeError = CheckError
 """The name of the peer for what ``Error.throw`` raises."""
@@ -48,3 +49,5 @@ __all__ = [
     "nan_checks",
     "user_checks",
 ]
+
+_shield(globals(), __name__)

@@ -20,6 +20,7 @@ from tracebridge.core.control.jet.user_rules import (
     zero_series,
     zero_term,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "ZeroSeries",
@@ -38,3 +39,5 @@ __all__ = [
     "zero_series",
     "zero_term",
 ]
+
+_shield(globals(), __name__)

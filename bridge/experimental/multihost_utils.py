@@ -10,6 +10,7 @@ from tracebridge._api.processes import (
     process_allgather,
     sync_global_devices,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "assert_equal",
@@ -19,3 +20,5 @@ __all__ = [
     "process_allgather",
     "sync_global_devices",
 ]
+
+_shield(globals(), __name__)

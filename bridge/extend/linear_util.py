@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.linear_util import (
     Store,
     StoreException,
@@ -27,3 +28,5 @@ __all__ = [
     "transformation_with_aux2",
     "wrap_init",
 ]
+
+_shield(globals(), __name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.source_info import (
     current,
     current_name_stack,
@@ -30,3 +31,5 @@ __all__ = [
     "summarize",
     "user_context",
 ]
+
+_shield(globals(), __name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.ad import (
     Zero,
     add_jaxvals,
@@ -43,3 +44,5 @@ __all__ = [
     "primitive_transposes",
     "zeros_like_aval",
 ]
+
+_shield(globals(), __name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracebridge._api.vmappable import register_vmappable, unregister_vmappable
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.batching import (
     AxisData,
     axis_primitive_batchers,
@@ -32,3 +33,5 @@ __all__ = [
     "register_vmappable",
     "unregister_vmappable",
 ]
+
+_shield(globals(), __name__)

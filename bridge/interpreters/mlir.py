@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracebridge.core._jaxlib import mlir as _bindings
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.attributes import (
     aval_to_ir_type,
     aval_to_ir_types,
@@ -64,3 +65,6 @@ def __getattr__(name: str) -> Any:
         return _bindings.ir
     msg = f"module 'tracebridge.interpreters.mlir' has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+_shield(globals(), __name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.partial import PartialVal, trace_to_jaxpr_nounits
 from tracebridge.core.extend.reduction import dce_jaxpr, dce_jaxpr_consts, trace_to_jaxpr_dynamic
 from tracebridge.core.interpreters.staging import StagedTracer as DynamicJaxprTracer
@@ -14,3 +15,5 @@ __all__ = [
     "trace_to_jaxpr_dynamic",
     "trace_to_jaxpr_nounits",
 ]
+
+_shield(globals(), __name__)

@@ -12,6 +12,7 @@ from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
@@ -109,15 +110,20 @@ class ufunc(metaclass=_UfuncType):
         >>> tnp.frompyfunc(lambda x: x + 1, 1, 1)(tnp.arange(2)).tolist()
         [1, 2]
         """
-        check_no_out(self.__name__, out)
-        if where is not None:
-            msg = f"{self.__name__}: where= is not supported; use tracebridge.numpy.where"
-            raise UnsupportedDtypeError(msg)
-        if len(args) != self.nin:
-            msg = f"{self.__name__}: got {len(args)} arguments, expected {self.nin}"
-            raise ArgumentTypeError(msg)
-        return self._call(*args)
+        try:
+            check_no_out(self.__name__, out)
+            if where is not None:
+                msg = f"{self.__name__}: where= is not supported; use tracebridge.numpy.where"
+                raise UnsupportedDtypeError(msg)
+            if len(args) != self.nin:
+                msg = f"{self.__name__}: got {len(args)} arguments, expected {self.nin}"
+                raise ArgumentTypeError(msg)
+            return self._call(*args)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
+    @api_boundary
     def reduce(
         self,
         a: Any,
@@ -154,6 +160,7 @@ class ufunc(metaclass=_UfuncType):
         given = {k: v for k, v in options.items() if v is not None}
         return self._reduce(x, axis, keepdims=keepdims, **given)
 
+    @api_boundary
     def accumulate(self, a: Any, axis: int | None = 0, dtype: Any = None, out: None = None) -> Any:
         """The running results of the function folded over an axis.
 
@@ -189,6 +196,7 @@ class ufunc(metaclass=_UfuncType):
         _, found = scan(step, rows[0], rows[1:])
         return moveaxis(lax.concatenate([rows[:1], found], 0), 0, where)
 
+    @api_boundary
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
         """A copy of ``a`` with the function applied at ``indices``, once for each repetition.
 
@@ -220,6 +228,7 @@ class ufunc(metaclass=_UfuncType):
         values = None if b is None else value_of(b)
         return apply_in_turn(x, value_of(chosen), self._call, values)
 
+    @api_boundary
     def outer(self, A: Any, B: Any, /) -> Any:
         """The function of all pairs of elements of two arrays.
 
@@ -237,6 +246,7 @@ class ufunc(metaclass=_UfuncType):
         left, right = value_of(A), value_of(B)
         return self._call(reshape(left, (*left.aval.shape, *(1,) * right.aval.ndim)), right)
 
+    @api_boundary
     def reduceat(
         self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None
     ) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from tracebridge._api.vmap import vmap
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
@@ -135,6 +136,7 @@ def vectorize(
         raise ArgumentValueError(msg)
     parsed = None if signature is None else _parse(signature)
 
+    @api_boundary
     @functools.wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         fixed = {i: a for i, a in enumerate(args) if i in excluded or a is None}

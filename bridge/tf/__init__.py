@@ -6,8 +6,9 @@ TensorFlow is imported at the first use of a function, not with this module.
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from tracebridge.interop.frameworks import needs
 
 if TYPE_CHECKING:
     from tracebridge.tf.convert import to_tf as to_tf
@@ -17,19 +18,15 @@ __all__ = ["save", "to_tf"]
 
 _HOME = {"to_tf": "convert", "save": "saved_model"}
 
+needs("tensorflow", __name__, "pip install tensorflow, or pip install 'tracebridge[tf]'")
+
 
 def __getattr__(name: str) -> Any:
+    """Load a function, and TensorFlow with it, at its first use."""
     if name not in _HOME:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    if find_spec("tensorflow") is None:
-        msg = (
-            f"tracebridge.tf.{name} needs TensorFlow, which is not installed. "
-            "Install it: pip install tensorflow (or tensorflow-cpu)"
-        )
-        raise ImportError(msg, name="tensorflow")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     return value
 
 

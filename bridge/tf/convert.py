@@ -75,6 +75,7 @@ def _without_float0(x: Any) -> Any:
 
 
 @api_boundary
+@tf.autograph.experimental.do_not_convert  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
 def to_tf(
     fun: Callable[..., Any],
     *,
@@ -141,7 +142,7 @@ def to_tf(
 
     if signature is not None:
         call.__signature__ = signature  # type: ignore[attr-defined]  # what inspect looks for
-    return tf.autograph.experimental.do_not_convert(api_boundary(call))
+    return api_boundary(tf.autograph.experimental.do_not_convert(call))
 
 
 @final

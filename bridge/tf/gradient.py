@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.tf.program import Program
 
 Pull = Callable[[Program, list[Any]], list[Any]]
@@ -38,6 +39,7 @@ def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> 
     def run(*xs: Any) -> tuple[list[Any], Callable[..., Any]]:
         outs = program.module(xs)
 
+        @api_boundary
         def gradient(*cotangents: Any) -> list[Any]:
             if not program.diff_out:
                 # Without this gradient tapes would ask for one of the operation, and raise.

@@ -1,10 +1,36 @@
-"""PyTorch: functions of arrays as torch functions and modules, exchange of tensors."""
+"""PyTorch: functions of arrays as torch functions and modules, exchange of tensors.
+
+torch is imported at the first use of a function, not with this module.
+"""
 
 from __future__ import annotations
 
-from tracebridge.torch.convert import from_torch as from_torch
-from tracebridge.torch.convert import to_torch as to_torch
-from tracebridge.torch.module import Module as Module
-from tracebridge.torch.wrap import wrap as wrap
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tracebridge.interop.frameworks import needs
+
+if TYPE_CHECKING:
+    from tracebridge.torch.convert import from_torch as from_torch
+    from tracebridge.torch.convert import to_torch as to_torch
+    from tracebridge.torch.module import Module as Module
+    from tracebridge.torch.wrapping import wrap as wrap
 
 __all__ = ["Module", "from_torch", "to_torch", "wrap"]
+
+_HOME = {"Module": "module", "from_torch": "convert", "to_torch": "convert", "wrap": "wrapping"}
+
+needs("torch", __name__, "pip install torch, or pip install 'tracebridge[torch]'")
+
+
+def __getattr__(name: str) -> Any:
+    """Load a function, and torch with it, at its first use."""
+    if name not in _HOME:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,15 +8,15 @@ from typing import Any, final
 
 from tracebridge.core.config.scopes import tracing_key
 from tracebridge.core.config.wide import Width
+from tracebridge.core.control.traced_call import argument_names
 from tracebridge.core.dtypes.width import width_of, with_numbers
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.debug_info import DebugInfo, where_is
+from tracebridge.core.ir.debug_info import DebugInfo, Parameters, where_is
 from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import flatten, leaves_with_path
+from tracebridge.core.tree.tree import flatten
 from tracebridge.torch._fingerprint import fingerprint
 from tracebridge.torch._names import stamped
 from tracebridge.torch._programs import Avals, Family, pin, register_root
@@ -31,16 +31,33 @@ class CallFamily(Family):
     ``kinds`` says per leaf whether it is a tensor or which kind of Python number.
     """
 
-    __slots__ = ("fun", "handles", "in_tree", "is_flat", "kinds", "name_", "out_trees", "owner")
+    __slots__ = (
+        "fun",
+        "handles",
+        "in_tree",
+        "is_flat",
+        "kinds",
+        "name_",
+        "out_trees",
+        "owner",
+        "parameters",
+    )
 
     def __init__(
-        self, handle: str, owner: Any, fun: Any, in_tree: Any, kinds: tuple[str, ...]
+        self,
+        handle: str,
+        owner: Any,
+        fun: Any,
+        in_tree: Any,
+        kinds: tuple[str, ...],
+        parameters: Parameters,
     ) -> None:
         super().__init__(handle)
         self.owner = weakref.ref(owner)
         self.fun = fun
         self.in_tree = in_tree
         self.kinds = kinds
+        self.parameters = parameters
         # Whether the leaves are the positional arguments themselves.
         self.is_flat = in_tree == flatten((tuple(kinds), {}))[1]
         self.name_ = owner.__name__
@@ -105,6 +122,4 @@ class CallFamily(Family):
 
     def argument_names(self) -> tuple[str, ...]:
         """Names of the leaves for messages."""
-        positional, keywords = self.in_tree.unflatten(range(len(self.kinds)))
-        names = [f"args{keystr(path)}" for path, _ in leaves_with_path(positional)]
-        return (*names, *[f"kwargs{keystr(path)}" for path, _ in leaves_with_path(keywords)])
+        return argument_names(self.in_tree, self.parameters)

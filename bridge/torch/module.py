@@ -11,11 +11,12 @@ import torch
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.torch._structure import describe, rebuild
-from tracebridge.torch.wrap import Wrapped, wrap
+from tracebridge.torch.wrapping import Wrapped, wrap
 
 
 @final
@@ -118,7 +119,13 @@ class Module(torch.nn.Module):
         return self._layout.tree.unflatten(leaves)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._fun(self.params(), *args, **kwargs)
+        if torch.compiler.is_compiling():
+            return self._fun(self.params(), *args, **kwargs)
+        try:
+            return self._fun(self.params(), *args, **kwargs)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def extra_repr(self) -> str:
         return self._fun.__name__

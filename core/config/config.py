@@ -12,6 +12,7 @@ from tracebridge.core.config import flags, scopes, wide
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.errors import filtering
 from tracebridge.core.errors.config_errors import UnknownOptionError
+from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 
 _PEER_PREFIX = "jax_"
 _PEER_NAMES = {
@@ -46,6 +47,7 @@ class Config:
 
     __slots__ = ()
 
+    @api_boundary
     def update(self, name: str, value: Any) -> None:
         """Change an option for all threads.
 
@@ -58,6 +60,7 @@ class Config:
             value = "allow"  # the peer spells its default None
         scopes.update(ours, value)
 
+    @api_boundary
     def read(self, name: str) -> Any:
         """Return the value in force in this thread."""
         return wide.told(scopes.option(resolve_name(name)))
@@ -82,10 +85,15 @@ class Config:
         flags.parse()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return wide.told(scopes.option(resolve_name(name)))
+        try:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return wide.told(scopes.option(resolve_name(name)))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
+    @api_boundary
     def __setattr__(self, name: str, value: Any) -> None:
         resolve_name(name)
         raise UnknownOptionError(

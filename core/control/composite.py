@@ -12,6 +12,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.control.bodies import flatten_values, trace_body
 from tracebridge.core.control.closed_call import CallPrimitive, closed_call_p
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, i64, string
 from tracebridge.core.mlir.constants import dense_attr
@@ -111,6 +112,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
         msg = f"composite: name is {name!r}, expected a name with a dot, such as 'my.tangent'"
         raise ArgumentValueError(msg)
 
+    @api_boundary
     def apply(*args: Any, **kwargs: Any) -> Any:
         attributes = tuple([(k, _frozen(v)) for k, v in sorted(kwargs.items()) if v is not None])
         values, in_tree = flatten_values(f"composite {name}", "the arguments", args)

@@ -286,6 +286,19 @@ def publish(namespace: dict[str, Any], module: str, skip: str = "\n") -> None:
             namespace[name] = public(value, name, module)
 
 
+def shield(namespace: dict[str, Any], module: str) -> None:
+    """Like ``publish``, for the names in ``__all__``: their functions name themselves."""
+    for name in namespace["__all__"]:
+        value = namespace[name]
+        ours = isinstance(value, types.FunctionType) and value.__module__.startswith(_PACKAGE)
+        if ours and value.__code__ is not _boundary_code:
+            guarded: Any = hiding(value)
+            if guarded is not value:
+                guarded.__module__ = module
+                guarded.__qualname__ = guarded.__name__ = name
+                namespace[name] = guarded
+
+
 # All wrappers share one code object: it marks their frames, which are never shown.
 _boundary_code: types.CodeType = api_boundary(lambda: None).__code__
 

@@ -310,6 +310,7 @@ class ArrayOperators(BinaryOperators):
             hide_internal_frames(error)
             raise
 
+    @hiding
     def __setitem__(self, index: Any, value: Any) -> None:
         msg = (
             "arrays are immutable: x[index] = value does not work. Use x = x.at[index].set(value)."
@@ -326,16 +327,20 @@ class ArrayOperators(BinaryOperators):
     def __getattr__(self, name: str) -> Any:
         # Only reached for names that are no slot, property or method of the class, and for slots
         # that are not filled yet, which are private.
-        if name[0] != "_" and name not in ArrayOperators.__dict__:
-            _adopt_methods()
-            if name in ArrayOperators.__dict__:
-                return getattr(self, name)
-            if name in self._ways_out:
-                way_out = self._ways_out[name]
-                msg = f"{self._public_name!r} object has no attribute {name!r}"
-                raise AttributeError(f"{msg}\n    way out: {way_out}")
-        msg = f"{self._public_name!r} object has no attribute {name!r}"
-        raise AttributeError(msg)
+        if name[0] == "_":
+            msg = f"{self._public_name!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
+        try:
+            if name not in ArrayOperators.__dict__:
+                _adopt_methods()
+                if name in ArrayOperators.__dict__:
+                    return getattr(self, name)
+            way_out = self._ways_out.get(name)
+            msg = f"{self._public_name!r} object has no attribute {name!r}"
+            raise AttributeError(msg if way_out is None else f"{msg}\n    way out: {way_out}")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), *NAMESPACE.methods, *NAMESPACE.properties})
@@ -376,11 +381,15 @@ class ArrayOperators(BinaryOperators):
         return self.size * self.dtype.itemsize
 
     def __len__(self) -> int:
-        shape = self.shape
-        if not shape:
-            msg = "len() of an array without axes"
-            raise ArgumentTypeError(msg)
-        return shape[0]
+        try:
+            shape = self.shape
+            if not shape:
+                msg = "len() of an array without axes"
+                raise ArgumentTypeError(msg)
+            return shape[0]
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
 
 def method_of_class(name: str) -> Any:

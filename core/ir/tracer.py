@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.errors.tracer_errors import (
     ConcretizationTypeError,
     TracerArrayConversionError,
@@ -104,38 +105,53 @@ class Tracer(ArrayOperators):
         return None
 
     def __bool__(self) -> bool:
-        value = self.known()
-        if value is not None:
-            return bool(value)
-        size = self.aval.size
-        if isinstance(size, int) and size != 1:
-            # Concrete arrays of this shape have no truth value either.
-            raise ArgumentValueError(
-                call="bool(x), as in `if x:` or `x and y`",
-                got=f"a traced array {self.aval.str_short()}",
-                expected="one element",
-                hint="use x.any() or x.all()",
-            )
-        raise TracerBoolConversionError(self)
+        try:
+            value = self.known()
+            if value is not None:
+                return bool(value)
+            size = self.aval.size
+            if isinstance(size, int) and size != 1:
+                # Concrete arrays of this shape have no truth value either.
+                raise ArgumentValueError(
+                    call="bool(x), as in `if x:` or `x and y`",
+                    got=f"a traced array {self.aval.str_short()}",
+                    expected="one element",
+                    hint="use x.any() or x.all()",
+                )
+            raise TracerBoolConversionError(self)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __index__(self) -> int:
-        value = self.known()
-        if value is None:
-            raise TracerIntegerConversionError(self)
-        return operator.index(value)
+        try:
+            value = self.known()
+            if value is None:
+                raise TracerIntegerConversionError(self)
+            return operator.index(value)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __int__(self) -> int:
-        value = self.known()
-        if value is None:
-            raise ConcretizationTypeError(self, "int() was called on it.")
-        return int(value)
+        try:
+            value = self.known()
+            if value is None:
+                raise ConcretizationTypeError(self, "int() was called on it.")
+            return int(value)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
+    @hiding
     def __float__(self) -> float:
         raise ConcretizationTypeError(self, "float() was called on it.")
 
+    @hiding
     def __complex__(self) -> complex:
         raise ConcretizationTypeError(self, "complex() was called on it.")
 
+    @hiding
     def item(self, *index: Any) -> Any:
         """The number, where it is known already; raise otherwise."""
         value = self.known()
@@ -143,13 +159,16 @@ class Tracer(ArrayOperators):
             raise ConcretizationTypeError(self, "item() was called on it.")
         return np.asarray(value).item(*index)
 
+    @hiding
     def tolist(self) -> Any:
         """Raise: the numbers are not known while tracing."""
         raise ConcretizationTypeError(self, "tolist() was called on it.")
 
+    @hiding
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TracerArrayConversionError(self)
 
+    @hiding
     def __dlpack__(self, **_: Any) -> Any:
         raise TracerArrayConversionError(self)
 
@@ -157,6 +176,7 @@ class Tracer(ArrayOperators):
         n = len(self)
         return (self[i] for i in range(n))
 
+    @hiding
     def __format__(self, spec: str) -> str:
         if spec:
             raise ConcretizationTypeError(

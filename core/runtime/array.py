@@ -14,6 +14,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.config.transfer_guards import guards_in_force
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.operators import ArrayOperators, method_of_class, names_of_class
 from tracebridge.core.ir.typeof import identity, register_value_type
@@ -239,15 +240,19 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def item(self, *index: Any) -> Any:
         """One element as a Python scalar."""
-        host = self._to_numpy()
-        if not index and host.size != 1:
-            raise ArgumentValueError(
-                call="x.item()",
-                got=f"an array {self.aval.str_short()}",
-                expected="one element",
-                hint="give an index, or use x.tolist()",
-            )
-        return host.item(*index)
+        try:
+            host = self._to_numpy()
+            if not index and host.size != 1:
+                raise ArgumentValueError(
+                    call="x.item()",
+                    got=f"an array {self.aval.str_short()}",
+                    expected="one element",
+                    hint="give an index, or use x.tolist()",
+                )
+            return host.item(*index)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""
@@ -259,43 +264,63 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
 
     def __bool__(self) -> bool:
         try:
-            return bool(self._to_numpy())
-        except ValueError:
-            pass
-        raise ArgumentValueError(
-            call="bool(x), as in `if x:` or `x and y`",
-            got=f"an array {self.aval.str_short()}",
-            expected="one element",
-            hint="use x.any() or x.all()",
-        )
+            try:
+                return bool(self._to_numpy())
+            except ValueError:
+                pass
+            raise ArgumentValueError(
+                call="bool(x), as in `if x:` or `x and y`",
+                got=f"an array {self.aval.str_short()}",
+                expected="one element",
+                hint="use x.any() or x.all()",
+            )
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __int__(self) -> int:
         try:
-            return int(self._to_numpy())
-        except TypeError:
-            pass
-        raise self._no_number("int(x)")
+            try:
+                return int(self._to_numpy())
+            except TypeError:
+                pass
+            raise self._no_number("int(x)")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __float__(self) -> float:
         try:
-            return float(self._to_numpy())
-        except TypeError:
-            pass
-        raise self._no_number("float(x)")
+            try:
+                return float(self._to_numpy())
+            except TypeError:
+                pass
+            raise self._no_number("float(x)")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __complex__(self) -> complex:
         try:
-            return complex(self._to_numpy())
-        except TypeError:
-            pass
-        raise self._no_number("complex(x)")
+            try:
+                return complex(self._to_numpy())
+            except TypeError:
+                pass
+            raise self._no_number("complex(x)")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __index__(self) -> int:
         try:
-            return self._to_numpy().__index__()
-        except TypeError:
-            pass
-        raise self._no_number("x.__index__(), as in range(x) or a_list[x]", "an integer array")
+            try:
+                return self._to_numpy().__index__()
+            except TypeError:
+                pass
+            raise self._no_number("x.__index__(), as in range(x) or a_list[x]", "an integer array")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def _no_number(self, call: str, expected: str = "an array") -> ArgumentTypeError:
         """The error of a conversion to a Python number."""
@@ -307,10 +332,14 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         )
 
     def __iter__(self) -> Iterator[Any]:
-        if self.ndim == 0:
-            msg = f"iteration over {self.aval.str_short()}, an array without axes"
-            raise ArgumentTypeError(msg)
-        return (self[i] for i in range(self.shape[0]))
+        try:
+            if self.ndim == 0:
+                msg = f"iteration over {self.aval.str_short()}, an array without axes"
+                raise ArgumentTypeError(msg)
+            return (self[i] for i in range(self.shape[0]))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __contains__(self, value: Any) -> bool:
         return value in self._to_numpy()

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracebridge.core.config.scope_stack import Change
 from tracebridge.core.config.scopes import SCOPES, enter_scope, with_entered_mesh
+from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
@@ -51,6 +52,7 @@ class Mesh(TypedAxes):
     axis_types: tuple[AxisType, ...]
     device_tuple: tuple[Any, ...]
 
+    @api_boundary
     def __new__(
         cls,
         devices: Any,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import HloSharding, OpSharding, gspmd_sharding
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
@@ -63,20 +64,24 @@ class NamedSharding(Sharding):
     def __new__(
         cls, mesh: Mesh | AbstractMesh, spec: PartitionSpec, *, memory_kind: str | None = None
     ) -> NamedSharding:
-        key = (mesh, spec, memory_kind)
-        found = _INTERNED.get(key)
-        if found is None:
-            _check(mesh, spec)
-            if memory_kind is not None and type(mesh) is Mesh and mesh.size:
-                kind = own_memory_kind("NamedSharding", mesh.device_tuple[0], memory_kind)
-                if kind is None:
-                    return NamedSharding(mesh, spec)
-            found = object.__new__(cls)
-            found.mesh = cast("Mesh", mesh)  # an abstract one has the same axes
-            found.spec = spec
-            found._memory_kind = memory_kind
-            found._backend = {}
-            found = _INTERNED.setdefault(key, found)
+        try:
+            key = (mesh, spec, memory_kind)
+            found = _INTERNED.get(key)
+            if found is None:
+                _check(mesh, spec)
+                if memory_kind is not None and type(mesh) is Mesh and mesh.size:
+                    kind = own_memory_kind("NamedSharding", mesh.device_tuple[0], memory_kind)
+                    if kind is None:
+                        return NamedSharding(mesh, spec)
+                found = object.__new__(cls)
+                found.mesh = cast("Mesh", mesh)  # an abstract one has the same axes
+                found.spec = spec
+                found._memory_kind = memory_kind
+                found._backend = {}
+                found = _INTERNED.setdefault(key, found)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
         return found
 
     @property

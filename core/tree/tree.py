@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 from tracebridge.core._jaxlib import pytree
 from tracebridge.core._jaxlib.pytree import PyTreeDef
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.base import TracebridgeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.tree.paths import KeyPath, named_path
 from tracebridge.core.tree.prefix import (
@@ -66,9 +68,13 @@ def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTre
     ([1, 2, 3], PyTreeDef({'a': *, 'b': (*, *)}))
     """
     try:
-        return flatten(tree, is_leaf)
-    except ValueError as error:
-        _explain_keys(tree, is_leaf, error)
+        try:
+            return flatten(tree, is_leaf)
+        except ValueError as error:
+            _explain_keys(tree, is_leaf, error)
+            raise
+    except Exception as error:
+        hide_internal_frames(error)
         raise
 
 
@@ -116,20 +122,34 @@ def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
     >>> tree.unflatten(tree.structure({'a': 0, 'b': (0, 0)}), [1, 2, 3])
     {'a': 1, 'b': (2, 3)}
     """
-    if not isinstance(treedef, PyTreeDef):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
-        raise ArgumentTypeError(
+    try:
+        return treedef.unflatten(leaves)
+    except Exception as error:
+        failure = _misfit(treedef, leaves, error)
+        if failure is None:
+            hide_internal_frames(error)
+            raise
+        cause = error
+    try:
+        raise failure from cause
+    except TracebridgeError as error:
+        hide_internal_frames(error)
+        raise
+
+
+def _misfit(treedef: Any, leaves: Any, error: Exception) -> TracebridgeError | None:
+    """The error of ``unflatten`` for arguments that do not fit; None: a user's class raised."""
+    if not isinstance(treedef, PyTreeDef):
+        return ArgumentTypeError(
             f"tree.unflatten: treedef is of type {type(treedef).__name__}",
             expected="the definition of a tree, which tree.structure(tree) gives",
         )
-    try:
-        return treedef.unflatten(leaves)
-    except ValueError as error:
-        count = len(leaves) if isinstance(leaves, Sized) else None
-        if count is None or count == treedef.num_leaves:
-            raise  # of a class that a user registered
-        raise TreeMismatchError(
-            f"tree.unflatten: got {count} leaves, but {treedef} has {treedef.num_leaves}"
-        ) from error
+    count = len(leaves) if isinstance(leaves, Sized) else None
+    if not isinstance(error, ValueError) or count is None or count == treedef.num_leaves:
+        return None
+    return TreeMismatchError(
+        f"tree.unflatten: got {count} leaves, but {treedef} has {treedef.num_leaves}"
+    )
 
 
 def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
@@ -139,7 +159,11 @@ def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     >>> tree.leaves({'b': (2, 3), 'a': 1, 'c': None})
     [1, 2, 3]
     """
-    return checked_flatten(tree, is_leaf)[0]
+    try:
+        return checked_flatten(tree, is_leaf)[0]
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
@@ -149,7 +173,11 @@ def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     >>> tree.structure([1, (2, None)])
     PyTreeDef([*, (*, None)])
     """
-    return checked_flatten(tree, is_leaf)[1]
+    try:
+        return checked_flatten(tree, is_leaf)[1]
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
@@ -179,11 +207,15 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) ->
     >>> tree.map(lambda x, y: x + y, {'a': 1, 'b': [2]}, {'a': 10, 'b': [20]})
     {'a': 11, 'b': [22]}
     """
-    flat, treedef = checked_flatten(tree, is_leaf)
-    if not rest:
-        return treedef.unflatten([f(leaf) for leaf in flat])
-    columns = [flat, *_columns("tree.map", treedef, tree, rest, is_leaf)]
-    return treedef.unflatten([f(*row) for row in zip(*columns, strict=True)])
+    try:
+        flat, treedef = checked_flatten(tree, is_leaf)
+        if not rest:
+            return treedef.unflatten([f(leaf) for leaf in flat])
+        columns = [flat, *_columns("tree.map", treedef, tree, rest, is_leaf)]
+        return treedef.unflatten([f(*row) for row in zip(*columns, strict=True)])
+    except Exception as error:
+        hide_internal_frames(error)
+        raise
 
 
 def _columns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.dtypes.dtypes import tangent_dtype as primal_dtype_to_tangent_dtype
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.errors.shape_errors import (
     InconclusiveDimensionError as InconclusiveDimensionOperation,
 )
@@ -85,3 +86,5 @@ __all__ = [
     "unsafe_get_axis_names_DO_NOT_USE",
     "valid_jaxtype",
 ]
+
+_shield(globals(), __name__)

@@ -44,6 +44,7 @@ from tracebridge.core.control.scan.primitive import (
 from tracebridge.core.control.while_primitive import (
     while_p,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.lax.ad_util import (
     stop_gradient_p,
 )
@@ -367,3 +368,5 @@ __all__ = [
     "xor_p",
     "zeta_p",
 ]
+
+_shield(globals(), __name__)

@@ -12,14 +12,16 @@ import torch
 
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter, bind_statics, static_key
+from tracebridge._api.values import short_repr
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.config.wide import at_least
+from tracebridge.core.control.traced_call import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.array import Array
-from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import flatten, leaf_treedef, leaves_with_path
+from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.torch import _eager
@@ -103,14 +105,18 @@ class Wrapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
             return graph_call(self.root, self.static, args, kwargs)
-        if not kwargs:
+        try:
+            if kwargs:
+                return self.eager(args, kwargs)
             try:
                 entry = self.entries[len(args)]
             except KeyError:
                 entry = make_entry(len(args), self.calls.known, self.eager)
                 self.entries[len(args)] = entry
             return entry(*args)
-        return self.eager(args, kwargs)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -213,12 +219,14 @@ class Wrapped:
 
     def unusable(self, leaf: Any, index: int, key: Any) -> UnsupportedDtypeError:
         """The error for a leaf that is neither tensor nor number."""
-        tree = key[0].unflatten(range(key[0].num_leaves))
-        names = [f"args{keystr(p)}" for p, _ in leaves_with_path(tree[0])]
-        names += [f"kwargs{keystr(p)}" for p, _ in leaves_with_path(tree[1])]
+        tree, statics = key
+        # Without static arguments all positional ones are in the tree.
+        n = statics[0] if statics else len(tree.children()[0].children())
+        parameters = self.splitter.parameters.only(self.splitter.layout(n)[1])
+        name = argument_names(tree, parameters)[index]
         msg = (
-            f"{self.__name__}: {names[index]} is {leaf!r} of type {type(leaf).__name__}; "
-            "arguments are tensors, arrays, numbers, and trees of them"
+            f"wrap({self.__name__}): argument {name} is {short_repr(leaf)} of type "
+            f"{type(leaf).__name__}; arguments are tensors, arrays, numbers, and trees of them"
         )
         return UnsupportedDtypeError(
             msg, hint="mark it static (static_argnums, static_argnames) if it is a constant"
@@ -246,12 +254,13 @@ class Wrapped:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tree: Any, kinds: tuple[str, ...]
     ) -> CallFamily:
         """A new family; its handle says everything that another process needs to make it."""
-        static, _, _ = self.splitter.layout(len(args))
+        static, dynamic, _ = self.splitter.layout(len(args))
         named = {k: v for k, v in kwargs.items() if k in self.splitter.names}
         constants = [args[i] for i in static]
         fun = bind_statics(self.fun, len(args), static, constants, named)
         text = to_text(call_structure(tree, kinds, args, static, named))
-        return CallFamily(free_handle(f"{self.root}|{text}"), self, fun, tree, kinds)
+        handle = free_handle(f"{self.root}|{text}")
+        return CallFamily(handle, self, fun, tree, kinds, self.splitter.parameters.only(dynamic))
 
     def through_operator(self, family: CallFamily, leaves: list[Any]) -> Any:
         """A call on tensors that are more than memory, or under a mode of torch."""

@@ -1,0 +1,28 @@
+"""What a module says that needs a framework which is not installed."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+
+def needs(framework: str, module: str, way_out: str) -> None:
+    """Find out whether a framework is installed, without importing it.
+
+    Args:
+        framework: name of its top module.
+        module: which module of ours needs it.
+        way_out: how to install it.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    if sys.modules.get(framework) is not None:
+        return
+    try:
+        found = find_spec(framework)
+    except ImportError:
+        found = None
+    if found is None:
+        msg = f"{module} needs the package {framework!r}, which is not installed: {way_out}"
+        raise ModuleNotFoundError(msg, name=framework)
