@@ -14,6 +14,7 @@ from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_shape,
+    broadcast_to,
     promote_dtypes,
     promote_inexact,
 )
@@ -80,10 +81,12 @@ def _array_equal(a: Any, b: Any, equal_nan: bool, broadcast: bool) -> Any:
         if not broadcast:
             return _falsehood()
         try:
-            broadcast_shape("array_equiv", [a.aval.shape, b.aval.shape])
+            shape = broadcast_shape("array_equiv", [a.aval.shape, b.aval.shape])
         except BroadcastError:
             return _falsehood()
-    a, b = broadcast_operands("array_equal", *promote_dtypes(a, b))
+        # Whether they can be broadcast is the question.
+        a, b = broadcast_to(a, shape), broadcast_to(b, shape)
+    a, b = promote_dtypes(a, b)
     same = lax.eq(a, b)
     if equal_nan:
         same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))

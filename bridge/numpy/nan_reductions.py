@@ -28,7 +28,7 @@ def _fill(x: Any, value: Any) -> Any:
     return lax.select_n(lax.ne(x, x), x, lax.full_of(x.aval, value))
 
 
-_fill_planned = Planned(_fill, "nan_fill")
+_fill_planned = Planned(_fill, "nan_fill", judges=False)
 
 
 def nansum(
@@ -81,7 +81,7 @@ def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
     return lax.select_n(nothing, found, lax.full_of(found.aval, np.nan))
 
 
-_restore_planned = Planned(_restore_nan, "nanmax")
+_restore_planned = Planned(_restore_nan, "nanmax", judges=False)
 
 
 def _nan_extreme(
@@ -95,8 +95,8 @@ def _nan_extreme(
     return _restore_planned(arrays, (hashable_axis(axis, "nanmax"), bool(keepdims)))
 
 
-_fill_lowest = Planned(lambda x: _fill(x, lowest(real_of(x.aval.dtype))), "nanmax")
-_fill_highest = Planned(lambda x: _fill(x, highest(real_of(x.aval.dtype))), "nanmin")
+_fill_lowest = Planned(lambda x: _fill(x, lowest(real_of(x.aval.dtype))), "nanmax", judges=False)
+_fill_highest = Planned(lambda x: _fill(x, highest(real_of(x.aval.dtype))), "nanmin", judges=False)
 
 
 def nanmax(
@@ -163,7 +163,7 @@ def _without(x: Any, axes: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple([d for i, d in enumerate(x.aval.shape) if i not in axes])
 
 
-_nanmean_planned = Planned(_nanmean, "nanmean")
+_nanmean_planned = Planned(_nanmean, "nanmean", judges=False)
 
 
 def nanmean(
@@ -212,7 +212,7 @@ def _nanvar(*args: Any) -> Any:
     return keep_axes(result, x, axes, keepdims)
 
 
-_nanvar_planned = Planned(_nanvar, "nanvar", exact=True)
+_nanvar_planned = Planned(_nanvar, "nanvar", exact=True, judges=False)
 
 
 def _variance(

@@ -9,7 +9,12 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
-from tracebridge.numpy._promote import broadcast_operands, promote_inexact
+from tracebridge.numpy._promote import (
+    broadcast_operands,
+    broadcast_shape,
+    broadcast_to,
+    promote_inexact,
+)
 from tracebridge.numpy.creation import spread
 
 
@@ -33,7 +38,9 @@ def _logspace(
 ) -> Any:
     start, stop, base = promote_inexact(start, stop, base)
     exponents, _ = spread(start, stop, num, endpoint, axis)
-    base, exponents = broadcast_operands("logspace", base, exponents)
+    if base.aval.ndim:
+        shape = broadcast_shape("logspace", [base.aval.shape, exponents.aval.shape])
+        base, exponents = broadcast_to(base, shape), broadcast_to(exponents, shape)
     return _in_dtype(lax.pow(base, exponents), dtype)
 
 

@@ -203,7 +203,7 @@ class _Reduction:
             return fun(x, *statics, initial, where)
 
         forms = (plain, with_initial, with_where, with_both)
-        self._plans = tuple([Planned(f, name) for f in forms])
+        self._plans = tuple([Planned(f, name, judges=False) for f in forms])
         self._plain = unary_with_statics(self._plans[0])
 
     def __call__(

@@ -244,7 +244,10 @@ class ufunc(metaclass=_UfuncType):
         """
         self._binary("outer", None)
         left, right = value_of(A), value_of(B)
-        return self._call(reshape(left, (*left.aval.shape, *(1,) * right.aval.ndim)), right)
+        before, after = (1,) * left.aval.ndim, (1,) * right.aval.ndim
+        return self._call(
+            reshape(left, (*left.aval.shape, *after)), reshape(right, (*before, *right.aval.shape))
+        )
 
     @api_boundary
     def reduceat(

@@ -49,16 +49,20 @@ def _var(
     return lax.convert_dtype(lax.sqrt(result) if root else result, kind)
 
 
-_var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True)
+_var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True, judges=False)
 
 
-_var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True)
+_var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True, judges=False)
 
 
-_var_mean = Planned(lambda x, m, *s: _var(x, *s, where=None, mean=m), "var", exact=True)
+_var_mean = Planned(
+    lambda x, m, *s: _var(x, *s, where=None, mean=m), "var", exact=True, judges=False
+)
 
 
-_var_both = Planned(lambda x, w, m, *s: _var(x, *s, where=w, mean=m), "var", exact=True)
+_var_both = Planned(
+    lambda x, w, m, *s: _var(x, *s, where=w, mean=m), "var", exact=True, judges=False
+)
 
 
 def _variance(

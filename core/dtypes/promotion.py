@@ -216,6 +216,17 @@ def promote_types(a: Any, b: Any) -> Any:
     return promote((_pair_of_type(a), _pair_of_type(b)))[0]
 
 
+def dtype_of_product(a: Any, b: Any) -> Any:
+    """The dtype of products of elements of the two dtypes, whatever ``numpy_dtype_promotion`` is.
+
+    For operations whose operands may differ in dtype: nothing is promoted there.
+
+    Raises:
+        TypePromotionError: the two have no common dtype.
+    """
+    return _promote((_pair_of_type(a), _pair_of_type(b)), option("enable_x64"), "standard")[0]
+
+
 def result_type(*args: Any, return_weak_type: bool = False) -> Any:
     """The dtype of an operation on the arguments.
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key, with_trace
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.plans import Plan, stage_plan
@@ -66,15 +67,25 @@ class ArrayPlan:
 class Planned:
     """Function ``fun(*values, *statics)`` with its plans. Results: one value, or a list.
 
-    ``cache_key_types``: statics whose types matter (1, 1.0 and True give different results).
+    ``exact``: the types of statics matter (1, 1.0 and True give different results).
+    ``judges``: options of promotion hold for its arguments, which it combines. What it calls is
+    never judged.
     """
 
-    __slots__ = ("__weakref__", "exact", "fun", "name", "plans", "runs")
+    __slots__ = ("__weakref__", "exact", "fun", "judges", "name", "plans", "runs")
 
-    def __init__(self, fun: Callable[..., Any], name: str = "", *, exact: bool = False) -> None:
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        name: str = "",
+        *,
+        exact: bool = False,
+        judges: bool = True,
+    ) -> None:
         self.fun = fun
         self.name = name or fun.__name__.strip("_")
         self.exact = exact
+        self.judges = judges
         # (keys of the arguments..., statics) -> ArrayPlan; a key is an aval or a scalar's type.
         self.plans: dict[Any, ArrayPlan] = {}
         # (keys of the arguments..., statics) -> function of the arguments; a key is a signature
@@ -151,7 +162,8 @@ class Planned:
         is_list: list[bool] = []
 
         def flat(*values: Any) -> tuple[list[Any], None]:
-            out = self.fun(*values, *statics)
+            with inner_steps(judges=self.judges):
+                out = self.fun(*values, *statics)
             is_list.append(isinstance(out, list | tuple))
             return (list(out) if is_list[-1] else [out]), None
 

@@ -17,7 +17,7 @@ from tracebridge.core.dtypes.dtypes import (
     is_inexact,
     itemsize_bits,
 )
-from tracebridge.core.dtypes.promotion import promote_types
+from tracebridge.core.dtypes.promotion import dtype_of_product
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
@@ -286,8 +286,8 @@ def dot_general(
     if preferred is not None:
         preferred = canonicalize_explicit(preferred, "dot_general")
     elif x.aval.dtype != y.aval.dtype:
-        # Decided here, since the rules of promotion are an option.
-        preferred = promote_types(x.aval.dtype, y.aval.dtype)
+        # Decided here, since what 64 bits become is an option.
+        preferred = dtype_of_product(x.aval.dtype, y.aval.dtype)
     out = dot_general_p.bind(
         x,
         y,
