@@ -13,6 +13,7 @@ from tracebridge.core.interpreters.linearize import DualTracer
 from tracebridge.core.interpreters.staging import StagedTracer
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import has_float0, hide_float0
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value, is_array_like
 from tracebridge.core.ir.values import Value
@@ -99,7 +100,8 @@ class FlatCall:
             leaves, self.out_tree = hide_float0(leaves, self.out_tree)
         self.n_out = len(leaves)
         values = [
-            leaf if hasattr(type(leaf), "aval") else _as_result(self._fun, leaf) for leaf in leaves
+            leaf if issubclass(type(leaf), EngineValue) else _as_result(self._fun, leaf)
+            for leaf in leaves
         ]
         return values + tracers
 

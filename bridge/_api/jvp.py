@@ -29,6 +29,7 @@ from tracebridge.core.interpreters.plans import cotangent_aval
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
 from tracebridge.core.tree.prefix import check_same_structure
@@ -114,7 +115,7 @@ def tangent_values(
     result: list[Value | None] = []
     for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
         wanted = cotangent_aval(aval) if integers else aval.tangent
-        given = leaf.aval if hasattr(type(leaf), "aval") else None
+        given = leaf.aval if issubclass(type(leaf), EngineValue) else None
         if given is not None and given.shape == wanted.shape and given.dtype == wanted.dtype:
             result.append(leaf)
             continue

@@ -15,6 +15,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DonationError
 from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.annotations import to_memory_p
@@ -141,7 +142,9 @@ def _put(
     if kind is np.ndarray:
         host = leaf.astype(canonicalize(leaf.dtype), copy=False)
         return put_numpy(host) if place is None else put_host(host, place)
-    value = leaf if hasattr(type(leaf), "aval") else value_of("device_put", leaf, *where, "x")
+    value = (
+        leaf if issubclass(type(leaf), EngineValue) else value_of("device_put", leaf, *where, "x")
+    )
     if isinstance(value, Tracer):
         if place is None:
             return value

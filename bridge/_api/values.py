@@ -9,6 +9,7 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
@@ -32,7 +33,7 @@ def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: Root) -> 
     ``root`` is what messages call the tree, or each part of a tuple; key paths follow it.
     """
     return [
-        leaf if hasattr(type(leaf), "aval") else value_of(call, leaf, tree, i, root)
+        leaf if issubclass(type(leaf), EngineValue) else value_of(call, leaf, tree, i, root)
         for i, leaf in enumerate(leaves)
     ]
 

@@ -31,6 +31,7 @@ from tracebridge.core.interpreters.staging import close_jaxpr
 from tracebridge.core.interpreters.transpose import backward, linear_tape
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Value, literal
@@ -122,7 +123,9 @@ def linear_transpose(
     _check_transposable(call, jaxpr)
     axes = reduced_axes(call, reduce_axes)
     # A stand-in has no elements that could differ: any constant will do.
-    likes = [leaf if hasattr(type(leaf), "_trace") else literal(0, "int32") for leaf in leaves]
+    likes = [
+        leaf if issubclass(type(leaf), EngineValue) else literal(0, "int32") for leaf in leaves
+    ]
     closed, hoisted = close_jaxpr(jaxpr)
     return Transposed(call, closed, (tree, out_tree), axes, [*hoisted, *(likes if axes else ())])
 

@@ -30,6 +30,7 @@ from tracebridge.core.interpreters.plans import SpmdAxis
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.ad_util import float0_of
@@ -284,7 +285,9 @@ def _argument_values(
 ) -> list[Any]:
     """Mapped leaves as values; the others as they are: they may be no arrays at all."""
     return [
-        leaf if d is None or hasattr(type(leaf), "aval") else _argument_value(fun, leaf, tree, i)
+        leaf
+        if d is None or issubclass(type(leaf), EngineValue)
+        else _argument_value(fun, leaf, tree, i)
         for i, (leaf, d) in enumerate(zip(leaves, dims, strict=True))
     ]
 

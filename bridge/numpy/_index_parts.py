@@ -17,6 +17,7 @@ from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 
@@ -99,7 +100,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
     if isinstance(entry, list | tuple):
         msg = f"an index that is a sequence must be an array or a tuple, got {entry!r}"
         raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
-    value = entry if hasattr(type(entry), "aval") else as_value(entry)
+    value = entry if issubclass(type(entry), EngineValue) else as_value(entry)
     dtype = value.aval.dtype
     if is_bool(dtype):
         for positions in _mask_positions(entry, value):

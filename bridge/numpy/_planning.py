@@ -12,6 +12,7 @@ import numpy as np
 
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.contract.precision import canonical_precision
@@ -51,7 +52,7 @@ def static_precision(name: str, precision: Any) -> Any:
 
 def value_of(x: Any) -> Any:
     """``x`` as a value (arrays and tracers as they are)."""
-    return x if hasattr(type(x), "aval") else as_value(x)
+    return x if issubclass(type(x), EngineValue) else as_value(x)
 
 
 def settled(x: Any) -> Any:

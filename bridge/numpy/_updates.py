@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
@@ -178,7 +179,7 @@ def updated(
     wrap: bool,
 ) -> Any:
     """A copy of ``x`` with the elements at ``index`` combined with ``values`` as ``name`` says."""
-    values = values if hasattr(type(values), "aval") else as_value(values)
+    values = values if issubclass(type(values), EngineValue) else as_value(values)
     if values.aval.ndim == 0 and is_whole_mask(x, index):
         # A traced mask with a scalar value needs no positions.
         return _mask_update_planned((x, index, values), (name,))

@@ -9,6 +9,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
 from tracebridge.numpy._index_parts import count_from_start, split_index
@@ -242,7 +243,7 @@ class IndexUpdateRef:
 
 def at(x: Any) -> IndexUpdateHelper:
     """``x.at``."""
-    if not hasattr(type(x), "aval"):
+    if not issubclass(type(x), EngineValue):
         msg = f"at: expected an array, got {type(x).__name__}"
         raise UnsupportedDtypeError(msg)
     return IndexUpdateHelper(x)

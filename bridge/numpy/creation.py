@@ -18,6 +18,7 @@ from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -131,6 +132,7 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
     """Shape, dtype and weak type of an array like ``a``."""
     value = a if hasattr(a, "shape") and hasattr(a, "dtype") else as_value(a)
     aval = getattr(value, "aval", None) or getattr(value, "__tracebridge_typeof__", None)
+    aval = aval if isinstance(aval, ShapedArray) else None  # else of another library
     weak = dtype is None and aval is not None and aval.weak_type
     if dtype is not None:
         kind = canonicalize_explicit(dtype, name)

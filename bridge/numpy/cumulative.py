@@ -9,6 +9,7 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import (
@@ -382,7 +383,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     several = members(axes)
     given = (axes,) if several is None else several
     spacing = [
-        v if hasattr(type(v), "aval") or isinstance(v, int | float) else value_of(v)
+        v if issubclass(type(v), EngineValue) or isinstance(v, int | float) else value_of(v)
         for v in varargs
     ]
     found = _gradient_planned(

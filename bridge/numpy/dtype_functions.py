@@ -11,6 +11,7 @@ from tracebridge.core.dtypes import promotion
 from tracebridge.core.dtypes.canonicalize import canonicalize, default_float
 from tracebridge.core.dtypes.finfo import finfo as _finfo
 from tracebridge.core.dtypes.finfo import iinfo as _iinfo
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.array import Array
 from tracebridge.numpy._planning import shape_of
 from tracebridge.numpy._promote import members, normalize_axis
@@ -287,6 +288,6 @@ def iterable(y: Any) -> Any:
     >>> tnp.iterable(tnp.ones(2)), tnp.iterable(tnp.array(1.0))
     (True, False)
     """
-    if hasattr(type(y), "aval"):
+    if issubclass(type(y), EngineValue):
         return len(y.aval.shape) > 0
     return np.iterable(y)

@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, settled, value_of
@@ -106,7 +107,9 @@ def repeat(
     is_size = getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int)
     if is_size and total_repeat_length is None:
         return _repeat_planned((x,), (repeats, where))
-    counts: Any = repeats if hasattr(type(repeats), "aval") else value_of(np.asarray(repeats))
+    counts: Any = (
+        repeats if issubclass(type(repeats), EngineValue) else value_of(np.asarray(repeats))
+    )
     size = x.aval.shape[where]
     if not is_integer(counts.aval.dtype) and not is_bool(counts.aval.dtype):
         msg = f"repeat: repeats must be integers, got {counts.aval.str_short()}"
@@ -253,7 +256,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     new = value_of(values)
     if isinstance(obj, slice):
         obj = np.arange(size, dtype=np.int32)[obj]
-    places = settled(value_of(obj if hasattr(type(obj), "aval") else np.asarray(obj)))
+    places = settled(value_of(obj if issubclass(type(obj), EngineValue) else np.asarray(obj)))
     if places.aval.size == 0:
         return x
     if is_bool(places.aval.dtype):

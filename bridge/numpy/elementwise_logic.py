@@ -15,6 +15,7 @@ from tracebridge.core.dtypes.weak_type import dtype_of, is_python_scalar
 from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -67,9 +68,9 @@ def _comparison(implementation: Any, name: str, doc: str) -> Any:
         except Exception as error:
             if isinstance(error, IntegerRangeError):
                 # Zero stands for the elements: it is on the same side of the number as they are.
-                if type(x2) is int and hasattr(type(x1), "aval"):
+                if type(x2) is int and issubclass(type(x1), EngineValue):
                     return lax.full_like(x1, order(0, x2), _BOOL)
-                if type(x1) is int and hasattr(type(x2), "aval"):
+                if type(x1) is int and issubclass(type(x2), EngineValue):
                     return lax.full_like(x2, order(x1, 0), _BOOL)
             hide_internal_frames(error, name)
             raise
@@ -411,4 +412,4 @@ def isscalar(element: Any) -> bool:
         return True
     if isinstance(element, np.ndarray):
         return element.ndim == 0
-    return hasattr(type(element), "aval") and element.aval.ndim == 0
+    return issubclass(type(element), EngineValue) and element.aval.ndim == 0

@@ -11,6 +11,7 @@ from tracebridge.core.control.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import (
@@ -81,7 +82,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     [1.0, 8.0]
     """
     try:
-        if type(x2) is int and hasattr(type(x1), "aval") and not is_bool(x1.aval.dtype):
+        if type(x2) is int and issubclass(type(x1), EngineValue) and not is_bool(x1.aval.dtype):
             if x2 < 0 and is_integer(x1.aval.dtype):
                 msg = f"power: integers have no negative powers, got {x2}"
                 raise UnsupportedDtypeError(msg, hint="convert the array to float first")

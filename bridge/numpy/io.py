@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.runtime.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
@@ -89,7 +90,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> tnp.from_dlpack(numpy.array([1, 2], dtype="int32")).tolist()
     [1, 2]
     """
-    if hasattr(x, "aval"):
+    if isinstance(x, ArrayOperators):
         return on_device(x, device)
     if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
         msg = f"from_dlpack: got {kind_of(x)}, expected a tensor with the methods of DLPack"

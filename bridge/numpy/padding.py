@@ -11,6 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
@@ -326,7 +327,7 @@ def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[A
         given = kwargs.get("constant_values" if mode == "constant" else "end_values", 0)
         if mode == "constant" and (not hasattr(given, "__len__") or getattr(given, "ndim", 1) == 0):
             return [given], None
-        if hasattr(type(given), "aval") and given.aval.ndim:
+        if issubclass(type(given), EngineValue) and given.aval.ndim:
             given = _pairs_of_array(given, ndim)
             return given, None
         pairs = _pairs("constant_values" if mode == "constant" else "end_values", given, ndim)

@@ -34,6 +34,7 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.name_stack import NAME_SCOPES, in_use, no_names
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -395,7 +396,7 @@ class Jitted:
             return
         sigs = [a._sig for a in arrays]
         flat = len(args) == len(arrays) and all(
-            [hasattr(type(a), "aval") or not _is_tree(a) for a in args]
+            [issubclass(type(a), EngineValue) or not _is_tree(a) for a in args]
         )
         if flat and not cache.trees:
             run = entry.run(star=False)

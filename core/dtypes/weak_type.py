@@ -77,7 +77,9 @@ def pair_of(x: Any) -> Pair:
     # On the class: objects that forward attributes to an array are no arrays.
     if hasattr(type(x), "aval"):
         aval = x.aval
-        return aval.dtype, bool(getattr(aval, "weak_type", False))
+        dtype = getattr(aval, "dtype", None)  # of another library's array it may be anything
+        if isinstance(dtype, np.dtype | ExtendedDType):
+            return dtype, bool(getattr(aval, "weak_type", False))
     if isinstance(x, np.ndarray | np.generic):
         return canonicalize(x.dtype), False
     if isinstance(x, dtypes.PYTHON_SCALARS):

@@ -39,7 +39,8 @@ def index_of(value: Any, call: str, what: str) -> int:
                 error.say(call)
             raise
         aval = getattr(value, "aval", None)
-        given = f"{value!r} of type {type(value).__name__}" if aval is None else kind_of(value)
+        ours = type(aval).__module__.startswith("tracebridge.")
+        given = kind_of(value) if ours else f"{value!r} of type {type(value).__name__}"
     at = f"{call}: " if call else ""
     raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
 
@@ -47,7 +48,9 @@ def index_of(value: Any, call: str, what: str) -> int:
 def kind_of(value: Any) -> str:
     """What a function returned or was given, in a few words: "an array f32[3]", "a tuple of 2"."""
     aval = getattr(value, "aval", None)
-    if aval is not None:
+    if aval is not None and type(aval).__module__.startswith(
+        "tracebridge."
+    ):  # else of another library
         return f"an array {aval.str_short()}"
     if value is None:
         return "None"

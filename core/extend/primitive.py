@@ -20,6 +20,7 @@ from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace, is_eager
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.dispatch import forget_executables, to_array
 from tracebridge.core.runtime.fastpath import clear_fast_paths
@@ -264,7 +265,7 @@ def _type(aval: ShapedArray) -> tuple[Any, ...]:
 
 
 def _is_traced(x: Any) -> bool:
-    return getattr(x, "_trace", None) is not None
+    return isinstance(x, Tracer)
 
 
 def _is_function(x: Any) -> bool:

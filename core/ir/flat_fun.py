@@ -6,6 +6,7 @@ from typing import Any, final
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.float0 import has_float0, hide_float0
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.paths import named_path
 from tracebridge.core.tree.tree import flatten, leaf_paths
@@ -34,7 +35,7 @@ class FlatFun:
         return [self._value(leaf, i, out_tree) for i, leaf in enumerate(leaves)], out_tree
 
     def _value(self, leaf: Any, index: int, out_tree: Any) -> Any:
-        if hasattr(type(leaf), "aval"):
+        if issubclass(type(leaf), EngineValue):
             return leaf
         try:
             return as_value(leaf)

@@ -19,6 +19,15 @@ from tracebridge.core.errors.filtering import hide_internal_frames, hiding
 from tracebridge.core.ir.array_protocol import NAMESPACE
 
 
+class EngineValue:
+    """Base of the classes whose ``aval`` is one of this engine.
+
+    Arrays of other libraries have such an attribute as well.
+    """
+
+    __slots__ = ()
+
+
 class BinaryOperators:
     """The operators of two operands, without the comparisons."""
 
@@ -222,7 +231,7 @@ class BinaryOperators:
             raise
 
 
-class ArrayOperators(BinaryOperators):
+class ArrayOperators(BinaryOperators, EngineValue):
     """Mixin of Array and Tracer. Subclasses have ``aval``."""
 
     __slots__ = ()

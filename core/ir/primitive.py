@@ -11,6 +11,7 @@ from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.effects import Effects, check_effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params, open_params
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.util.caching import BoundedCache
@@ -84,6 +85,10 @@ class Primitive(abc.ABC):
         app = None if self.exact_keys else self.applications.get(key)
         try:
             if app is None:
+                if not all([issubclass(type(a), EngineValue) for a in args]):
+                    # Of another library: what it calls ``aval`` is none of ours.
+                    args = tuple([as_value(a, self.name) for a in args])
+                    key = (tuple([a.aval for a in args]), *params.items())
                 args, app = self.fitted(args, key[0], params)
             return current_trace().process(app, args)
         except Exception as error:
@@ -200,11 +205,9 @@ class HigherOrderPrimitive(Primitive):
 
     def bind(self, *args: Value, **params: Any) -> Any:
         """Apply the primitive to values under the current trace."""
-        try:
-            avals = tuple([a.aval for a in args])
-        except AttributeError:
+        if not all([issubclass(type(a), EngineValue) for a in args]):
             args = tuple([as_value(a) for a in args])
-            avals = tuple([a.aval for a in args])
+        avals = tuple([a.aval for a in args])
         app = self.application(avals, params)
         return current_trace().process(app, args)
 
@@ -297,7 +300,7 @@ def _exact(value: Any) -> Any:
     return (type(value), repr(value)) if isinstance(value, float | int | complex) else None
 
 
-class LinearInput:
+class LinearInput(EngineValue):
     """Stands for a linear argument in a transpose rule: only its aval is known."""
 
     __slots__ = ("aval",)

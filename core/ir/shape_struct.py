@@ -7,6 +7,7 @@ from typing import Any, final
 from tracebridge.core.dtypes.canonicalize import as_given, canonicalize
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -69,7 +70,7 @@ class ShapeDtypeStruct:
         """
         if isinstance(x, ShapeDtypeStruct):
             return x
-        plain = not hasattr(type(x), "aval") and hasattr(x, "shape") and hasattr(x, "dtype")
+        plain = not issubclass(type(x), EngineValue) and hasattr(x, "shape") and hasattr(x, "dtype")
         aval: Any = x if plain else as_value(x).aval
         weak = bool(getattr(aval, "weak_type", False))
         where = None if type(x) is ShapedArray else getattr(x, "sharding", None)

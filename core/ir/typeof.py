@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.values import Literal, Value, numpy_scalar_value, scalar_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tracebridge.core.ir.aval import ShapedArray
 
 # Methods by which objects of other packages give the array that they stand for; the second is
 # the name that the peer library gave it.
@@ -69,10 +69,37 @@ def is_array_like(x: Any) -> bool:
     """Whether ``x`` can be an operand."""
     kind = type(x)
     return (
-        hasattr(kind, "aval")
+        issubclass(kind, EngineValue)
         or converter_of(kind) is not None
         or any([hasattr(kind, name) for name in ARRAY_METHODS])
+        or is_array_of_another_engine(kind)
     )
+
+
+def is_array_of_another_engine(kind: type) -> bool:
+    """Whether instances of a class are arrays of the peer library, say, in the same process."""
+    return (
+        hasattr(kind, "aval")
+        and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__"))
+        and not issubclass(kind, EngineValue)
+    )
+
+
+def _from_another_engine(x: Any, call: str) -> Value:
+    """The value of such an array.
+
+    Raises:
+        UnsupportedDtypeError: it has none, as it is being traced there.
+    """
+    try:
+        host = np.asarray(x) if hasattr(type(x), "__array__") else np.from_dlpack(x)
+    except Exception as error:
+        msg = f"{call}: got" if call else "got"
+        raise UnsupportedDtypeError(
+            f"{msg} {_describe(x)}, which cannot be read: {type(error).__name__}",
+            hint="a value that another library traces is not known yet: give it an array",
+        ) from error
+    return as_value(host, call)
 
 
 def as_value(x: Any, call: str = "") -> Value:
@@ -92,11 +119,13 @@ def as_value(x: Any, call: str = "") -> Value:
                 error.say(call)
             raise
     for name in ARRAY_METHODS:
-        if hasattr(type(x), name):
-            return as_value(getattr(x, name)())
-    # On the class: objects that forward attributes to an array are no arrays.
-    if hasattr(type(x), "aval"):
+        method = getattr(x, name) if hasattr(type(x), name) else None
+        if method is not None:  # it is where traced values of the peer have none
+            return as_value(method())
+    if issubclass(type(x), EngineValue):
         return x
+    if is_array_of_another_engine(type(x)):
+        return _from_another_engine(x, call)
     msg = f"{call}: got" if call else "got"
     raise UnsupportedDtypeError(
         f"{msg} {_describe(x)}, expected an array or a Python number",
@@ -120,7 +149,9 @@ def typeof(x: Any) -> ShapedArray:
     """
     kind = type(x)
     if hasattr(kind, "aval"):
-        return x.aval
+        aval = x.aval
+        if isinstance(aval, ShapedArray):
+            return aval
     if hasattr(kind, "__tracebridge_typeof__"):
         # Mutable references are no operands, but have a type.
         return x.__tracebridge_typeof__

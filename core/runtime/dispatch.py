@@ -14,6 +14,7 @@ from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, Unexp
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import Trace, innermost
+from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
@@ -178,7 +179,7 @@ def to_array(value: Any, app: Application | None = None) -> Array:
         value._buf = array._buf
         value._sig = array._sig
         return array
-    if getattr(value, "_trace", None) is not None:
+    if isinstance(value, Tracer):
         if not value._trace.done:
             what = "An operation" if app is None else f"The operation {app.primitive.name}"
             raise ConcretizationTypeError(

@@ -23,6 +23,7 @@ from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace, innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -137,7 +138,7 @@ class Planned:
                 values.append(a)
             else:
                 # On the class: objects that forward attributes to an array are no arrays.
-                value = a if hasattr(kind, "aval") else as_value(a, self.name)
+                value = a if issubclass(kind, EngineValue) else as_value(a, self.name)
                 keys.append(value.aval)
                 values.append(value)
         key = (*keys, statics) if not current.key else (*keys, statics, current.key)

@@ -57,6 +57,23 @@ peer_numpy = importlib.import_module(peer_name + ".numpy")
 assert type(ours) is not type(theirs)
 assert np.allclose(np.asarray(tnp.asarray(np.asarray(theirs))), np.asarray(theirs))
 assert np.allclose(tnp.from_dlpack(theirs), [0, 1, 2])
+library, peer = (importlib.import_module(n) for n in ("tracebridge", peer_name))
+twice = library.jit(lambda v: v * 2)
+for got in (tnp.sin(theirs), ours + theirs, library.grad(tnp.sum)(theirs), twice(theirs)):
+    assert type(got) is type(ours)
+assert np.allclose(ours + theirs, [0, 2, 4])
+
+def traced(v):
+    for fun in (tnp.sin, twice, lambda v: ours + v, library.device_put):
+        try:
+            fun(v)
+        except TypeError as error:
+            assert "UnsupportedDtypeError" in type(error).__name__, error
+        else:
+            raise AssertionError(fun)
+    return v
+
+peer.jit(traced)(theirs)
 assert np.allclose(peer_numpy.from_dlpack(ours), [0, 1, 2])
 """
 OPTIONS = """

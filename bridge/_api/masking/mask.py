@@ -19,6 +19,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
 from tracebridge.core.symbolic.compare import definitely_equal_shapes
 from tracebridge.core.symbolic.parse import parse_shape
@@ -183,7 +184,7 @@ def _logical_sizes(
     found: dict[str, Any] = {}
     for name, most in padded.items():
         size = logical_env[name]
-        if hasattr(size, "__index__") and not hasattr(size, "aval"):
+        if hasattr(size, "__index__") and not isinstance(size, ArrayOperators):
             size = size.__index__()
             if not 0 <= size <= most:
                 msg = f"{call}: the logical size of {name!r} is {size}, the padded one {most}"
