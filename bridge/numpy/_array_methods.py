@@ -58,8 +58,8 @@ def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> An
     return conversion.astype(self, dtype, copy=copy, device=device)
 
 
-def _flatten(self: Any, order: str = "C") -> Any:
-    return manipulation.ravel(self, order)
+def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    return manipulation.ravel(self, order, out_sharding=out_sharding)
 
 
 def _copy(self: Any) -> Any:
@@ -70,8 +70,16 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
     return elementwise_extrema.clip(self, min, max)
 
 
-def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
-    return selection.compress(condition, self, axis, **options)
+def _compress(
+    self: Any,
+    condition: Any,
+    axis: int | None = None,
+    *,
+    out: None = None,
+    size: int | None = None,
+    fill_value: Any = 0,
+) -> Any:
+    return selection.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 
 _UINT8 = np.dtype(np.uint8)

@@ -90,8 +90,9 @@ OPERATORS: dict[str, Any] = {
     "rlshift": _reflected(logic.left_shift),
     "rshift": _operator(logic.right_shift),
     "rrshift": _reflected(logic.right_shift),
-    "eq": _operator(logic.equal),
-    "ne": _operator(logic.not_equal),
+    # Python would compare identities, and say False for a list of equal numbers.
+    "eq": _operator(logic.equal, (list, tuple, set, dict)),
+    "ne": _operator(logic.not_equal, (list, tuple, set, dict)),
     "lt": _operator(logic.less),
     "le": _operator(logic.less_equal),
     "gt": _operator(logic.greater),

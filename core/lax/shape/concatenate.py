@@ -96,7 +96,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
     Args:
         operands: sequence of arrays, or one array whose slices along axis 0 are joined. They have
             one dtype and, but for axis ``dimension``, one shape.
-        dimension: the axis, in ``[0, ndim)``.
+        dimension: the axis; a negative one counts from the end.
 
     Raises:
         DtypeMismatchError: dtypes differ.
@@ -111,6 +111,8 @@ def concatenate(operands: Any, dimension: int) -> Any:
     if not isinstance(operands, list | tuple):
         operands = rows(operands) if hasattr(operands, "shape") else list(operands)
     values = as_values("concatenate", *operands)
+    if axis < 0 and values and axis + values[0].aval.ndim >= 0:
+        axis += values[0].aval.ndim
     return concatenate_p.bind(*values, dimension=axis)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import numpy as np
 import pytest
@@ -154,6 +155,16 @@ def test_views_of_parts_of_elements_are_refused(shape, old, new):
     """Complex numbers take whole pairs of the last axis."""
     with pytest.raises(ValueError, match="view: the last axis"):
         tnp.ones(shape, old).view(new)
+
+
+def test_compress_and_flatten_say_what_they_take():
+    """Their options have names, as those of the functions."""
+    x = tnp.array([[1, 2], [3, 4]])
+    assert [1, 0, 0] == x.compress(np.array([True]), size=3, fill_value=0).tolist()
+    assert [1, 3, 2, 4] == x.flatten("F", out_sharding=None).tolist()
+    assert {"out", "size", "fill_value"} < set(inspect.signature(tb.Array.compress).parameters)
+    with pytest.raises(TypeError, match="no_such"):
+        x.compress(np.array([True]), no_such=1)
 
 
 def test_methods_name_themselves_in_errors():

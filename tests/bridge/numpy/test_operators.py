@@ -234,3 +234,22 @@ def test_numbers_that_an_integer_array_cannot_hold():
         tnp.arange(3) ** -1
     with pytest.raises(TypeError, match=r"^array: a complex number does not fit float32"):
         tnp.array(1 + 1j, "float32")
+
+
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne])
+@pytest.mark.parametrize("other", [[1.0, 2.0], (1.0, 2.0), {1.0}, {}])
+def test_equality_with_containers_is_refused(compare, other):
+    """NumPy would convert a list, Python would compare identities: neither happens silently."""
+    for x in (tnp.array([1.0, 2.0]), np.float32(1) * tnp.ones(())):
+        for f in (compare, lambda a, b: compare(b, a)):
+            with pytest.raises(TypeError, match="convert it"):
+                f(x, other)
+            with pytest.raises(TypeError, match="convert it"):
+                tb.jit(lambda v, f=f: f(v, other))(x)
+
+
+def test_equality_with_what_is_no_number():
+    """None, strings and objects are other things than arrays: False, as for all of Python."""
+    x = tnp.ones(2)
+    assert [False] * 3 == [x == other for other in (None, "a", object())]
+    assert [True] * 3 == [x != other for other in (None, "a", object())]

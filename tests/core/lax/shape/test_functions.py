@@ -244,6 +244,15 @@ def test_numbers_become_arrays() -> None:
         assert float(result) == 2.0
 
 
+@pytest.mark.parametrize("axis", [-2, -1, 0, 1])
+def test_concatenate_counts_axes_from_the_end(axis: int) -> None:
+    """As NumPy does; an axis further away is refused."""
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(np.concatenate([x, x], axis), lax.concatenate([x, x], axis))
+    with pytest.raises(AxisError, match="dimension -3 is out of bounds"):
+        lax.concatenate([x, x], -3)
+
+
 def test_concatenate_of_an_array_joins_its_slices() -> None:
     """One array instead of a sequence."""
     x = tb.device_put(np.arange(6).reshape(3, 2))
