@@ -61,8 +61,8 @@ def _asymptotic(x: Any) -> Any:
     total = _filled(x, coefficients[-1])
     for c in coefficients[-2::-1]:
         total = lax.add(lax.mul(total, inverse), lax.full_of(total.aval.update(shape=()), c))
-    two_pi = lax.full_of(x.aval.strong.update(shape=()), 2 * np.pi)
-    return lax.convert_dtype(lax.div(total, lax.sqrt(lax.mul(x, two_pi))), dtype)
+    root = lax.full_of(x.aval.strong.update(shape=()), np.sqrt(2 * np.pi))
+    return lax.convert_dtype(lax.div(total, lax.mul(lax.sqrt(x), root)), dtype)
 
 
 def _constant(values: np.ndarray[Any, Any], dtype: Any) -> Any:

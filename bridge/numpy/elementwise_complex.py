@@ -64,7 +64,8 @@ def _angle(z: Any, deg: bool) -> Any:
     if is_complex(z.aval.dtype):
         result = lax.atan2(lax.imag(z), lax.real(z))
     else:
-        result = lax.atan2(lax.zeros_of(z.aval), z)
+        # A step from pi to 0, with the derivative of steps.
+        result = lax.atan2(lax.zeros_of(z.aval), lax.stop_gradient(z))
     return lax.mul(result, 180.0 / math.pi) if deg else result
 
 

@@ -308,8 +308,10 @@ def _i0(x: Any) -> Any:
     small = lax.lt(size, 0.5)
     away = lax.select_n(small, size, lax.full_of(x.aval, 1))
     near = lax.select_n(small, lax.zeros_of(x.aval), x)
+    # The factor exp(x) by halves: it overflows before the function does.
+    root = lax.exp(lax.mul(away, 0.5))
     far = lax.convert_dtype(
-        lax.mul(lax.exp(away), bessel_i0e(away)), x.aval.dtype, x.aval.weak_type
+        lax.mul(lax.mul(root, bessel_i0e(away)), root), x.aval.dtype, x.aval.weak_type
     )
     z = lax.mul(near, near)
     series = lax.full_of(z.aval, _I0_SERIES[-1])

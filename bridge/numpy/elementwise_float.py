@@ -63,7 +63,9 @@ def _copysign(x: Any, y: Any) -> Any:
     _no_complex("copysign", x)
     # The sign only chooses, so the operand that it chooses has the type of both.
     x = lax.convert_dtype(x, x.aval.dtype, x.aval.weak_type and y.aval.weak_type)
-    return lax.select_n(lax.ne(_signbit(x), _signbit(y)), *_same_shape(x, lax.neg(x), y))
+    # The size first: x and -x would exchange their derivatives between 0 and -0.
+    size = lax.abs(x)
+    return lax.select_n(_signbit(y), *_same_shape(size, lax.neg(size), y))
 
 
 def _same_shape(x: Any, y: Any, like: Any) -> list[Any]:
@@ -210,12 +212,14 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
 def _modf(x: Any) -> list[Any]:
     (x,) = promote_inexact(x)
     _no_complex("modf", x)
-    zero = lax.zeros_of(x.aval.update(shape=()))
-    whole = lax.select_n(lax.lt(x, zero), lax.floor(x), lax.ceil(x))
-    infinite = lax.eq(lax.abs(x), lax.full_of(x.aval.update(shape=()), np.inf))
-    rest = lax.select_n(infinite, lax.sub(x, whole), lax.zeros_of(x.aval))
-    # Both parts have the sign of x, zeros too.
-    return [_copysign(rest, x), _copysign(whole, x)]
+    # Both parts have the sign of x, zeros too: the parts of the size of x, with that sign.
+    negative = _signbit(x)
+    size = lax.select_n(negative, x, lax.neg(x))
+    whole = lax.floor(size)
+    infinite = lax.eq(size, lax.full_of(x.aval.update(shape=()), np.inf))
+    rest = lax.sub(lax.select_n(infinite, size, lax.zeros_of(x.aval)), whole)
+    rest = lax.select_n(infinite, rest, lax.zeros_of(x.aval))
+    return [lax.select_n(negative, part, lax.neg(part)) for part in (rest, whole)]
 
 
 _modf_planned = Planned(_modf, "modf")

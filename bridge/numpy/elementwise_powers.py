@@ -113,15 +113,19 @@ def _hypot(x: Any, y: Any) -> Any:
     if is_complex(x.aval.dtype):
         msg = f"hypot: got {x.aval.str_short()} and {y.aval.str_short()}, expected real numbers"
         raise UnsupportedDtypeError(msg)
-    x, y = lax.abs(x), lax.abs(y)
+    shape = x.aval.shape if x.aval.ndim else y.aval.shape
+    x, y = (lax.abs(broadcast_to(v, shape)) for v in (x, y))
+    # Infinite if one side is, also beside NaN.
+    infinity = lax.full_of(x.aval.update(shape=()), math.inf)
+    first = lax.eq(x, infinity)
+    infinite = lax.bitwise_or(first, lax.eq(y, infinity))
+    longest = lax.select_n(first, y, x)
+    x, y = (lax.select_n(infinite, v, lax.full_of(v.aval, 1)) for v in (x, y))
     big, small = lax.max(x, y), lax.min(x, y)
     zero = lax.eq(big, 0.0)
     ratio = lax.div(small, lax.select_n(zero, big, lax.full_of(big.aval, 1)))
     result = lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
-    # Infinite if one side is, also beside NaN.
-    infinity = lax.full_of(big.aval.update(shape=()), math.inf)
-    infinite = lax.bitwise_or(lax.eq(x, infinity), lax.eq(y, infinity))
-    return lax.select_n(infinite, result, lax.full_of(result.aval, math.inf))
+    return lax.select_n(infinite, result, longest)
 
 
 hypot = binary_function(

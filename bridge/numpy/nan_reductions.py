@@ -18,7 +18,20 @@ from tracebridge.numpy._promote import (
     normalize_axes,
 )
 from tracebridge.numpy.quantiles import median_planned, quantiles
-from tracebridge.numpy.reductions import highest, keep_axes, lowest, mask_of, max, min, prod, sum
+from tracebridge.numpy.reductions import (
+    drop_axes,
+    highest,
+    keep_axes,
+    lowest,
+    mask_of,
+    masked_mean,
+    max,
+    min,
+    prod,
+    sum,
+    wide_of,
+)
+from tracebridge.numpy.variances import masked_spread
 
 
 def _fill(x: Any, value: Any) -> Any:
@@ -141,26 +154,13 @@ def _selected(x: Any, mask: Any) -> Any:
     return lax.bitwise_and(number, broadcast_to(mask_of(mask, "nanmean"), x.aval.shape))
 
 
-def _masked_mean(x: Any, on: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """Mean of the selected elements, with reduced axes kept, and their number."""
-    kind = real_of(x.aval.dtype)
-    count = lax.reduce_sum(lax.convert_dtype(on, kind), axes)
-    total = lax.reduce_sum(lax.select_n(on, lax.zeros_of(x.aval), x), axes)
-    mean = lax.div(total, lax.convert_dtype(count, x.aval.dtype))
-    return keep_axes(mean, x, axes, True), count
-
-
 def _nanmean(*args: Any) -> Any:
     x, *mask, axis, dtype, keepdims = args
     axes = normalize_axes(axis, x.aval.ndim, "nanmean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
     on = _selected(x, mask[0] if mask else None)
-    mean, _ = _masked_mean(lax.convert_dtype(x, kind), on, axes)
-    return mean if keepdims else lax.reshape(mean, _without(x, axes))
-
-
-def _without(x: Any, axes: tuple[int, ...]) -> tuple[Any, ...]:
-    return tuple([d for i, d in enumerate(x.aval.shape) if i not in axes])
+    mean, _ = masked_mean(lax.convert_dtype(x, wide_of(kind)), on, axes)
+    return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
 
 
 _nanmean_planned = Planned(_nanmean, "nanmean", judges=False)
@@ -193,23 +193,12 @@ def _nanvar(*args: Any) -> Any:
     source = x.aval.dtype
     kind = dtype or (source if is_inexact(source) else to_inexact(source))
     on = _selected(x, values[0] if has_where else None)
-    x = lax.convert_dtype(x, kind if is_complex(kind) or not is_complex(source) else source)
-    mean, count = _masked_mean(x, on, axes)
-    if has_mean:
-        mean = lax.convert_dtype(values[-1], x.aval.dtype)
-    center = lax.sub(x, broadcast_to(mean, x.aval.shape))
-    if is_complex(x.aval.dtype):
-        squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
-    else:
-        squares = lax.square(center)
-    squares = lax.select_n(on, lax.zeros_of(squares.aval), squares)
-    divisor = lax.sub(count, lax.full_of(count.aval.update(shape=()), ddof))
-    # With too few numbers there is no estimate.
-    few = lax.le(divisor, lax.zeros_of(divisor.aval.update(shape=())))
-    result = lax.div(lax.reduce_sum(squares, axes), divisor)
-    result = lax.select_n(few, result, lax.full_of(result.aval, np.nan))
-    result = lax.convert_dtype(lax.sqrt(result) if root else result, real_of(kind))
-    return keep_axes(result, x, axes, keepdims)
+    x = lax.convert_dtype(
+        x, wide_of(kind) if is_complex(kind) or not is_complex(source) else source
+    )
+    result = masked_spread(x, on, axes, ddof, root, values[-1] if has_mean else None)
+    result = lax.convert_dtype(result, real_of(kind))
+    return result if keepdims else drop_axes(result, axes)
 
 
 _nanvar_planned = Planned(_nanvar, "nanvar", exact=True, judges=False)

@@ -18,6 +18,7 @@ from tracebridge.numpy._promote import (
     normalize_axes,
     promote_inexact,
 )
+from tracebridge.numpy.reductions import wide_of
 from tracebridge.numpy.statistics import fit_weights
 
 METHODS = (
@@ -111,6 +112,9 @@ def quantile_of(
     ndim, shape = x.aval.ndim, x.aval.shape
     rows = _flat_last(x, axes)
     last = rows.aval.ndim - 1
+    # Places in a row are calculated in 32 bits at least: 16 bits cannot count them.
+    wide = wide_of(x.aval.dtype)
+    q = lax.convert_dtype(q, wide)
     if type(rows.aval.shape[last]) is int and rows.aval.shape[last] == 0:
         out = (*q.aval.shape, *rows.aval.shape[:-1])
         return _kept(lax.full_of(x.aval.update(shape=out), np.nan), q, shape, axes, keepdims, ndim)
@@ -118,32 +122,52 @@ def quantile_of(
     rows = lax.sort(rows, last)
     kept = rows.aval.shape[:-1]
     if skip_nan:
-        counts = lax.reduce_sum(lax.convert_dtype(lax.bitwise_not(is_nan), x.aval.dtype), (last,))
+        numbers = lax.convert_dtype(lax.bitwise_not(is_nan), np.dtype(np.int32))
+        counts = lax.convert_dtype(lax.reduce_sum(numbers, (last,)), wide)
     else:
         # A NaN anywhere makes the whole row NaN; NaNs are sorted to the end.
-        any_nan = lax.broadcast_in_dim(
-            lax.reduce_or(is_nan, (last,)), rows.aval.shape, tuple(range(last))
-        )
-        rows = lax.select_n(any_nan, rows, lax.full_of(rows.aval, np.nan))
-        size = lax.full_of(rows.aval.update(shape=()), rows.aval.shape[last])
+        rows = _spoiled(rows, is_nan)
+        size = lax.full_of(q.aval.update(shape=()), rows.aval.shape[last])
         counts = lax.broadcast_in_dim(size, kept, ()) if kept else size
     out_shape = (*q.aval.shape, *kept)
     wide_q = lax.broadcast_in_dim(q, out_shape, tuple(range(q.aval.ndim)))
     first = q.aval.ndim
     wide_n = lax.broadcast_in_dim(counts, out_shape, tuple(range(first, first + len(kept))))
     low, high, weight = _position(wide_q, wide_n, method)
-    below, above = (_pick(rows, p, first) for p in (low, high))
+    below, above = (lax.convert_dtype(_pick(rows, p, first), wide) for p in (low, high))
     if method in ("lower", "higher", "nearest"):
         result = below
     else:
-        gap = lax.sub(above, below)
-        # Both ends the same infinity: their difference says nothing.
-        gap = lax.select_n(lax.eq(above, below), gap, lax.zeros_of(gap.aval))
-        result = lax.add(below, lax.mul(gap, weight))
+        result = _interpolated(below, above, weight)
+    result = lax.select_n(lax.eq(wide_q, wide_q), lax.full_of(result.aval, np.nan), result)
     if skip_nan:
         empty = lax.eq(wide_n, lax.zeros_of(wide_n.aval.update(shape=())))
         result = lax.select_n(empty, result, lax.full_of(result.aval, np.nan))
-    return _kept(result, q, shape, axes, keepdims, ndim)
+    return _kept(lax.convert_dtype(result, x.aval.dtype), q, shape, axes, keepdims, ndim)
+
+
+def _spoiled(rows: Any, is_nan: Any) -> Any:
+    """``rows``, all NaN where one element is. A factor: the derivatives are NaN as well."""
+    last = rows.aval.ndim - 1
+    any_nan = lax.reduce_or(is_nan, (last,))
+    one = lax.full_of(rows.aval.update(shape=any_nan.aval.shape, weak_type=False), 1)
+    factor = lax.select_n(any_nan, one, lax.full_of(one.aval, np.nan))
+    return lax.mul(rows, lax.broadcast_in_dim(factor, rows.aval.shape, tuple(range(last))))
+
+
+def _interpolated(below: Any, above: Any, weight: Any) -> Any:
+    """``weight`` of the way from ``below`` to ``above``; beside infinities without inf - inf.
+
+    Elements that tie have the derivatives of their places, as all others.
+    """
+    gap = lax.sub(above, below)
+    finite = lax.lt(lax.abs(gap), np.inf)
+    inside = lax.add(below, lax.mul(lax.select_n(finite, lax.zeros_of(gap.aval), gap), weight))
+    weight = lax.stop_gradient(weight)
+    mixed = lax.add(lax.mul(below, lax.sub(1.0, weight)), lax.mul(above, weight))
+    mixed = lax.select_n(lax.eq(weight, 0.0), mixed, below)
+    mixed = lax.select_n(lax.eq(weight, 1.0), mixed, above)
+    return lax.select_n(finite, mixed, inside)
 
 
 def _kept(
@@ -188,6 +212,8 @@ def _weighted_quantile(
     is_nan = lax.ne(rows, rows)
     if skip_nan:
         weights = lax.select_n(is_nan, weights, lax.zeros_of(weights.aval))
+    else:
+        rows = _spoiled(rows, is_nan)
     rows, weights = lax.sort_key_val(rows, weights, last)
     mass = lax.cumsum(weights, last)
     size = rows.aval.shape[last]
@@ -210,9 +236,8 @@ def _weighted_quantile(
     start = lax.reduce_sum(weightless, (last,))
     places = lax.max(places, lax.broadcast_in_dim(start, out_shape, dims[:-1]))
     result = _pick(rows, lax.min(places, size - 1), first)
-    if not skip_nan:
-        any_nan = lax.broadcast_in_dim(lax.reduce_or(is_nan, (last,)), out_shape, dims[:-1])
-        result = lax.select_n(any_nan, result, lax.full_of(result.aval, np.nan))
+    known = lax.broadcast_in_dim(lax.eq(q, q), out_shape, tuple(range(first)))
+    result = lax.select_n(known, lax.full_of(result.aval, np.nan), result)
     return _kept(result, q, shape, axes, keepdims, ndim)
 
 

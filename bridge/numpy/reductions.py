@@ -10,7 +10,14 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int, default_uint, to_inexact
-from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_integer, is_unsigned
+from tracebridge.core.dtypes.dtypes import (
+    is_bool,
+    is_float,
+    is_inexact,
+    is_integer,
+    is_unsigned,
+    real_of,
+)
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -21,6 +28,7 @@ from tracebridge.core.runtime.planned import Planned, unary_with_statics
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,
+    broadcast_to,
     check_no_out,
     hashable_axis,
     normalize_axes,
@@ -36,6 +44,11 @@ def keep_axes(result: Any, like: Any, axes: tuple[int, ...], keepdims: bool) -> 
         return result
     shape = tuple([1 if i in axes else d for i, d in enumerate(like.aval.shape)])
     return lax.reshape(result, shape)
+
+
+def drop_axes(kept: Any, axes: tuple[int, ...]) -> Any:
+    """``kept`` without the axes of size 1 that a reduction kept."""
+    return lax.reshape(kept, tuple([d for i, d in enumerate(kept.aval.shape) if i not in axes]))
 
 
 def masked(x: Any, where: Any, fill: Any, name: str) -> Any:
@@ -155,14 +168,35 @@ def mean_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: 
     del initial
     axes = normalize_axes(axis, x.aval.ndim, "mean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
-    # Half precision is summed in single precision: the sum overflows long before the mean.
-    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
-    total = sum_of(x, axes, wide, keepdims, None, where)
-    if where is None:
-        count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
-    else:
-        count = count_where(x, where, axes, keepdims, wide)
+    wide = wide_of(kind)
+    if where is not None:
+        x = lax.convert_dtype(x, wide)
+        mean, _ = masked_mean(x, broadcast_to(mask_of(where, "mean"), x.aval.shape), axes)
+        return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
+    total = sum_of(x, axes, wide, keepdims, None, None)
+    count = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
     return lax.convert_dtype(lax.div(total, count), kind)
+
+
+def wide_of(dtype: Any) -> Any:
+    """The dtype to take means in: half precision overflows in sums long before the mean does."""
+    return np.dtype(np.float32) if is_float(dtype) and dtype.itemsize < 4 else dtype
+
+
+def masked_mean(x: Any, on: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """The mean of the elements that ``on`` selects, NaN without any, and their number.
+
+    The reduced axes are kept. What is not selected has derivative 0, in slices without any
+    selected element too: the guards stand before the division.
+    """
+    # Counted in integers: ones added in floats stop at 2**24.
+    count = keep_axes(lax.reduce_sum(lax.convert_dtype(on, default_int()), axes), x, axes, True)
+    count = lax.convert_dtype(count, real_of(x.aval.dtype))
+    empty = lax.eq(count, 0.0)
+    total = lax.reduce_sum(lax.select_n(on, lax.zeros_of(x.aval), x), axes)
+    divisor = lax.select_n(empty, count, lax.full_of(count.aval, 1))
+    mean = lax.div(keep_axes(total, x, axes, True), lax.convert_dtype(divisor, x.aval.dtype))
+    return lax.select_n(empty, mean, lax.full_of(mean.aval, np.nan)), count
 
 
 def count_of(x: Any, axes: tuple[int, ...]) -> Any:
@@ -171,15 +205,6 @@ def count_of(x: Any, axes: tuple[int, ...]) -> Any:
     for a in axes:
         n = n * x.aval.shape[a]
     return n
-
-
-def count_where(x: Any, where: Any, axes: tuple[int, ...], keepdims: bool, dtype: Any) -> Any:
-    """How many elements ``where`` selects along ``axes``."""
-    mask = mask_of(where, "mean")
-    mask = lax.broadcast_in_dim(
-        mask, x.aval.shape, tuple(range(x.aval.ndim - mask.aval.ndim, x.aval.ndim))
-    )
-    return sum_of(mask, axes, dtype, keepdims, None, None)
 
 
 class _Reduction:

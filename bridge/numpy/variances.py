@@ -8,13 +8,22 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import to_inexact
-from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_inexact
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
-from tracebridge.numpy.reductions import count_of, count_where, mean_of, sum_of
+from tracebridge.numpy.reductions import (
+    count_of,
+    drop_axes,
+    keep_axes,
+    mask_of,
+    masked_mean,
+    mean_of,
+    sum_of,
+    wide_of,
+)
 
 
 def _var(
@@ -30,23 +39,56 @@ def _var(
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
     kind = kind if is_inexact(kind) else to_inexact(kind)
-    wide = np.dtype(np.float32) if is_float(kind) and kind.itemsize < 4 else kind
-    x = lax.convert_dtype(x, wide)
+    x = lax.convert_dtype(x, wide_of(kind))
+    kind = real_of(kind)
+    if where is not None:
+        on = broadcast_to(mask_of(where, "var"), x.aval.shape)
+        result = masked_spread(x, on, axes, ddof, root, mean)
+        return lax.convert_dtype(result if keepdims else drop_axes(result, axes), kind)
     if mean is None:
-        mean = mean_of(x, axes, None, True, None, where)
-    center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, wide), x.aval.shape))
-    if is_complex(wide):
-        squares = lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
-        kind = kind if not is_complex(kind) else squares.aval.dtype
-    else:
-        squares = lax.square(center)
-    total = sum_of(squares, axes, None, keepdims, None, where)
-    if where is None:
-        count: Any = lax.full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
-    else:
-        count = lax.sub(count_where(x, where, axes, keepdims, total.aval.dtype), float(ddof))
-    result = lax.div(total, count)
-    return lax.convert_dtype(lax.sqrt(result) if root else result, kind)
+        mean = mean_of(x, axes, None, True, None, None)
+    center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, x.aval.dtype), x.aval.shape))
+    total = sum_of(_squares(center), axes, None, keepdims, None, None)
+    divisor = lax.full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
+    result = lax.div(total, _positive(divisor))
+    return lax.convert_dtype(_root(result) if root else result, kind)
+
+
+def _squares(center: Any) -> Any:
+    if not is_complex(center.aval.dtype):
+        return lax.square(center)
+    return lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
+
+
+def _positive(divisor: Any) -> Any:
+    """``divisor``, or NaN where there are too few elements for an estimate."""
+    return lax.select_n(lax.le(divisor, 0.0), divisor, lax.full_of(divisor.aval, np.nan))
+
+
+def _root(x: Any) -> Any:
+    """The square root of a variance; 0 has derivative 0, that of equal elements."""
+    zero = lax.eq(x, 0.0)
+    root = lax.sqrt(lax.select_n(zero, x, lax.full_of(x.aval, 1)))
+    return lax.select_n(zero, root, lax.zeros_of(root.aval))
+
+
+def masked_spread(
+    x: Any, on: Any, axes: tuple[int, ...], ddof: Any, root: bool, mean: Any = None
+) -> Any:
+    """The variance, or its root, of the elements that ``on`` selects; reduced axes are kept.
+
+    NaN with too few of them. What is not selected has derivative 0, whatever stands there.
+    """
+    found, count = masked_mean(x, on, axes)
+    mean = found if mean is None else lax.convert_dtype(mean, x.aval.dtype)
+    center = lax.sub(x, broadcast_to(mean, x.aval.shape))
+    squares = _squares(lax.select_n(on, lax.zeros_of(center.aval), center))
+    total = keep_axes(lax.reduce_sum(squares, axes), x, axes, True)
+    empty = lax.eq(count, 0.0)
+    divisor = _positive(lax.sub(count, lax.full_of(count.aval.update(shape=()), ddof)))
+    result = lax.div(total, lax.select_n(empty, divisor, lax.full_of(divisor.aval, 1)))
+    result = _root(result) if root else result
+    return lax.select_n(empty, result, lax.full_of(result.aval, np.nan))
 
 
 _var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True, judges=False)

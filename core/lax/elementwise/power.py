@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_float, is_inexact, is_integer
+from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_inexact, is_integer
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
@@ -56,12 +57,23 @@ class Pow(BinaryElementwise):
             safe = lax.select_n(lax.eq(x, 0.0), x, scalar_like(x, 1))
             return lax.mul(t, lax.mul(lax.log(safe), ans))
         if not is_integer(y.aval.dtype):
-            return lax.mul(t, lax.mul(y, lax.pow(x, lax.sub(y, 1.0))))
+            return lax.mul(t, _slope_in_base(x, y))
         # An integer exponent 0 gives 0, and no 0 * inf at x = 0.
         is_zero = lax.eq(y, 0)
         less = lax.sub(lax.select_n(is_zero, y, scalar_like(y, 1)), 1)
         slope = lax.mul(lax.convert_dtype(y, x.aval.dtype), lax.pow(x, less))
         return lax.mul(t, lax.select_n(is_zero, slope, scalar_like(slope, 0)))
+
+
+def _slope_in_base(x: Any, y: Any) -> Any:
+    """``y * x**(y - 1)``, without ``0 * inf`` at ``0**0`` and ``0.5**inf``: 0 there."""
+    if not is_complex(y.aval.dtype):
+        limit = float(finfo(y.aval.dtype).max)
+        y = lax.clamp(scalar_like(y, -limit), y, scalar_like(y, limit))
+    constant = lax.bitwise_and(lax.eq(x, 0.0), lax.eq(y, 0.0))
+    like = y if y.aval.ndim else x
+    less = lax.sub(lax.select_n(constant, y, scalar_like(like, 1)), 1.0)
+    return lax.mul(y, lax.pow(x, less))
 
 
 @final

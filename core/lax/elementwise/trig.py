@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands
+from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands, scalar_like
 
 
 @final
@@ -76,8 +77,16 @@ class Atan2(BinaryElementwise):
     accepts_text = "floats and complex numbers"
 
     def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
-        size = lax.add(lax.square(x), lax.square(y))
-        return lax.mul(t, lax.div(y if i == 0 else lax.neg(x), size))
+        if is_complex(ans.aval.dtype):
+            square = lax.add(lax.square(x), lax.square(y))
+            return lax.mul(t, lax.div(y if i == 0 else lax.neg(x), square))
+        # Relative to the larger one, so that no square overflows or vanishes.
+        limit = float(finfo(ans.aval.dtype).max)
+        x, y = (lax.clamp(scalar_like(v, -limit), v, scalar_like(v, limit)) for v in (x, y))
+        size = lax.max(lax.abs(x), lax.abs(y))
+        x, y = lax.div(x, size), lax.div(y, size)
+        slope = lax.div(y if i == 0 else lax.neg(x), lax.add(lax.square(x), lax.square(y)))
+        return lax.mul(t, lax.div(slope, size))
 
 
 sin_p = Sin()

@@ -147,15 +147,20 @@ class _Extremum(Reduction):
         return lax.emit_extremes(ctx, x, aval, params["axes"], maximum=self.maximum)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        """Elements that tie share the derivative evenly."""
+        """Elements that tie share the derivative evenly; beside a NaN all are NaN."""
         (x,), (t,) = primals, tangents
         axes = params["axes"]
         ans = self.bind(x, **params)
         shape = x.aval.shape
         kept = tuple([i for i in range(len(shape)) if i not in axes])
-        winners = lax.eq(x, lax.broadcast_in_dim(ans, shape, kept))
+        best = lax.broadcast_in_dim(ans, shape, kept)
+        winners = lax.eq(x, best)
         counts = lax.reduce_sum(lax.convert_dtype(winners, t.aval.dtype), axes)
-        total = lax.reduce_sum(lax.select(winners, t, lax.zeros_of(t.aval)), axes)
+        # A NaN equals nothing: all get a share of it, which is NaN.
+        shared = lax.bitwise_or(winners, lax.ne(best, best))
+        nan = lax.full_of(counts.aval, float("nan"))
+        counts = lax.select_n(lax.ne(ans, ans), counts, nan)
+        total = lax.reduce_sum(lax.select(shared, t, lax.zeros_of(t.aval)), axes)
         return ans, lax.div(total, counts)
 
 
