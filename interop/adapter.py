@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 from typing import Any, ClassVar
 
+from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.runtime.array import Array
 
 
@@ -29,3 +31,25 @@ class TensorAdapter(abc.ABC):
     @abc.abstractmethod
     def export(self, array: Array, *, copy: bool | None = None) -> Any:
         """A tensor of the framework with the elements of ``array``; ``copy`` as in ``import_``."""
+
+
+def refuse_to_freeze(what: str, constant: str) -> None:
+    """Raise inside a transformed function, for a tensor that wants gradients.
+
+    It would become a constant: no gradient would reach it, and a compiled program would not see
+    later values. ``constant`` says how to make one on purpose.
+
+    Raises:
+        ExchangeError: an operation is being traced.
+    """
+    if is_eager():
+        return
+    msg = (
+        f"{what}, which a function closes over, would become a constant of the traced function: "
+        "it would get no gradient, and a compiled program would keep its present values"
+    )
+    raise ExchangeError(
+        msg,
+        expected="tensors that want gradients as arguments",
+        hint=f"pass it as an argument of the function; if you want a constant: {constant}",
+    )

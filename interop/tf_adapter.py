@@ -15,7 +15,7 @@ import tensorflow as tf
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.errors.exchange_errors import ExchangeError, UnsupportedExchangeDtypeError
 from tracebridge.core.runtime.array import Array
-from tracebridge.interop.adapter import TensorAdapter
+from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.dlpack import import_capsule
 from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from, row_of
@@ -37,6 +37,8 @@ class TensorFlowAdapter(TensorAdapter):
         return issubclass(cls, tf.Tensor | tf.Variable | tf.SparseTensor | tf.RaggedTensor)
 
     def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        if isinstance(x, tf.Variable) and x.trainable:
+            refuse_to_freeze(f"the trainable variable {x.name!r}", "x.value()")
         tensor = _eager(x)
         row = row_from(FROM_TENSORFLOW, tensor.dtype.name, "TensorFlow")
         if "GPU" in tensor.device:

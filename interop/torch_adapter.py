@@ -19,7 +19,7 @@ from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.transfer import put_numpy
-from tracebridge.interop.adapter import TensorAdapter
+from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dlpack import import_capsule
 from tracebridge.interop.dtypes import CARRIERS, FROM_TORCH, TABLE, row_from, row_of
@@ -150,6 +150,9 @@ class TorchAdapter(TensorAdapter):
         return issubclass(cls, torch.Tensor)
 
     def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+        if x.requires_grad:
+            shape = tuple(x.shape)
+            refuse_to_freeze(f"a torch tensor of shape {shape} that requires grad", "x.detach()")
         if (
             copy is None
             and device is None

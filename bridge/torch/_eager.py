@@ -14,8 +14,8 @@ import torch
 from torch.autograd import forward_ad
 
 from tracebridge.core.config.scopes import fast_path_allowed, state, tracing_key
-from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.debug import check_finite
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
@@ -30,6 +30,7 @@ from tracebridge.interop.torch_adapter import (
     modes_active,
     torch_adapter,
 )
+from tracebridge.torch._dependence import attached, paths_of, reached
 from tracebridge.torch._execute import Run, make_run, placement_for
 from tracebridge.torch._forward_only import split_if_possible
 from tracebridge.torch._programs import Family, Mask, settings_of, vjp_handle
@@ -105,7 +106,7 @@ def aval_of(x: torch.Tensor) -> ShapedArray:
 class Compiled:
     """A family at dtypes, shapes and a device: executables for each kind of call."""
 
-    __slots__ = ("avals", "family", "inexact", "jaxpr", "nodes", "numbers", "run", "where")
+    __slots__ = ("avals", "detached", "family", "jaxpr", "nodes", "numbers", "run", "where")
 
     def __init__(
         self, family: Family, avals: tuple[ShapedArray, ...], where: Any, numbers: Mask
@@ -117,21 +118,25 @@ class Compiled:
         self.jaxpr = family.program(avals)
         with settings_of(self.jaxpr):
             self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
-        self.inexact = tuple([is_inexact(a.dtype) for a in self.jaxpr.out_avals])
         self.nodes: dict[Mask, Node] = {}
+        # Sets of inputs that no result depends on: calls that want these gradients have no node.
+        self.detached: set[Mask] = set()
 
     def clear(self) -> None:
         """Drop the executables of graphs that still wait for their backward pass."""
         for node in list(self.nodes.values()):
             node.backwards.clear()
 
-    def node(self, active: Mask) -> Node:
-        """The autograd node for gradients of the inputs ``active``."""
+    def node(self, active: Mask) -> Node | None:
+        """The autograd node for gradients of the inputs ``active``; None if it had none to give."""
         found = self.nodes.get(active)
-        if found is None:
+        if found is None and active not in self.detached:
             with self.family.lock:
                 found = self.nodes.get(active)
                 if found is None:
+                    if not any(attached(active, paths_of(self.jaxpr))):
+                        self.detached.add(active)
+                        return None
                     with settings_of(self.jaxpr):
                         found = self.nodes[active] = Node(self, active)
         return found
@@ -143,27 +148,32 @@ class Node:
 
     __slots__ = (
         "active",
-        "all_cotangents",
+        "attached",
         "backwards",
         "compiled",
-        "discrete",
+        "detached",
         "forward",
         "has_numbers",
         "in_graph",
         "n_extra",
         "n_out",
         "parts",
-        "redo",
+        "paths",
         "saved_inputs",
+        "sources",
     )
 
     def __init__(self, compiled: Compiled, active: Mask) -> None:
         self.compiled = compiled
-        self.active = active
+        self.paths = paths_of(compiled.jaxpr)
+        self.n_out = len(self.paths)
+        # The inputs that get a gradient, and the results whose cotangents they come from.
+        self.active = reached(active, self.paths, (True,) * self.n_out)
+        self.attached = attached(active, self.paths)
+        self.detached = [i for i, here in enumerate(self.attached) if not here]
+        self.sources = [i for i, here in enumerate(self.attached) if here]
         family = compiled.family
-        self.parts = split_if_possible(family, active, compiled.avals)
-        self.n_out = len(compiled.inexact)
-        self.discrete = [i for i, inexact in enumerate(compiled.inexact) if not inexact]
+        self.parts = split_if_possible(family, self.active, compiled.avals)
         if self.parts.n_residuals:
             self.forward = checked(
                 make_run(self.parts.forward, family.name, compiled.where, compiled.numbers),
@@ -176,7 +186,6 @@ class Node:
         self.saved_inputs = [i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]]
         self.n_extra = len(extra)
         self.has_numbers = any(compiled.numbers)
-        self.all_cotangents = tuple(compiled.inexact)
         self.backwards: dict[Mask, Run] = {}
         self.in_graph = self._describe()
 
@@ -195,25 +204,24 @@ class Node:
                 sources.append(("saved", self.saved_inputs.index(i), dtype))
             else:
                 sources.append(("unused", aval.shape, dtype))
-        return tuple(sources), self.active, compiled.family.handle
+        return tuple(sources), self.active, self.paths, compiled.family.handle
 
     def everything(self, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Gradients from all saved tensors and a cotangent of each result."""
+        """Gradients from all saved tensors and a cotangent of each result that can have one."""
         if self.n_extra:
             n = len(self.parts.inputs)
             leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
-        run = self.backwards.get(self.all_cotangents)
-        return (self.backward(self.all_cotangents) if run is None else run)(leaves)
+        run = self.backwards.get(self.attached)
+        return (self.backward(self.attached) if run is None else run)(leaves)
 
-    def gradients(self, results: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """What the autograd function returns: one entry for the node, one for each leaf."""
-        if all(self.active):
-            return (None, *results)
-        found = iter(results)
-        return (None, *[next(found) if a else None for a in self.active])
+    def reached(self, cotangents: Mask) -> Mask:
+        """The inputs that get a gradient from these cotangents."""
+        if cotangents == self.attached:
+            return self.active
+        return reached(self.active, self.paths, cotangents)
 
     def backward(self, cotangents: Mask) -> Run:
-        """The executable ``(saved values, cotangents) -> gradients``."""
+        """The executable ``(saved values, cotangents) -> gradients`` of ``reached`` inputs."""
         found = self.backwards.get(cotangents)
         if found is None:
             with settings_of(self.compiled.jaxpr):
@@ -223,10 +231,20 @@ class Node:
     def _compile_backward(self, cotangents: Mask) -> Run:
         compiled = self.compiled
         program = self.parts.backward_for(cotangents)
+        pairs = zip(self.active, self.reached(cotangents), strict=True)
+        program, _ = dce_jaxpr(program, tuple([here for a, here in pairs if a]), keep_in=True)
         numbers = [compiled.numbers[i] for i in self.parts.inputs]
         numbers += [False] * (program.n_in - len(numbers))
         name = f"{compiled.family.name}_backward"
         return checked(make_run(program, name, compiled.where, tuple(numbers)), name)
+
+
+def gradients(results: Sequence[torch.Tensor], wanted: Mask) -> tuple[Any, ...]:
+    """What the autograd function returns: one entry for the node, one for each leaf."""
+    if all(wanted):
+        return (None, *results)
+    found = iter(results)
+    return (None, *[next(found) if w else None for w in wanted])
 
 
 def checked(run: Run, name: str) -> Run:
@@ -262,8 +280,8 @@ class Call(torch.autograd.Function):
             *outs[n_out:],
         )
         ctx.set_materialize_grads(False)
-        if node.discrete:
-            ctx.mark_non_differentiable(*[outs[i] for i in node.discrete])
+        if node.detached:
+            ctx.mark_non_differentiable(*[outs[i] for i in node.detached])
         return tuple(outs[:n_out])
 
     @staticmethod
@@ -273,7 +291,8 @@ class Call(torch.autograd.Function):
         if is_compiling():
             return (None, *_graph_backward(node.in_graph, saved, ctx.numbers, grads))
         if ctx.numbers is None and not grad_enabled() and not is_special():
-            leaves = [*saved, *grads]
+            given = [grads[i] for i in node.sources] if node.detached else grads
+            leaves = [*saved, *given]
             for i, x in enumerate(leaves):
                 if not is_ready(x):
                     # A missing cotangent is None, which cannot be made ready either.
@@ -283,12 +302,13 @@ class Call(torch.autograd.Function):
                     leaves[i] = dense
             else:
                 # The common case: all results have a cotangent, all tensors are plain.
-                return node.gradients(node.everything(leaves))
+                return gradients(node.everything(leaves), node.active)
         mask = tuple([g is not None for g in grads])
         if not any(mask):
             return (None,) * (len(node.active) + 1)
         given = [g for g in grads if g is not None]
-        return node.gradients(_general_backward(node, saved, ctx.numbers, given, mask))
+        results = _general_backward(node, saved, ctx.numbers, given, mask)
+        return gradients(results, node.reached(mask))
 
 
 apply_call = super(torch.autograd.Function, Call).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
@@ -333,14 +353,15 @@ def _graph_backward(
     described: tuple[Any, ...], saved: Sequence[Any], numbers: Any, grads: Sequence[Any]
 ) -> list[Any]:
     """A backward pass that compiled autograd is tracing; Dynamo reads these lines."""
-    sources, active, handle = described
+    sources, active, paths, handle = described
     mask = [g is not None for g in grads]
     if not any(mask):
         return [None] * len(active)
+    wanted = reached(active, paths, mask)
     given = [g for g in grads if g is not None]
     leaves = _pullback_inputs(sources, saved, numbers, given[0].device)
-    results = iter(OPERATOR[0]([*leaves, *given], vjp_handle(handle, active, mask)))
-    return [next(results) if a else None for a in active]
+    results = iter(OPERATOR[0]([*leaves, *given], vjp_handle(handle, wanted, mask)))
+    return [next(results) if w else None for w in wanted]
 
 
 def _backward_again(
@@ -355,7 +376,7 @@ def _backward_again(
     leaves = _pullback_inputs(node.in_graph[0], saved, numbers, given[0].device)
     # Of the same program, whatever options are in force by now, or on this thread.
     with settings_of(compiled.jaxpr):
-        return call(compiled.family.vjp(node.active, mask), [*leaves, *given])
+        return call(compiled.family.vjp(node.reached(mask), mask), [*leaves, *given])
 
 
 def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -405,11 +426,9 @@ def apply_compiled(compiled: Compiled, leaves: Sequence[Any]) -> Sequence[torch.
 
 def apply_node(compiled: Compiled, active: Mask, leaves: Sequence[Any]) -> Sequence[torch.Tensor]:
     """Run with a node of autograd for the leaves ``active``."""
-    node = compiled.nodes.get(active)
+    node = compiled.nodes.get(active) or compiled.node(active)
     if node is None:
-        if not any(compiled.inexact):
-            return compiled.run(leaves)
-        node = compiled.node(active)
+        return compiled.run(leaves)
     return apply_call(node, *leaves)
 
 

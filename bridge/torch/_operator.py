@@ -21,6 +21,7 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.settings import Settings
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
+from tracebridge.torch._dependence import Paths, attached, paths_of, reached
 from tracebridge.torch._forward_only import NoSplit, split_if_possible
 from tracebridge.torch._programs import (
     Avals,
@@ -163,20 +164,30 @@ def _autograd(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     if forward_ad._current_level >= 0 or functorch:
         duals: list[Any] = [torch._VF._unpack_dual(x, level=0) for x in xs]
         if any([tangent is not None for _, tangent in duals]):
-            active = tuple([x.requires_grad for x in xs])
-            if not functorch and torch.is_grad_enabled() and any(active):
-                # The node keeps the duals themselves: gradients have tangents then.
-                return list(_apply_node(h, active, *xs))
+            if not functorch:
+                active, paths = _wanted(xs, h)
+                if any(active):
+                    # The node keeps the duals themselves: gradients have tangents then.
+                    return list(_apply_node(h, active, paths, *xs))
             return _forward_mode(duals, h)
-    if torch.is_grad_enabled():
-        active = tuple([x.requires_grad for x in xs])
-        if any(active):
-            if functorch:
-                with enable_single_level_autograd_function():
-                    return list(_apply_node(h, active, *xs))
-            return list(_apply_node(h, active, *xs))
+    active, paths = _wanted(xs, h)
+    if any(active):
+        if functorch:
+            with enable_single_level_autograd_function():
+                return list(_apply_node(h, active, paths, *xs))
+        return list(_apply_node(h, active, paths, *xs))
     with torch._C._AutoDispatchBelowAutograd():
         return CALL(xs, h)
+
+
+def _wanted(xs: Sequence[torch.Tensor], h: str) -> tuple[Mask, Paths]:
+    """The inputs that get gradients, and which results they come from."""
+    active = tuple([x.requires_grad for x in xs])
+    if not torch.is_grad_enabled() or not any(active):
+        return (False,) * len(active), ()
+    family = resolve(h)
+    paths = paths_of(family.program(_avals_for_trace(family, xs)[0]))
+    return reached(active, paths, (True,) * len(paths)), paths
 
 
 def _forward_mode(duals: Sequence[Any], h: str) -> list[torch.Tensor]:
@@ -228,8 +239,10 @@ class Node(torch.autograd.Function):
     """Reverse mode for all tensors that are not plain memory. Applied by ``_apply_node``."""
 
     @staticmethod
-    def forward(ctx: Any, h: str, active: Mask, *xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.h, ctx.active = h, active
+    def forward(
+        ctx: Any, h: str, active: Mask, paths: Paths, *xs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.h, ctx.active, ctx.paths = h, active, paths
         ctx.settings = Settings()
         ctx.set_materialize_grads(False)
         functorch = torch._C._are_functorch_transforms_active()
@@ -260,28 +273,31 @@ class Node(torch.autograd.Function):
                 outs = CALL(list(xs), fwd_handle(h, active))
             n_out = len(outs) - parts.n_residuals
             ctx.save_for_backward(*xs, *[outs[i] for i in parts.results], *outs[n_out:])
-        ctx.mark_non_differentiable(*[o for o in outs[:n_out] if not _is_inexact(o)])
+        # A result without a gradient may have a tangent.
+        kept = [_is_inexact(o) for o in outs[:n_out]] if duals else attached(active, paths)
+        ctx.mark_non_differentiable(*[o for o, k in zip(outs, kept, strict=False) if not k])
         return tuple(outs[:n_out])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
         inputs, ctx.inputs = ctx.inputs, ()
         primals = [torch._VF._unpack_dual(x, level=0)[0] for x in inputs]
-        # The first two inputs of the node are no tensors.
-        return tuple(_tangents(primals, tangents[2:], ctx.h)[1])
+        # The first inputs of the node are no tensors.
+        return tuple(_tangents(primals, tangents[3:], ctx.h)[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         active: Mask = ctx.active
         mask = tuple([g is not None for g in grads])
         if not any(mask):
-            return (None,) * (len(active) + 2)
+            return (None,) * (len(active) + 3)
         given = [g for g in grads if g is not None]
+        wanted = reached(active, ctx.paths, mask)
         saved = list(ctx.saved_tensors)
         # Compiled autograd lets Dynamo read these lines, and differentiates what it finds.
         again = [*saved[: len(active)], *given]
         if torch.compiler.is_dynamo_compiling():
-            results = CALL(again, vjp_handle(ctx.h, active, mask))
+            results = CALL(again, vjp_handle(ctx.h, wanted, mask))
         else:
             with ctx.settings.again():
                 if (
@@ -289,11 +305,13 @@ class Node(torch.autograd.Function):
                     or torch.is_grad_enabled()
                     or torch._C._are_functorch_transforms_active()
                 ):
-                    results = CALL(again, vjp_handle(ctx.h, active, mask))
+                    results = CALL(again, vjp_handle(ctx.h, wanted, mask))
                 else:
                     results = CALL([*saved, *given], bwd_handle(ctx.h, active, mask))
+                    places = [w for a, w in zip(active, wanted, strict=True) if a]
+                    results = [g for g, w in zip(results, places, strict=True) if w]
         found = iter(results)
-        return (None, None, *[next(found) if a else None for a in active])
+        return (None, None, None, *[next(found) if w else None for w in wanted])
 
 
 _apply_node = super(torch.autograd.Function, Node).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs

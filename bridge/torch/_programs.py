@@ -44,6 +44,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends import on_fork
+from tracebridge.torch._dependence import attached, paths_of
 from tracebridge.torch._residuals import NO_DERIVATIVE, Split, split_for_backward
 
 Avals = tuple[ShapedArray, ...]
@@ -403,7 +404,7 @@ def split(family: Family, active: Mask, avals: Avals) -> Split:
             found = primal.cache.get(key)
             if found is None:
                 with settings_of(primal):
-                    cts = tuple([is_inexact(a.dtype) for a in primal.out_avals])
+                    cts = attached(active, paths_of(primal))
                     joint = with_gradients(primal, active, cts)
                     found = primal.cache[key] = split_for_backward(joint, primal, cts)
     return found

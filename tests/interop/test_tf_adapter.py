@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack
@@ -124,3 +125,17 @@ def test_deleting_an_exported_array():
     array.delete()
 
     assert 120.0 == float(tf.reduce_sum(x))
+
+
+def test_trainable_variables_are_not_frozen():
+    """Inside a transformed function they would get no gradient: an error says to pass them."""
+    v = tf.Variable([1.0, 2.0])
+    fixed = tf.Variable([1.0, 2.0], trainable=False)
+    x = tnp.ones(2)
+
+    for convert in (tnp.asarray, tnp.array, from_dlpack):
+        for transform in (tb.jit, tb.vmap, lambda f: tb.grad(lambda x: tnp.sum(f(x)))):
+            with pytest.raises(ExchangeError, match="pass it as an argument"):
+                transform(lambda x, c=convert: x * c(v))(x)
+            transform(lambda x, c=convert: x * c(v.value()))(x)
+        assert [1.0, 2.0] == convert(v).tolist() == convert(fixed).tolist()

@@ -130,7 +130,7 @@ def test_compiled_without_gradients(grad_mode: Any) -> None:
 
 def test_gradients_that_are_asked_for_raise() -> None:
     """With torch.func, with create_graph, for some results only: what is missing is said."""
-    f = wrap(lambda p, x: (loop(p, x), x * 2))
+    f = wrap(lambda p, x: (loop(p, x), x * p))
     p, x = torch.tensor(2.0, requires_grad=True), torch.ones(2)
 
     with pytest.raises(GradientTypeError):
