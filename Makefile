@@ -1,7 +1,7 @@
 # Everything a user or a developer runs. Needs only Python 3.11+ (with venv and pip) and make.
 #
 #   make demo         train a small network on digits, from torch tensors
-#   make test         all tests
+#   make test         all tests, or those of TESTS: make test TESTS=tests/bridge
 #   make check        linters, types, layers, sizes
 #   make bench        the guarded speed numbers
 #   make docs         reference pages and release notes in build/docs, examples checked
@@ -9,7 +9,7 @@
 #   make ci           what the integration server runs
 #   make clean        remove what the targets above made
 #
-# Variables: PYTHON (interpreter that makes the environments), VENV, WORKERS (test processes),
+# Variables: PYTHON (interpreter that makes the environments), VENV, WORKERS (test processes), TESTS,
 # PIP_FLAGS (for pip install, e.g. an --extra-index-url with CPU builds of torch), ARGS (for pytest).
 
 SHELL := /bin/bash
@@ -18,6 +18,7 @@ VENV ?= .venv
 VENV_NEWEST ?= .venv-newest
 WORKERS ?= 2
 PIP_FLAGS ?=
+TESTS ?= tests
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -31,7 +32,7 @@ demo: env tree
 	$(RUN) examples/digits.py $(ARGS)
 
 test: env tree
-	$(RUN) -m pytest -n $(WORKERS) --dist worksteal tests $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
 check: env-dev tree
 	.ci/check $(BIN)

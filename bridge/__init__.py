@@ -243,8 +243,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
                 # hasattr and completion ask for names; an import statement says the same words.
                 raise AttributeError(str(error)) from error
         else:
-            msg = f"module 'tracebridge' has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)
         globals()[name] = value
         return value
 

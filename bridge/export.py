@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tracebridge._api.symbolic import symbolic_args_specs
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.symbolic.dims import is_symbolic_dim
@@ -10,3 +13,8 @@ from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 __all__ = ["SymbolicScope", "is_symbolic_dim", "symbolic_args_specs", "symbolic_shape"]
 
 _shield(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> Any:
+        raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tracebridge.core.control.callbacks.io import io_callback
 from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = ["io_callback"]
 
 _shield(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> Any:
+        raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from tracebridge._api.missing import missing as _missing
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.numpy.bits import packbits as packbits
 from tracebridge.numpy.bits import unpackbits as unpackbits
@@ -417,3 +421,19 @@ from tracebridge.numpy.windows import hanning as hanning
 from tracebridge.numpy.windows import kaiser as kaiser
 
 _publish(globals(), __name__)
+
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the imports above are the list
+    _name
+    for _name, _value in globals().items()
+    if _name[0] != "_" and _name != "annotations" and not isinstance(_value, _ModuleType)
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not _TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)

@@ -6,3 +6,12 @@ from tracebridge.testing.grads import check_grads as check_grads
 from tracebridge.testing.grads import check_jvp as check_jvp
 from tracebridge.testing.grads import check_vjp as check_vjp
 from tracebridge.testing.rules import check_rules as check_rules
+
+__all__ = [
+    "assert_allclose",
+    "check_grads",
+    "check_jvp",
+    "check_rules",
+    "check_vjp",
+    "default_tolerance",
+]

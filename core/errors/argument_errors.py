@@ -9,19 +9,75 @@ from tracebridge.core.errors.base import TracebridgeError
 
 
 class ArgumentValueError(TracebridgeError, ValueError):
-    """An argument has a value that the function does not take (a mode, a count, an option)."""
+    """An argument has a value that the function does not take (a mode, a count, an option).
+
+    An argument has a value that the function does not take: a mode that does not exist, a
+    negative size, an axis that is named twice, no array where one is needed. The message says
+    which argument, what it was and which values there are. It is a `ValueError` too.
+
+    Wrong::
+
+        tnp.concatenate([])
+
+    Right::
+
+        tnp.concatenate([tnp.zeros(0), tnp.ones(3)])
+    """
 
 
 class ArgumentTypeError(TracebridgeError, TypeError):
-    """An argument has a type that the function does not take, or arguments do not go together."""
+    """An argument has a type that the function does not take, or arguments do not go together.
+
+    An argument has a type that the function does not take: a string where a size is expected, a
+    float as an axis. The message says which argument, what it was and what is expected. It is a
+    `TypeError` too.
+
+    Wrong::
+
+        tnp.reshape(tnp.ones(6), "2, 3")
+
+    Right::
+
+        tnp.reshape(tnp.ones(6), (2, 3))
+    """
 
 
 class IntegerRangeError(ArgumentValueError, OverflowError):
-    """A Python integer is outside the range of the dtype that it should have."""
+    """A Python integer is outside the range of the dtype that it should have.
+
+    A Python integer is outside the range of the dtype that it should have: Python's integers have
+    no size, those of arrays have. Nothing wraps around silently, except where NumPy does it too
+    (`where`, `select`, `choose`, `pad`); `clip`, `isin`, `searchsorted`, `digitize` and
+    comparisons take such numbers for what they are. It is an `OverflowError` and a `ValueError`
+    too.
+
+    Wrong::
+
+        tnp.array([1, 300], dtype="int8")
+
+    Right::
+
+        tnp.array([1, 300], dtype="int16")
+        tnp.array([1, 300]).astype("int8")  # wraps around, as asked
+    """
 
 
 class UnsupportedArgumentError(ArgumentTypeError, NotImplementedError):
-    """An argument of NumPy's function that has no meaning here (``out=``: arrays are immutable)."""
+    """An argument of NumPy's function that has no meaning here (``out=``: arrays are immutable).
+
+    The function has this argument for NumPy's sake, but arrays here are immutable, so there is
+    nothing that it could do: `out=` asks a function to write into an array that exists already.
+    It is a `TypeError` and a `NotImplementedError` too.
+
+    Wrong::
+
+        total = tnp.zeros(3)
+        tnp.sum(tnp.ones((2, 3)), axis=0, out=total)
+
+    Right::
+
+        total = tnp.sum(tnp.ones((2, 3)), axis=0)
+    """
 
 
 def index_of(value: Any, call: str, what: str) -> int:

@@ -13,6 +13,12 @@ from typing import Any, ClassVar
 
 _PACKAGE = __name__.partition(".")[0]
 
+DOCUMENTATION = "https://tracebridge.readthedocs.io/en/latest"
+"""Where the pages of ``docs/`` are read; the one place that says so."""
+
+PUBLIC_MODULE = f"{_PACKAGE}.errors"
+"""From where users import the classes: what their ``__module__`` says."""
+
 
 def compose(
     message: str = "",
@@ -58,16 +64,34 @@ class TracebridgeError(Exception):
     """Base of all exceptions that this package raises on purpose.
 
     Concrete classes also derive from the builtin that a reader would expect (TypeError, ...).
+
+    The base class of every exception that this package raises on purpose. You meet its
+    subclasses; catch this one to catch them all.
+
+    Wrong::
+
+        try:
+            tnp.ones(3).reshape(2)
+        except Exception:  # also hides bugs of your own code
+            pass
+
+    Right::
+
+        try:
+            tnp.ones(3).reshape(2)
+        except tb.errors.TracebridgeError as error:
+            print(f"left out: {error}")
     """
 
-    page: ClassVar[str] = "docs/errors/TracebridgeError.md"
-    """Path of the page that explains the class, relative to the root of the repository."""
+    page: ClassVar[str] = f"{DOCUMENTATION}/errors/TracebridgeError.html"
+    """Address of the page that explains the class; its text is in the docstring too."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give our classes their own page; a subclass from elsewhere keeps its parent's."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.partition(".")[0] == _PACKAGE:
-            cls.page = f"docs/errors/{cls.__name__}.md"
+            cls.page = f"{DOCUMENTATION}/errors/{cls.__name__}.html"
+            cls.__module__ = PUBLIC_MODULE
 
     def __init__(
         self,
@@ -101,10 +125,28 @@ class TracebridgeError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
 
+TracebridgeError.__module__ = PUBLIC_MODULE
+
+
 class InternalError(TracebridgeError, RuntimeError):
     """The engine broke one of its own rules: a bug of ours, not of the caller.
 
     Its traceback is never filtered.
+
+    The engine broke one of its own rules. Your program is not to blame. The traceback is shown in
+    full; please report it together with the smallest program that shows it.
+
+    Wrong::
+
+        try:
+            tb.jit(tnp.sin)(1.0)
+        except tb.errors.InternalError:
+            pass  # the result is missing, and nobody learns of the bug
+
+    Right::
+
+        with tb.disable_jit():  # often a way round, and it narrows the place down
+            tb.jit(tnp.sin)(1.0)
     """
 
     def __init__(self, message: str = "", **fields: str) -> None:

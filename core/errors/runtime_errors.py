@@ -24,7 +24,24 @@ __all__ = [
 
 
 class DeletedArrayError(TracebridgeError, RuntimeError):
-    """An array was used after it had been deleted, or donated to a computation."""
+    """An array was used after it had been deleted, or donated to a computation.
+
+    An array was used after `delete()`, or after it had been donated to a computation that took
+    over its memory.
+
+    Wrong::
+
+        step = tb.jit(lambda x: x + 1, donate_argnums=0)
+        x = tnp.zeros(3)
+        y = step(x)
+        x + y  # x is gone
+
+    Right::
+
+        step = tb.jit(lambda x: x + 1, donate_argnums=0)
+        x = tnp.zeros(3)
+        x = step(x)  # use the result in its place
+    """
 
     def __init__(self, array: str = "", *, donated_to: str = "", message: str = "") -> None:
         what = f"the array {array}" if array else "an array"
@@ -38,40 +55,190 @@ class DeletedArrayError(TracebridgeError, RuntimeError):
 
 
 class DonationError(TracebridgeError, RuntimeError, ValueError):
-    """A buffer cannot be donated: it is borrowed, or passed twice, or the argument is wrong."""
+    """A buffer cannot be donated: it is borrowed, or passed twice, or the argument is wrong.
+
+    An argument cannot be donated: its memory belongs to NumPy, PyTorch or TensorFlow, it is
+    passed twice, or the argument is static.
+
+    Wrong::
+
+        add = tb.jit(lambda x, y: x + y, donate_argnums=0)
+        x = tnp.zeros(3)
+        add(x, x)
+
+    Right::
+
+        add = tb.jit(lambda x, y: x + y, donate_argnums=0)
+        x = tnp.zeros(3)
+        add(x, x.copy())
+    """
 
 
 class DevicePlacementError(TracebridgeError, ValueError):
-    """Arguments of one computation are committed to different devices, or to unfit ones."""
+    """Arguments of one computation are committed to different devices, or to unfit ones.
+
+    Arguments of one computation were put on different devices explicitly, so that it is not clear
+    where it should run.
+
+    Wrong::
+
+        a = tb.device_put(tnp.ones(3), tb.devices()[0])
+        b = tb.device_put(tnp.ones(3), tb.devices()[1])
+        a + b
+
+    Right::
+
+        a = tb.device_put(tnp.ones(3), tb.devices()[0])
+        b = tb.device_put(tnp.ones(3), tb.devices()[0])
+        a + b
+    """
 
 
 class ForkedProcessError(TracebridgeError, RuntimeError):
-    """The engine was used in a process that was forked after the engine had started threads."""
+    """The engine was used in a process that was forked after the engine had started threads.
+
+    The process was forked after the engine had started its threads. The child has none of them
+    and would wait for ever.
+
+    Wrong::
+
+        import multiprocessing
+
+        tnp.ones(3)
+        multiprocessing.get_context("fork").Pool(2).map(tnp.sin, [1.0, 2.0])
+
+    Right::
+
+        import multiprocessing
+
+        tnp.ones(3)
+        multiprocessing.get_context("spawn").Pool(2).map(tnp.sin, [1.0, 2.0])
+    """
 
 
 class GuardError(TracebridgeError, RuntimeError):
-    """A transfer, a trace or an execution that an option does not allow."""
+    """A transfer, a trace or an execution that an option does not allow.
+
+    Something happened that an option does not allow: a transfer between host and devices or
+    between devices (`transfer_guard`), a trace of a jitted function (`no_tracing`), or an
+    execution on a device (`no_execution`).
+
+    Wrong::
+
+        step = tb.jit(lambda x: x + 1)
+        with tb.transfer_guard("disallow"):
+            step(np.ones(3))
+
+    Right::
+
+        step = tb.jit(lambda x: x + 1)
+        with tb.transfer_guard("disallow"):
+            step(tb.device_put(np.ones(3)))
+    """
 
 
 class BackendNotFoundError(TracebridgeError, RuntimeError):
-    """There is no backend or device of this name."""
+    """There is no backend or device of this name.
+
+    There is no backend of this name: the platform is misspelt, its plugin is not installed, or it
+    found no device.
+
+    Wrong::
+
+        tb.devices("cuda13")
+
+    Right::
+
+        tb.devices("cpu")
+
+    The names are `"cpu"`, `"cuda"`, `"rocm"`, `"gpu"` (one of the two) and `"tpu"`; all but the
+    first need a plugin for the installed jaxlib.
+    """
 
 
 class PluginError(TracebridgeError, RuntimeError):
-    """A device plugin is installed but cannot be loaded."""
+    """A device plugin is installed but cannot be loaded.
+
+    A device plugin is installed but cannot be used: its version is not jaxlib's, a library of the
+    vendor is missing, or there is no device.
+
+    Wrong::
+
+        pip install jaxlib==0.11.2 jax-cuda13-plugin jax-cuda13-pjrt   # takes the newest plugin
+
+    Right::
+
+        pip install jaxlib==0.11.2 jax-cuda13-plugin[with-cuda]==0.11.2 jax-cuda13-pjrt==0.11.2
+    """
 
 
 class CompileError(TracebridgeError, XlaRuntimeError):
-    """XLA rejected a program or failed to compile it."""
+    """XLA rejected a program or failed to compile it.
+
+    XLA rejected the program or failed to compile it. The message of XLA follows. Usual reasons:
+    an operation that the platform does not have, or a program too large for the device.
+
+    Wrong::
+
+        tb.jit(tnp.sin, compiler_options={"xla_no_such_option": True})(1.0)
+
+    Right::
+
+        tb.jit(tnp.sin)(1.0)
+    """
 
 
 class CallbackError(TracebridgeError, XlaRuntimeError):
-    """A Python callback inside a compiled program raised, or returned the wrong thing."""
+    """A Python callback inside a compiled program raised, or returned the wrong thing.
+
+    A Python function called from a compiled program raised an exception, or its results do not
+    have the declared shapes and dtypes.
+
+    Wrong::
+
+        three = tb.ShapeDtypeStruct((3,), "float32")
+        tb.pure_callback(lambda x: np.append(x, 0), three, tnp.ones(3))
+
+    Right::
+
+        tb.pure_callback(
+            lambda x: np.append(x, np.float32(0)), tb.ShapeDtypeStruct((4,), "float32"), tnp.ones(3)
+        )
+    """
 
 
 class NonFiniteError(TracebridgeError, FloatingPointError):
-    """A NaN or an infinity appeared while `debug_nans` or `debug_infs` is on."""
+    """A NaN or an infinity appeared while `debug_nans` or `debug_infs` is on.
+
+    A computation returned a NaN (`debug_nans`) or an infinity (`debug_infs`). The option asked
+    for an error at the place where it appears.
+
+    Wrong::
+
+        with tb.debug_nans():
+            tnp.log(-1.0)
+
+    Right::
+
+        with tb.debug_nans():
+            x = tnp.asarray(-1.0)
+            tnp.where(x > 0, tnp.log(tnp.where(x > 0, x, 1.0)), 0.0)
+    """
 
 
 class ArgumentMismatchError(TracebridgeError, TypeError):
-    """A compiled function was called with arguments that it was not compiled for."""
+    """A compiled function was called with arguments that it was not compiled for.
+
+    A function that was compiled ahead of time was called with other shapes, dtypes, devices or
+    another structure. It does not compile anew.
+
+    Wrong::
+
+        compiled = tb.jit(tnp.sin).lower(tnp.ones(3)).compile()
+        compiled(tnp.ones(4))
+
+    Right::
+
+        compiled = tb.jit(tnp.sin).lower(tnp.ones(4)).compile()
+        compiled(tnp.ones(4))
+    """

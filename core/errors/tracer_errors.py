@@ -42,6 +42,33 @@ class UnexpectedTracerError(TracebridgeError, TypeError):
 
     `function` names the traced function, `used_by` what used the tracer afterwards. A bare message
     is accepted too.
+
+    A value that existed only while a function was being traced was stored somewhere (a global, an
+    attribute, a list, a closure) and used after the tracing ended. It stands for no number any
+    more.
+
+    Wrong::
+
+        seen = []
+
+        @tb.jit
+        def f(x):
+            seen.append(x)  # keeps the traced value
+            return x + 1
+
+        f(1.0)
+        tnp.sin(seen[0])
+
+    Right::
+
+        @tb.jit
+        def f(x):
+            return x + 1, x  # hand it out as a result
+
+        y, seen = f(1.0)
+        tnp.sin(seen)
+
+    `with tb.checking_leaks():` reports the leak at the end of the tracing, close to its cause.
     """
 
     def __init__(
@@ -64,6 +91,28 @@ class ConcretizationTypeError(TracebridgeError, TypeError):
     """A concrete value was needed where only a tracer (shape and dtype) is known.
 
     `context` says what needed it.
+
+    Something needs the value of an argument while the function is traced, when only its shape and
+    dtype are known: a conversion with `float()` or `int()`, a size, an option.
+
+    Wrong::
+
+        @tb.jit
+        def f(x):
+            return float(x) + 1
+
+        f(1.0)
+
+    Right::
+
+        @tb.jit
+        def f(x):
+            return x.astype(float) + 1
+
+        f(1.0)
+
+    If the value decides the structure of the program, make the argument static: `tb.jit(f,
+    static_argnums=0)`. It is then compiled once for each value.
     """
 
     def __init__(self, tracer: Any, context: str = "", *, hint: str = "") -> None:
@@ -78,7 +127,32 @@ class ConcretizationTypeError(TracebridgeError, TypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """Python asked for the truth of a tracer: `if`, `while`, `and`, `or`, `not`, `assert`."""
+    """Python asked for the truth of a tracer: `if`, `while`, `and`, `or`, `not`, `assert`.
+
+    Python needs to know whether a traced value is true: `if x`, `while x`, `x and y`, `not x`,
+    `assert x`, `max(x, y)`. While a function is traced the value is not known.
+
+    Wrong::
+
+        @tb.jit
+        def relu(x):
+            if x > 0:
+                return x
+            return 0.0
+
+        relu(1.0)
+
+    Right::
+
+        @tb.jit
+        def relu(x):
+            return tnp.where(x > 0, x, 0.0)
+
+        relu(1.0)
+
+    For larger branches use `tb.lax.cond`, for loops `tb.lax.while_loop`. Replace `a < x < b` by
+    `(a < x) & (x < b)`.
+    """
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
@@ -90,7 +164,31 @@ class TracerBoolConversionError(ConcretizationTypeError):
 
 
 class TracerArrayConversionError(TracebridgeError, TypeError):
-    """NumPy asked for the values of a tracer."""
+    """NumPy asked for the values of a tracer.
+
+    A NumPy function got a traced value. NumPy computes on numbers at once, but a traced value has
+    none yet.
+
+    Wrong::
+
+        import numpy as np
+
+        @tb.jit
+        def f(x):
+            return np.sin(x)
+
+        f(1.0)
+
+    Right::
+
+        @tb.jit
+        def f(x):
+            return tnp.sin(x)
+
+        f(1.0)
+
+    NumPy code without a counterpart runs through `tb.pure_callback`.
+    """
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
@@ -103,7 +201,33 @@ class TracerArrayConversionError(TracebridgeError, TypeError):
 
 
 class TracerIntegerConversionError(TracebridgeError, TypeError):
-    """Python asked for the integer value of a tracer, e.g. to index a list or for `range`."""
+    """Python asked for the integer value of a tracer, e.g. to index a list or for `range`.
+
+    A traced value was used where Python needs an integer: to index a list, in `range`, as a size.
+
+    Wrong::
+
+        table = [1.0, 2.0, 3.0]
+
+        @tb.jit
+        def f(i):
+            return table[i]
+
+        f(1)
+
+    Right::
+
+        table = tnp.array([1.0, 2.0, 3.0])
+
+        @tb.jit
+        def f(i):
+            return table[i]
+
+        f(1)
+
+    For sizes and `range` make the argument static (`static_argnums`), or loop with
+    `tb.lax.fori_loop`.
+    """
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
@@ -116,7 +240,29 @@ class TracerIntegerConversionError(TracebridgeError, TypeError):
 
 
 class NonConcreteBooleanIndexError(TracebridgeError, IndexError):
-    """A traced boolean mask was used as an index: the shape of the result would depend on it."""
+    """A traced boolean mask was used as an index: the shape of the result would depend on it.
+
+    A traced array was indexed with a traced mask. The number of selected elements, and so the
+    shape of the result, would depend on values that are not known.
+
+    Wrong::
+
+        @tb.jit
+        def positive_sum(x):
+            return x[x > 0].sum()
+
+        positive_sum(tnp.ones(3))
+
+    Right::
+
+        @tb.jit
+        def positive_sum(x):
+            return tnp.where(x > 0, x, 0).sum()
+
+        positive_sum(tnp.ones(3))
+
+    `tnp.nonzero(x, size=n)` gives the indices when you know how many there are at most.
+    """
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
@@ -128,7 +274,21 @@ class NonConcreteBooleanIndexError(TracebridgeError, IndexError):
 
 
 class NonHashableStaticArgumentError(TracebridgeError, ValueError):
-    """A static argument is not hashable, so that it can't be part of a cache key."""
+    """A static argument is not hashable, so that it can't be part of a cache key.
+
+    An argument is static (`static_argnums`, `static_argnames`), so its value is part of the key
+    under which the compiled program is kept. Lists, dicts and arrays cannot be hashed.
+
+    Wrong::
+
+        f = tb.jit(lambda shape, x: x.reshape(shape), static_argnums=0)
+        f([2, 3], tnp.arange(6))
+
+    Right::
+
+        f = tb.jit(lambda shape, x: x.reshape(shape), static_argnums=0)
+        f((2, 3), tnp.arange(6))
+    """
 
     def __init__(self, value: Any = None, *, argument: str = "", call: str = "") -> None:
         at = f"argument {argument}" if argument else "a static argument"

@@ -385,6 +385,9 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
 
 
+Array.__module__ = "tracebridge"  # from where users import it, and what its repr says
+
+
 def new_array(buf: Any, sig: Signature) -> Array:
     """Wrap a buffer."""
     array = object.__new__(Array)

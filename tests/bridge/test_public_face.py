@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import types
+from typing import Any
+
 import numpy as np
+import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.public_modules import public_modules
+from tracebridge._api.missing import instead, names_in_table
 
 # Of the peer's arrays, and not of NumPy's.
 # fmt: off
@@ -24,3 +32,62 @@ def test_arrays_have_no_attributes_of_the_engine() -> None:
 
     assert [] == [n for n in dir(tnp.ones(3)) if n[0] != "_" and n not in known]
     assert [] == [n for n in dir(tb.Array) if n[0] != "_" and n not in known]
+
+
+def test_classes_say_their_public_path() -> None:
+    """What ``type(x)`` prints is what one can import."""
+    assert "<class 'tracebridge.Array'>" == repr(type(tnp.ones(3)))
+    assert "tracebridge.errors" == tb.errors.BroadcastError.__module__
+
+
+@pytest.mark.parametrize("module", ["tracebridge.numpy", "tracebridge.lax"])
+def test_names_of_a_module_are_no_modules(module: str) -> None:
+    """``from ... import *`` and completion give functions and values."""
+    loaded: Any = importlib.import_module(module)
+
+    assert sorted(loaded.__all__) == dir(loaded)
+    assert [] == [n for n in dir(loaded) if isinstance(getattr(loaded, n), types.ModuleType)]
+    assert [] == [n for n in dir(loaded) if n[0] == "_" or n == "annotations"]
+
+
+@pytest.mark.parametrize("module", public_modules())
+def test_public_modules_list_their_names(module: str) -> None:
+    """Each has an ``__all__``, or loads what it has when asked."""
+    loaded: Any = importlib.import_module(module)
+
+    assert hasattr(loaded, "__all__") or hasattr(loaded, "__getattr__")
+
+
+TABLE = [(module, name) for module, names in names_in_table().items() for name in names]
+
+
+@pytest.mark.parametrize(("module", "name"), TABLE)
+def test_missing_names_say_what_to_use(module: str, name: str) -> None:
+    """The error of a name that other libraries have names a way out; what exists is not listed."""
+    with pytest.raises(AttributeError, match="way out: ") as caught:
+        getattr(importlib.import_module(module), name)
+
+    assert name == caught.value.name
+    assert instead(module, name) in str(caught.value)
+
+
+def test_ways_out_exist() -> None:
+    """Functions of ours that the table names are there."""
+    words = {
+        word.strip(",;:().")
+        for module, name in TABLE
+        for word in instead(module, name).split()
+        if word.startswith("tracebridge.")
+    }
+    for path in words:
+        module, _, name = path.partition("(")[0].rpartition(".")
+        loaded = sys.modules.get(path) or getattr(importlib.import_module(module), name)
+        assert loaded is not None
+
+
+def test_other_names_are_just_missing() -> None:
+    """Nothing is promised for a misspelt name."""
+    with pytest.raises(AttributeError) as caught:
+        _ = tnp.sinn  # type: ignore[attr-defined]  # misspelt
+
+    assert "module 'tracebridge.numpy' has no attribute 'sinn'" == str(caught.value)

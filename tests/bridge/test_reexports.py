@@ -25,7 +25,7 @@ def test_every_error_class_is_public() -> None:
         for name, value in vars(importlib.import_module(f"{package.__name__}.{info.name}")).items()
         if inspect.isclass(value)
         and issubclass(value, Exception)
-        and value.__module__.startswith(package.__name__)
+        and value.__module__ == "tracebridge.errors"
     }
 
     assert defined <= set(errors.__all__)

@@ -79,4 +79,7 @@ def test_message(call: Callable[[], Any], text: str) -> None:
     with pytest.raises(errors.RefError) as caught:
         call()
 
-    assert f"{text}\n    see docs/errors/RefError.md" == str(caught.value)
+    assert (
+        f"{text}\n    see https://tracebridge.readthedocs.io/en/latest/errors/RefError.html"
+        == str(caught.value)
+    )

@@ -39,7 +39,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 grad(loss): argument w['k'] is i32[]
     expected: a real or complex dtype
     way out: convert it to a float dtype, or pass allow_int=True, or use vjp
-    see docs/errors/GradientTypeError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/GradientTypeError.html""",
     ),
     (
         lambda: tb.value_and_grad(tnp.sin)(A),
@@ -47,7 +47,7 @@ grad(loss): argument w['k'] is i32[]
         """\
 value_and_grad(sin): the function returned an array f32[2,3], expected a scalar of shape ()
     way out: reduce the result (sum, mean), or use jacrev or vjp
-    see docs/errors/GradientTypeError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/GradientTypeError.html""",
     ),
     (
         lambda: tb.grad(loss, argnums=1)(1.0),
@@ -55,7 +55,7 @@ value_and_grad(sin): the function returned an array f32[2,3], expected a scalar 
         """\
 grad(loss): argnums=1 needs at least 2 positional arguments, got 1
     way out: give the arguments to differentiate by position, not by keyword
-    see docs/errors/ArgumentSpecError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/ArgumentSpecError.html""",
     ),
     (
         lambda: tb.jvp(loss, (1.0, 2), (1.0, 2)),
@@ -64,7 +64,7 @@ grad(loss): argnums=1 needs at least 2 positional arguments, got 1
 jvp(loss): tangents[1] has dtype int32, but primals[1] has dtype int32, whose tangents have \
 dtype float0
     way out: numpy.zeros(shape, tracebridge.float0) is the tangent of integers and booleans
-    see docs/errors/DtypeMismatchError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/DtypeMismatchError.html""",
     ),
     (
         lambda: tb.vjp(tnp.sin, A)[1](A[0]),
@@ -72,7 +72,7 @@ dtype float0
         """\
 the pullback of sin: cotangent has shape (3,), but result has shape (2, 3)
     way out: give the cotangent the shapes of the result
-    see docs/errors/ShapeMismatchError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/ShapeMismatchError.html""",
     ),
     (
         lambda: tb.vjp(lambda x: {"a": x}, 1.0)[1]({"b": 1.0}),
@@ -81,7 +81,7 @@ the pullback of sin: cotangent has shape (3,), but result has shape (2, 3)
 the pullback of <lambda>: the structure of cotangent does not fit result: different keys: \
 cotangent is a dict with keys ['b'], result is a dict with keys ['a']
     way out: give cotangent the containers and keys of result
-    see docs/errors/TreeMismatchError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/TreeMismatchError.html""",
     ),
     (
         lambda: tb.linear_transpose(tnp.sin, 1.0)(1.0),
@@ -89,7 +89,7 @@ cotangent is a dict with keys ['b'], result is a dict with keys ['a']
         """\
 linear_transpose(sin): the function is not linear in its arguments, because of sin
     way out: use vjp, which linearizes the function first
-    see docs/errors/LinearityError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/LinearityError.html""",
     ),
     (
         lambda: tb.vmap(loss)(A, A.T),
@@ -99,7 +99,7 @@ vmap(loss): the mapped axes have different sizes
       argument w has size 2 at axis 0 of f32[2,3]
       argument x has size 3 at axis 0 of f32[3,2]
     way out: map axes of one size, or give in_axes=None for arguments that are not mapped
-    see docs/errors/AxisSizeError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/AxisSizeError.html""",
     ),
     (
         lambda: tb.vmap(loss, in_axes=(0, 5))(A, A),
@@ -108,7 +108,7 @@ vmap(loss): the mapped axes have different sizes
 vmap(loss): axis 5 of argument x is to be mapped, but it is f32[2,3]
     expected: an axis from -2 to 1
     way out: give in_axes=None for arguments that are not mapped
-    see docs/errors/AxisSpecError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/AxisSpecError.html""",
     ),
     (
         lambda: tb.jit(step, static_argnums=1)(1.0, [3]),
@@ -117,7 +117,7 @@ vmap(loss): axis 5 of argument x is to be mapped, but it is f32[2,3]
 jit(step): argument 1 ('n') is static, so it must be hashable; got a value of type list
     way out: pass a tuple instead of a list, a frozen dataclass instead of a dict, or do not \
 make the argument static
-    see docs/errors/NonHashableStaticArgumentError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/NonHashableStaticArgumentError.html""",
     ),
     (
         lambda: tb.jit(step)({"a": "text"}, 1),
@@ -125,7 +125,7 @@ make the argument static
         """\
 jit(step): argument params['a'] is 'text' of type str; expected arrays, numbers, and trees of them
     way out: mark it static (static_argnums, static_argnames) if it is a constant
-    see docs/errors/UnsupportedDtypeError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/UnsupportedDtypeError.html""",
     ),
     (
         lambda: tb.jit(branch)(True),
@@ -136,7 +136,7 @@ a concrete value is needed, got a traced value of type bool[]. bool() was called
     where: argument flag of branch
     way out: use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or tb.numpy.logical_and, or make \
 the argument static (static_argnums)
-    see docs/errors/TracerBoolConversionError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/TracerBoolConversionError.html""",
     ),
     (
         lambda: tb.jit(step).lower(A, 1).compile()(A[0], 1),
@@ -144,7 +144,7 @@ the argument static (static_argnums)
         """\
 the compiled program step: argument params is f32[3], but the program was compiled for f32[2,3]
     way out: compile it for these arguments too, or call the jitted function
-    see docs/errors/ArgumentMismatchError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/ArgumentMismatchError.html""",
     ),
     (
         lambda: tb.jit(step, donate_argnums=0)(*[tnp.ones(2)] * 2),
@@ -152,7 +152,7 @@ the compiled program step: argument params is f32[3], but the program was compil
         """\
 step: argument 0 is donated and is also argument 1
     way out: pass a copy: x.copy()
-    see docs/errors/DonationError.md""",
+    see https://tracebridge.readthedocs.io/en/latest/errors/DonationError.html""",
     ),
 ]
 

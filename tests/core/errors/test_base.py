@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
 import inspect
 import pickle
 import pkgutil
+import re
+import types
 import warnings
 from pathlib import Path
 
 import pytest
 
 import tracebridge.core.errors
-from tracebridge.core.errors.base import InternalError, TracebridgeError, compose
+from tracebridge.core.errors.base import DOCUMENTATION, InternalError, TracebridgeError, compose
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError, TreeMismatchError
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "errors"
+
+
+def defined_in(module: types.ModuleType) -> set[str]:
+    """Names of the classes that a file defines; their ``__module__`` is the public one."""
+    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def error_classes() -> list[type[BaseException]]:
@@ -33,7 +42,7 @@ def error_classes() -> list[type[BaseException]]:
             for value in vars(module).values()
             if isinstance(value, type)
             and issubclass(value, BaseException)
-            and value.__module__ == module.__name__
+            and value.__name__ in defined_in(module)
         ]
     return sorted(found, key=lambda cls: cls.__name__)
 
@@ -100,7 +109,10 @@ def test_message_ends_with_the_page() -> None:
     """The last line names the page that explains the class."""
     exc = ShapeMismatchError(call="f", got="1")
 
-    assert str(exc) == "f: got 1\n    see docs/errors/ShapeMismatchError.md"
+    assert (
+        str(exc)
+        == "f: got 1\n    see https://tracebridge.readthedocs.io/en/latest/errors/ShapeMismatchError.html"
+    )
     assert exc.call == "f"
     assert exc.got == "1"
 
@@ -108,11 +120,28 @@ def test_message_ends_with_the_page() -> None:
 @pytest.mark.parametrize("cls", ERRORS, ids=lambda cls: cls.__name__)
 def test_every_error_links_its_own_page(cls: type[TracebridgeError]) -> None:
     """The page exists, is about this class, and str() shows its path."""
-    page = ROOT / cls.page
+    page = PAGES / f"{cls.__name__}.md"
 
-    assert cls.__name__ == page.stem
+    assert f"{DOCUMENTATION}/errors/{page.stem}.html" == cls.page
     assert str(make(cls)).endswith(f"see {cls.page}")
     assert page.read_text("utf-8").startswith(f"# {cls.__name__}\n")
+
+
+@pytest.mark.parametrize("cls", error_classes(), ids=lambda cls: cls.__name__)
+def test_every_page_is_in_the_docstring(cls: type[BaseException]) -> None:
+    """Who installed a wheel has no pages: after its summary the docstring has their text."""
+    page = (PAGES / f"{cls.__name__}.md").read_text("utf-8").partition("\n")[2]
+    page = re.sub(r"^```\w*$", "", page.replace("## Cause", ""), flags=re.MULTILINE)
+    page = re.sub(r"^## (.*)$", r"\1::", page, flags=re.MULTILINE)
+
+    assert page.split() == str(cls.__doc__).split()[-len(page.split()) :]
+
+
+@pytest.mark.parametrize("cls", error_classes(), ids=lambda cls: cls.__name__)
+def test_every_class_says_its_public_path(cls: type[BaseException]) -> None:
+    """Tracebacks print from where a class is imported, and it can be imported from there."""
+    assert "tracebridge.errors" == cls.__module__
+    assert cls is getattr(importlib.import_module("tracebridge.errors"), cls.__name__)
 
 
 @pytest.mark.parametrize("cls", error_classes(), ids=lambda cls: cls.__name__)

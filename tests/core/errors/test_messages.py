@@ -126,7 +126,7 @@ def test_bool_of_a_tracer() -> None:
         "    where: argument x of f at model.py:3\n"
         "    way out: use tb.numpy.where, tb.lax.cond, tb.lax.while_loop or "
         "tb.numpy.logical_and, or make the argument static (static_argnums)\n"
-        "    see docs/errors/TracerBoolConversionError.md"
+        "    see https://tracebridge.readthedocs.io/en/latest/errors/TracerBoolConversionError.html"
     )
 
 
@@ -207,7 +207,7 @@ def test_axis_error_says_what_is_allowed(axis: int, ndim: int, allowed: str) -> 
 
     assert str(exc) == (
         f"sum: axis {axis} is out of bounds for an array of dimension {ndim}, "
-        f"expected {allowed}\n    see docs/errors/AxisError.md"
+        f"expected {allowed}\n    see https://tracebridge.readthedocs.io/en/latest/errors/AxisError.html"
     )
     assert (exc.axis, exc.ndim) == (axis, ndim)
 
@@ -216,7 +216,10 @@ def test_axis_error_from_text() -> None:
     """Like NumPy's, it takes a finished message."""
     exc = AxisError("repeated axis")
 
-    assert str(exc) == "repeated axis\n    see docs/errors/AxisError.md"
+    assert (
+        str(exc)
+        == "repeated axis\n    see https://tracebridge.readthedocs.io/en/latest/errors/AxisError.html"
+    )
     assert exc.axis is None
 
 

@@ -1,0 +1,109 @@
+"""What to use instead of names that programs for the same API may ask for, and that are not here.
+
+One table; it is loaded when a name is not found.
+"""
+
+from __future__ import annotations
+
+_BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
+_NUMPY = f"the function of the same name of NumPy: {_BY_CALLBACK}"
+_SCIPY = f"the function of the same name of SciPy: {_BY_CALLBACK}"
+_BESIDE = "beside the traced function"
+_RANDOM = (
+    "numpy.random.default_rng(seed), whose numbers are passed as arguments, or called through "
+    "tracebridge.pure_callback"
+)
+_CONVOLUTION = (
+    "tracebridge.numpy.convolve and correlate for vectors; torch.nn.functional.conv2d or "
+    f"tf.nn.convolution {_BESIDE}"
+)
+_WINDOWS = (
+    "tracebridge.lax.cumsum and its kin, tracebridge.lax.associative_scan, or pooling of torch or "
+    f"TensorFlow {_BESIDE}"
+)
+_DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
+_LAYERS = (
+    "tracebridge.numpy for activations (relu is maximum(x, 0), gelu and silu a line each), and "
+    f"layers of torch.nn or Keras {_BESIDE}, see tracebridge.torch.Module"
+)
+_EXPORTS = (
+    "tracebridge.tf.save, torch.export.export of a function of tracebridge.torch.wrap, or the text "
+    "of tracebridge.jit(f).lower(x).as_text()"
+)
+_PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
+
+# Module -> (names, what to use). A name that ends with a star is the beginning of names.
+_TABLE: dict[str, tuple[tuple[str, str], ...]] = {
+    "tracebridge": (
+        ("random legacy_prng_key enable_custom_prng debug_key_reuse", _RANDOM),
+        (
+            "nn",
+            _LAYERS,
+        ),
+        ("scipy", f"the function of the same name of SciPy: {_BY_CALLBACK}"),
+        ("image", f"tracebridge.numpy.interp, torch.nn.functional.interpolate {_BESIDE}"),
+        ("ops", "x.at[segments].add(values), and .max, .min, .multiply for the other reductions"),
+        ("ffi", "tracebridge.pure_callback"),
+        ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
+        ("profiler", "tracebridge.named_scope, tracebridge.monitoring, tracebridge.log_compiles"),
+        ("shard_map smap", _DEVICES),
+    ),
+    "tracebridge.numpy": (
+        ("linalg", f"numpy.linalg: {_BY_CALLBACK}"),
+        ("fft", f"numpy.fft: {_BY_CALLBACK}"),
+        ("polyfit roots", _NUMPY),
+    ),
+    "tracebridge.lax": (
+        ("linalg", f"scipy.linalg: {_BY_CALLBACK}"),
+        ("conv* ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers", _CONVOLUTION),
+        ("reduce_window* select_and_*", _WINDOWS),
+        ("reduce", "tracebridge.lax.reduce_sum and its kin, or tracebridge.lax.associative_scan"),
+        ("fft FftType fft_p", f"numpy.fft: {_BY_CALLBACK}"),
+        ("bessel_* betainc igamma* regularized*", f"scipy.special: {_BY_CALLBACK}"),
+        ("random_gamma_grad", _RANDOM),
+        ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
+        ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
+        ("*_p", _PRIMITIVES),
+    ),
+    "tracebridge.export": (
+        (
+            "export deserialize Exported",
+            _EXPORTS,
+        ),
+    ),
+    "tracebridge.experimental": (
+        ("sparse", f"scipy.sparse: {_BY_CALLBACK}"),
+        ("pallas", "tracebridge.jit of plain operations, which XLA fuses"),
+        ("shard_map", _DEVICES),
+    ),
+}  # fmt: skip
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """The error for a name that a module does not have."""
+    way_out = instead(module, name)
+    text = f"module {module!r} has no attribute {name!r}"
+    if way_out:
+        text += f": it is not part of this version\n    way out: {way_out}"
+    return AttributeError(text, name=name)
+
+
+def instead(module: str, name: str) -> str:
+    """What to use instead of a name; "" if nothing is known."""
+    for names, way_out in _TABLE.get(module, ()):
+        for pattern in names.split():
+            if pattern == name or (
+                "*" in pattern
+                and name.startswith(pattern.partition("*")[0])
+                and name.endswith(pattern.partition("*")[2])
+            ):
+                return way_out
+    return ""
+
+
+def names_in_table() -> dict[str, list[str]]:
+    """The names without a star, by module."""
+    return {
+        module: [name for names, _ in rows for name in names.split() if "*" not in name]
+        for module, rows in _TABLE.items()
+    }
