@@ -16,6 +16,7 @@ from tracebridge.core.control.ref_calls import RefCall
 from tracebridge.core.control.traced_call import Arguments, argument_names, trace_call
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import has_float0, is_float0
@@ -178,6 +179,6 @@ def leaf_values(call: str, args: Arguments) -> list[Any]:
                 f"type {type(leaf).__name__}; expected arrays, numbers, and trees of them"
             )
             raise UnsupportedDtypeError(
-                msg, hint="name it in static_argnums if it is a constant"
+                msg, hint=way_out_of(leaf, "name it in static_argnums if it is a constant")
             ) from error
     return values

@@ -6,6 +6,7 @@ from typing import Any, Final, final
 
 from tracebridge._api.values import public, short_repr
 from tracebridge.core.errors.argument_errors import kind_of
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.transform_errors import GradientTypeError
 from tracebridge.core.interpreters.batching import BatchTracer
 from tracebridge.core.interpreters.jvp import JvpTracer
@@ -125,5 +126,7 @@ def _as_result(fun: Any, leaf: Any) -> Value:
             f"{name_of(fun)} returned {short_repr(leaf)} of type {type(leaf).__name__}; "
             "expected arrays, numbers, and trees of them"
         )
-        raise GradientTypeError(msg, hint="return other data as auxiliary data with has_aux=True")
+        raise GradientTypeError(
+            msg, hint=way_out_of(leaf, "return other data as auxiliary data with has_aux=True")
+        )
     return as_value(leaf)

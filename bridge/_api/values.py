@@ -8,6 +8,7 @@ import numpy as np
 
 from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import is_eager
@@ -47,7 +48,7 @@ def value_of(call: str, leaf: Any, tree: PyTreeDef, index: int, root: Root) -> V
             f"{call}: {name_of_leaf(tree, index, root)} is {short_repr(leaf)} of type "
             f"{type(leaf).__name__}; expected arrays, numbers, and trees of them"
         )
-        raise UnsupportedDtypeError(msg) from error
+        raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error
 
 
 def differentiable(values: Sequence[Value]) -> list[bool] | None:

@@ -24,6 +24,7 @@ from tracebridge.core.control.traced_call import argument_names
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.plans import SpmdAxis
@@ -303,7 +304,7 @@ def _argument_value(fun: Any, leaf: Any, tree: PyTreeDef, index: int) -> Value |
             f"of type {type(leaf).__name__}; expected arrays, numbers, and trees of them"
         )
         raise UnsupportedDtypeError(
-            msg, hint="give in_axes=None for arguments that are not mapped"
+            msg, hint=way_out_of(leaf, "give in_axes=None for arguments that are not mapped")
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Operations on arrays without implicit promotion, and the primitives that they bind."""
 
 from types import ModuleType as _ModuleType
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from tracebridge._api.missing import missing as _missing
 from tracebridge.core.collectives.all_gather import all_gather as all_gather
@@ -346,10 +346,11 @@ from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
 # A call of an elementwise function takes little longer than a boundary around it.
 _publish(globals(), __name__, "tracebridge.core.lax.elementwise")
 
+_NOT_OURS = ("TYPE_CHECKING", "annotations")
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the imports above are the list
     _name
     for _name, _value in globals().items()
-    if _name[0] != "_" and _name != "annotations" and not isinstance(_value, _ModuleType)
+    if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
 ]
 
 
@@ -357,7 +358,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not _TYPE_CHECKING:  # a type checker knows the names above
+if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> object:
         raise _missing(__name__, name)

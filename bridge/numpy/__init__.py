@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType as _ModuleType
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from tracebridge._api.missing import missing as _missing
 from tracebridge.core.errors.filtering import publish as _publish
@@ -422,10 +422,11 @@ from tracebridge.numpy.windows import kaiser as kaiser
 
 _publish(globals(), __name__)
 
+_NOT_OURS = ("TYPE_CHECKING", "annotations")
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the imports above are the list
     _name
     for _name, _value in globals().items()
-    if _name[0] != "_" and _name != "annotations" and not isinstance(_value, _ModuleType)
+    if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
 ]
 
 
@@ -433,7 +434,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not _TYPE_CHECKING:  # a type checker knows the names above
+if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> object:
         raise _missing(__name__, name)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.ir.foreign import refuse_tensor
 from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy import elementwise_arithmetic as m
@@ -20,6 +21,23 @@ def _operator(
     function: Callable[[Any, Any], Any], refused: tuple[type, ...] = ()
 ) -> Callable[[Any, Any], Any]:
     """A binary operator: NotImplemented for operands that are no arrays, but for ``refused``."""
+
+    def run(x: Any, y: Any) -> Any:
+        try:
+            return function(x, y)
+        except TypeError:
+            if is_array_like(y) or isinstance(y, refused):
+                raise
+            refuse_tensor(x, y)
+            return NotImplemented
+
+    return run
+
+
+def _equality(
+    function: Callable[[Any, Any], Any], refused: tuple[type, ...]
+) -> Callable[[Any, Any], Any]:
+    """Like ``_operator``; tensors are just not equal."""
 
     def run(x: Any, y: Any) -> Any:
         try:
@@ -41,6 +59,7 @@ def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
         except TypeError:
             if is_array_like(y):
                 raise
+            refuse_tensor(x, y)
             return NotImplemented
 
     return run
@@ -91,8 +110,8 @@ OPERATORS: dict[str, Any] = {
     "rshift": _operator(logic.right_shift),
     "rrshift": _reflected(logic.right_shift),
     # Python would compare identities, and say False for a list of equal numbers.
-    "eq": _operator(logic.equal, (list, tuple, set, dict)),
-    "ne": _operator(logic.not_equal, (list, tuple, set, dict)),
+    "eq": _equality(logic.equal, (list, tuple, set, dict)),
+    "ne": _equality(logic.not_equal, (list, tuple, set, dict)),
     "lt": _operator(logic.less),
     "le": _operator(logic.less_equal),
     "gt": _operator(logic.greater),

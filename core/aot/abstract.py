@@ -9,6 +9,7 @@ import numpy as np
 from tracebridge.core.control.traced_call import Arguments, argument_names
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
@@ -56,7 +57,9 @@ def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
             raise UnsupportedDtypeError(
                 f"{call}: argument {name} is {shown} of type {type(leaf).__name__}; "
                 "expected arrays, numbers, and trees of them",
-                hint="mark it static (static_argnums, static_argnames) if it is a constant",
+                hint=way_out_of(
+                    leaf, "mark it static (static_argnums, static_argnames) if it is a constant"
+                ),
             ) from error
     return tuple(avals)
 

@@ -10,6 +10,7 @@ from tracebridge.core.control.ref import Ref, outer_refs, read_ref
 from tracebridge.core.control.ref_cells import Captures, note_custom
 from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
@@ -201,7 +202,7 @@ def _leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
             f"{call}: {role}{path} is {leaf!r} of type {type(leaf).__name__}; "
             "expected an array, a number, or a tree of them"
         )
-        raise UnsupportedDtypeError(msg) from error
+        raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error
 
 
 def leaf_paths(tree: Any) -> list[str]:

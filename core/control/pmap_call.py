@@ -15,6 +15,7 @@ from tracebridge.core.control.pmap_program import check_device_count, compile_pm
 from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names, trace_call
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
@@ -135,7 +136,7 @@ class Pmapped:
                     f"{type(leaf).__name__}; expected arrays, numbers, and trees of them"
                 )
                 raise UnsupportedDtypeError(
-                    msg, hint="name constants in static_broadcasted_argnums"
+                    msg, hint=way_out_of(leaf, "name constants in static_broadcasted_argnums")
                 ) from error
         return avals
 

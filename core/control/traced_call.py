@@ -14,6 +14,7 @@ from tracebridge.core.control.ref import outer_refs
 from tracebridge.core.control.ref_calls import RefUses
 from tracebridge.core.control.ref_cells import Captures, refuse_captures
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, Parameters, name_of, parameter_names, where_is
@@ -200,6 +201,9 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
                 "them"
             )
             raise UnsupportedDtypeError(
-                msg, hint="mark it static (static_argnums, static_argnames) if it is a constant"
+                msg,
+                hint=way_out_of(
+                    leaf, "mark it static (static_argnums, static_argnames) if it is a constant"
+                ),
             ) from error
     return values

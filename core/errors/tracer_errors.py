@@ -190,13 +190,18 @@ class TracerArrayConversionError(TracebridgeError, TypeError):
     NumPy code without a counterpart runs through `tb.pure_callback`.
     """
 
-    def __init__(self, tracer: Any) -> None:
+    def __init__(
+        self, tracer: Any, function: str = "", *, library: str = "", hint: str = ""
+    ) -> None:
+        called = "__array__() was called on" if not function else f"{function} got"
+        library = library or ("PyTorch" if function else "NumPy")
         super().__init__(
-            f"__array__() was called on {describe_tracer(tracer)}: "
-            "NumPy works on concrete values only",
+            f"{called} {describe_tracer(tracer)}: {library} works on concrete values only",
             where=describe_origin(tracer),
-            hint="call the function of the same name in tracebridge.numpy, "
-            "or tb.pure_callback to run NumPy code outside the traced program",
+            hint=hint
+            or "call the function of the same name in tracebridge.numpy, pass tensors that the "
+            "function uses as arguments, or run other code outside the traced program by "
+            "tb.pure_callback",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
@@ -45,4 +46,4 @@ class FlatFun:
                 f"{self.name}: {place} is {leaf!r} of type {type(leaf).__name__}; "
                 "functions return arrays, numbers, and trees of them"
             )
-            raise UnsupportedDtypeError(msg) from error
+            raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error

@@ -28,6 +28,25 @@ class EngineValue:
     __slots__ = ()
 
 
+OF_TENSORS = {
+    "backward": "tracebridge.grad(function) gives derivatives",
+    "cpu": "tracebridge.device_put(x, device)",
+    "cuda": "tracebridge.device_put(x, device)",
+    "detach": "tracebridge.lax.stop_gradient(x)",
+    "dim": "x.ndim",
+    "float": "x.astype('float32')",
+    "grad": "tracebridge.grad(function) gives derivatives",
+    "long": "x.astype(int)",
+    "numel": "x.size",
+    "numpy": "numpy.asarray(x), outside of functions that are traced",
+    "permute": "x.transpose(axes)",
+    "requires_grad": "tracebridge.grad(function) gives derivatives",
+    "to": "x.astype(dtype), or tracebridge.device_put(x, device)",
+    "unsqueeze": "tracebridge.numpy.expand_dims(x, axis)",
+}
+"""Attributes of tensors of frameworks, and what arrays have instead."""
+
+
 class BinaryOperators:
     """The operators of two operands, without the comparisons."""
 
@@ -238,7 +257,7 @@ class ArrayOperators(BinaryOperators, EngineValue):
     aval: Any
     _public_name = "Array"
     # What to do about attributes that are missing for a reason.
-    _ways_out: Mapping[str, str] = MappingProxyType({})
+    _ways_out: Mapping[str, str] = MappingProxyType(OF_TENSORS)
 
     def __eq__(self, other: object) -> Any:
         try:

@@ -15,7 +15,8 @@ from tracebridge.core.errors.tracer_errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.ir.foreign import asker, torch_function
+from tracebridge.core.ir.operators import OF_TENSORS, ArrayOperators
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.ir.values import Literal
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 # What arrays have and tracers never will, and what to do about it. These are missing attributes
 # (`hasattr` says so), since programs ask by them whether a value is an array that exists.
 _MISSING = {
+    **OF_TENSORS,
     "block_until_ready": "wait for the results of the traced function, outside of it",
     "copy_to_host_async": "copy the results of the traced function, outside of it",
     "device": "give devices and shardings to device_put or jit",
@@ -114,7 +116,7 @@ class Tracer(ArrayOperators):
                 # Concrete arrays of this shape have no truth value either.
                 raise ArgumentValueError(
                     call="bool(x), as in `if x:` or `x and y`",
-                    got=f"a traced array {self.aval.str_short()}",
+                    got=f"a traced value of type {self.aval.str_short()}",
                     expected="one element",
                     hint="use x.any() or x.all()",
                 )
@@ -166,11 +168,17 @@ class Tracer(ArrayOperators):
 
     @hiding
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        raise TracerArrayConversionError(self)
+        raise TracerArrayConversionError(self, library=asker())
 
     @hiding
     def __dlpack__(self, **_: Any) -> Any:
-        raise TracerArrayConversionError(self)
+        raise TracerArrayConversionError(self, "from_dlpack", library=asker() or "the consumer")
+
+    @hiding
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise TracerArrayConversionError(self, "from_dlpack", library=asker() or "the consumer")
+
+    __torch_function__ = classmethod(hiding(torch_function))
 
     def __iter__(self) -> Iterator[Any]:
         n = len(self)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.operators import EngineValue
@@ -129,7 +130,9 @@ def as_value(x: Any, call: str = "") -> Value:
     msg = f"{call}: got" if call else "got"
     raise UnsupportedDtypeError(
         f"{msg} {_describe(x)}, expected an array or a Python number",
-        hint="convert it with tracebridge.numpy.asarray, or make it a static argument",
+        hint=way_out_of(
+            x, "convert it with tracebridge.numpy.asarray, or make it a static argument"
+        ),
     )
 
 

@@ -1,0 +1,74 @@
+"""Functions and operators of frameworks that meet arrays and traced values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import framework_of, way_out_of
+from tracebridge.core.errors.tracer_errors import TracerArrayConversionError
+
+# Functions of torch that have another name here.
+_OTHER_NAMES = {
+    "cat": "tracebridge.numpy.concatenate",
+    "clamp": "tracebridge.numpy.clip",
+    "linear": "x @ weight.T + bias",
+    "mm": "tracebridge.numpy.matmul",
+    "relu": "tracebridge.numpy.maximum(x, 0)",
+    "sigmoid": "tracebridge.lax.logistic",
+    "softmax": "tracebridge.numpy.exp, divided by its sum",
+    "unsqueeze": "tracebridge.numpy.expand_dims",
+}
+
+
+def refuse_tensor(x: Any, y: Any) -> None:
+    """Raise if ``x`` and ``y`` cannot be operands of one operator, and nobody else would say why.
+
+    TensorFlow takes concrete arrays as operands of its own operators; nobody takes traced values.
+
+    Raises:
+        UnsupportedDtypeError: ``y`` is a tensor.
+    """
+    framework = framework_of(type(y))
+    if framework == "torch" or (framework and x._trace is not None):
+        what = "a traced value" if x._trace is not None else "an Array"
+        raise UnsupportedDtypeError(
+            f"an operator got {what} and a tensor of type {type(y).__name__}",
+            hint=way_out_of(y),
+        )
+
+
+def torch_function(
+    cls: type, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+) -> Any:
+    """What torch calls when one of its functions gets a traced value.
+
+    Raises:
+        TracerArrayConversionError: names the function to use.
+    """
+    del types, kwargs
+    name = str(getattr(func, "__name__", func))
+    found = [*args, *[x for a in args if isinstance(a, list | tuple) for x in a]]
+    tracer = next((x for x in found if isinstance(x, cls)), None)
+    others = [x for x in found if framework_of(type(x))]
+    if others:
+        hint = way_out_of(others[0])
+    else:
+        ours = hasattr(sys.modules.get("tracebridge.numpy"), name)
+        here = f"tracebridge.numpy.{name}" if ours else _OTHER_NAMES.get(name, "tracebridge.numpy")
+        hint = (
+            f"use {here} in functions that are traced, and torch's on tensors: "
+            "tracebridge.torch.wrap calls a traced function on tensors"
+        )
+    raise TracerArrayConversionError(tracer, f"torch.{name}", hint=hint)
+
+
+def asker() -> str:
+    """Which library asks a traced value for its elements, by the running frames."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tracebridge."):
+        frame = frame.f_back
+    package = "" if frame is None else frame.f_globals.get("__name__", "").partition(".")[0]
+    return {"tensorflow": "TensorFlow", "keras": "Keras", "torch": "PyTorch"}.get(package, "")
