@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch._dynamo.comptime import comptime
+from torch._dynamo.variables import ConstantVariable, NestedUserFunctionVariable
+from torch._dynamo.variables.tensor import SymNodeVariable
 
 from tracebridge.core.errors.exchange_errors import ExchangeError, ProgramMismatchError
 from tracebridge.core.tree.tree import flatten
@@ -28,6 +30,7 @@ from tracebridge.torch._structure import (
     INT,
     NONE,
     TENSOR,
+    constant,
     describe,
     from_text,
     rebuild,
@@ -36,17 +39,18 @@ from tracebridge.torch._structure import (
 STATIC = "="
 
 
-def graph_call(root: str, static: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of the wrapped function ``root`` as one operator in a graph."""
-    nums, names = static
+    nums, names = _static_of(root)
     n = len(args)
     static_nums = [i if i >= 0 else i + n for i in nums]
     leaves: list[Any] = []
     positional = [
-        (STATIC, args[i]) if i in static_nums else describe(args[i], leaves) for i in range(n)
+        (STATIC, constant(args[i])) if i in static_nums else describe(args[i], leaves)
+        for i in range(n)
     ]
     keywords = [
-        (k, (STATIC, kwargs[k]) if k in names else describe(kwargs[k], leaves))
+        (k, (STATIC, constant(kwargs[k])) if k in names else describe(kwargs[k], leaves))
         for k in sorted(kwargs)
     ]
     leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
@@ -62,10 +66,16 @@ def graph_call(root: str, static: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
 
 
+@torch._dynamo.assume_constant_result
+def _static_of(root: str) -> Any:
+    """Which arguments are static: from attributes torch would make them numbers of any value."""
+    return WRAPPED[root].static
+
+
 def _kind(x: Any) -> str:
     if isinstance(x, torch.Tensor):
         return TENSOR
-    if isinstance(x, bool):
+    if isinstance(x, bool | torch.SymBool):
         return BOOL
     if isinstance(x, int | torch.SymInt):
         return INT
@@ -84,6 +94,34 @@ def _note(xs: Sequence[torch.Tensor]) -> None:
 def _note_traced(context: Any) -> None:
     """Called by Dynamo in the place of the line of ``graph_call`` that names it."""
     _note([x.node.meta["example_value"] for x in context.get_local("xs").as_proxy()])
+
+
+def know_closure(context: Any) -> None:
+    """Called by Dynamo where ``fun`` is wrapped: numbers that it closes over become known.
+
+    Raises:
+        ExchangeError: it closes over tensors, or other things that only the run knows.
+    """
+    fun = context.get_local("fun")._i_will_not_complain_if_bc_breaks_VariableTracker()
+    if not isinstance(fun, NestedUserFunctionVariable):
+        return
+    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
+    closure: Any = fun.closure
+    cells: list[Any] = closure.items if closure else []
+    for cell in cells:
+        content = effects.load_cell(cell)
+        if isinstance(content, SymNodeVariable):
+            effects.store_cell(cell, ConstantVariable.create(content.evaluate_expr()))
+    defaults: Any = fun.defaults
+    values: list[Any] = defaults.items if defaults else []
+    for i, value in enumerate(values):
+        if isinstance(value, SymNodeVariable):
+            values[i] = ConstantVariable.create(value.evaluate_expr())
+    try:
+        fun.as_python_constant()
+    except NotImplementedError as error:
+        msg = "wrap: a function that is wrapped inside compiled code closes over tensors"
+        raise ExchangeError(msg, hint="pass them to the function as arguments") from error
 
 
 @torch._dynamo.assume_constant_result

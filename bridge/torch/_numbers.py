@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
 from tracebridge.core.config.scopes import option
 from tracebridge.core.config.wide import INTEGERS, Width, at_least
@@ -85,10 +86,18 @@ def _number_dtype(kind: str, x: Any, wide: Width) -> torch.dtype:
     if kind == BOOL:
         return torch.bool
     if kind == INT:
-        return torch.int32 if not wide and _INT32_MIN <= x <= _INT32_MAX else torch.int64
+        return torch.int32 if not wide and _fits(x) else torch.int64
     if kind == FLOAT:
         return torch.float64 if wide is True else torch.float32
     return torch.complex128 if wide is True else torch.complex64
+
+
+def _fits(x: Any) -> bool:
+    """Whether 32 bits hold an int. What only the run knows may be of any size."""
+    if torch.compiler.is_exporting():
+        # An exported program is for all values: it must not ask for some of them.
+        return statically_known_true(x >= _INT32_MIN) and statically_known_true(x <= _INT32_MAX)
+    return guard_or_false(x >= _INT32_MIN) and guard_or_false(x <= _INT32_MAX)
 
 
 def host_tensors(leaves: Sequence[Any]) -> list[Any]:

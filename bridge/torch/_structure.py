@@ -9,14 +9,17 @@ one process can be called in another.
 from __future__ import annotations
 
 import ast
+import enum
 import importlib
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.tree.registry import DATACLASSES, path_of_dataclass
 
 NONE = "None"
 # What stands for a leaf tells how it enters: as a tensor or as a Python number.
@@ -30,7 +33,7 @@ def describe(x: Any, leaves: list[Any]) -> Any:
         return TENSOR
     if x is None:
         return NONE
-    if isinstance(x, bool):
+    if isinstance(x, bool | torch.SymBool):
         leaves.append(x)
         return BOOL
     if isinstance(x, int | torch.SymInt):
@@ -54,12 +57,38 @@ def describe(x: Any, leaves: list[Any]) -> Any:
         return ("tuple", tuple([describe(v, leaves) for v in x]))
     if isinstance(x, list):
         return ("list", tuple([describe(v, leaves) for v in x]))
-    msg = f"a value of type {type(x).__name__} cannot be passed into a graph"
+    path, data, meta = dataclass_fields(type(x))
+    # The values of meta fields belong to the structure, as constants.
+    values = tuple([constant(getattr(x, name)) for name in meta])
+    children = tuple([describe(getattr(x, name), leaves) for name in data])
+    return ("dataclass", path, values, children)
+
+
+@torch._dynamo.assume_constant_result
+def dataclass_fields(kind: type) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Where a registered dataclass is in ``DATACLASSES``, its data fields and its meta fields."""
+    path = path_of_dataclass(kind)
+    if path is not None:
+        _, data, meta = DATACLASSES[path]
+        return path, data, meta
+    msg = f"a value of type {kind.__name__} cannot be passed into a graph"
     raise ExchangeError(
         msg,
-        expected="tensors, numbers, None and trees of them made of tuples, lists and dicts",
+        expected="tensors, numbers, None and trees of them made of tuples, lists, dicts and "
+        "registered dataclasses",
         hint="mark it static (static_argnums, static_argnames) if it is a constant",
     )
+
+
+def constant(x: Any) -> Any:
+    """A value that a graph is made for: numbers that torch would leave open become known."""
+    if isinstance(x, enum.Enum | np.generic):
+        return x  # numbers of other kinds, which torch takes as they are
+    if isinstance(x, bool | int | float | torch.SymInt | torch.SymFloat | torch.SymBool):
+        return guard_scalar(x)
+    if isinstance(x, tuple) and not hasattr(x, "_fields"):
+        return tuple([constant(v) for v in x])
+    return x
 
 
 def rebuild(structure: Any, leaves: Any) -> Any:
@@ -76,6 +105,11 @@ def rebuild(structure: Any, leaves: Any) -> Any:
     if kind == "tuple":
         return tuple([rebuild(s, leaves) for s in structure[1]])
     children = [rebuild(s, leaves) for s in structure[3]]
+    if kind == "dataclass":
+        made, data, meta = DATACLASSES[structure[1]]
+        named = dict(zip(data, children, strict=True))
+        named.update(zip(meta, structure[2], strict=True))
+        return made(**named)
     # Dynamo cannot call a class that it was given as a constant, but this it can.
     return tuple.__new__(namedtuple_class(structure[1], structure[2]), children)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch._dynamo.comptime import comptime
 
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter, bind_statics, static_key
@@ -27,7 +29,7 @@ from tracebridge.interop.trees import import_tree
 from tracebridge.torch import _eager
 from tracebridge.torch._call_family import CallFamily
 from tracebridge.torch._entry import CallTable, make_entry
-from tracebridge.torch._graph import call_structure, graph_call, out_tree_of
+from tracebridge.torch._graph import call_structure, graph_call, know_closure, out_tree_of
 from tracebridge.torch._names import by_import_path, register
 from tracebridge.torch._numbers import host_tensors, leaf_avals, number_tensors, width, width_beside
 from tracebridge.torch._programs import free_handle
@@ -77,11 +79,42 @@ def wrap(
     >>> x.grad
     tensor([0.6000, 0.8000])
     """
+    if torch.compiler.is_dynamo_compiling():
+        return _wrap_in_graph(fun, static_argnums, static_argnames)
     check_callable("wrap", fun)
     # () means "not given": what is missing is then derived from the other.
     nums = None if static_argnums == () else static_argnums
     names = None if static_argnames == () else static_argnames
     return Wrapped(fun, *resolve("wrap", fun, "static", nums, names))
+
+
+def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any) -> Any:
+    """``wrap`` in code that torch compiles. Dynamo reads these lines."""
+    owner = None
+    if isinstance(fun, types.MethodType):
+        fun, owner = fun.__func__, fun.__self__
+    comptime(know_closure)
+    root = _wrapped_once(fun, owner, static_argnums, static_argnames)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return graph_call(root, args, kwargs)
+
+    return call
+
+
+@torch._dynamo.assume_constant_result
+def _wrapped_once(fun: Any, owner: Any, static_argnums: Any, static_argnames: Any) -> str:
+    """The name of a function that compiled code wraps.
+
+    It is made while torch compiles the code, and lives as long as the graph.
+    """
+    whole = fun if owner is None else types.MethodType(fun, owner)
+    made = wrap(whole, static_argnums=static_argnums, static_argnames=static_argnames)
+    _IN_GRAPHS.append(made)
+    return made.root
+
+
+_IN_GRAPHS: list[Wrapped] = []
 
 
 class Wrapped:
@@ -103,8 +136,10 @@ class Wrapped:
         self.families: dict[Any, CallFamily] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return graph_call(self.root, self.static, args, kwargs)
+        if torch.compiler.is_compiling() and (
+            torch.compiler.is_dynamo_compiling() or not _is_traced(args, kwargs)
+        ):
+            return graph_call(self.root, args, kwargs)
         try:
             if kwargs:
                 return self.eager(args, kwargs)
@@ -296,6 +331,11 @@ def _convert(leaf: Any) -> tuple[str, Any]:
     if isinstance(leaf, complex):
         return COMPLEX, complex(leaf)
     return "", leaf
+
+
+def _is_traced(args: Any, kwargs: Any) -> bool:
+    """Whether the call is in another traced function, which torch knows nothing of."""
+    return any([isinstance(leaf, Tracer) for leaf in flatten((args, kwargs))[0]])
 
 
 def _may_remember() -> bool:

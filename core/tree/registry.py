@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
@@ -206,7 +207,33 @@ def register_dataclass(
         _check_fields(nodetype, data_fields, meta_fields, drop_fields)
     with _once("register_dataclass", nodetype):
         default_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    path = _free_path(nodetype)
+    DATACLASSES[path] = nodetype, tuple(data_fields), tuple(meta_fields)
     return nodetype
+
+
+# Import path -> class, data fields and meta fields, for who has nothing but text. Local classes of
+# one path are numbered.
+DATACLASSES: dict[str, tuple[type, tuple[str, ...], tuple[str, ...]]] = {}
+
+
+def path_of_dataclass(nodetype: type) -> str | None:
+    """Where a registered dataclass is in ``DATACLASSES``; None if it is not registered."""
+    for path in _paths(nodetype):
+        found = DATACLASSES.get(path)
+        if found is None or found[0] is nodetype:
+            return None if found is None else path
+    return None
+
+
+def _free_path(nodetype: type) -> str:
+    return next(path for path in _paths(nodetype) if path not in DATACLASSES)
+
+
+def _paths(nodetype: type) -> Generator[str]:
+    base = f"{nodetype.__module__}:{nodetype.__qualname__}"
+    yield base
+    yield from (f"{base}#{n}" for n in itertools.count(2))
 
 
 def static(**kwargs: Any) -> Any:

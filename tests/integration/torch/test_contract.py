@@ -68,6 +68,34 @@ def test_dynamo_shows_fake_tensors_at_compile_time():
     assert [(torch.SymInt,), ()] == [tuple([type(d) for d in x.shape]) for x in seen]
 
 
+def test_dynamo_shows_closures_at_compile_time():
+    """What a function that is defined in compiled code closes over, and its default values."""
+    from torch._dynamo.comptime import comptime
+    from torch._dynamo.variables import NestedUserFunctionVariable
+    from torch._dynamo.variables.tensor import SymNodeVariable
+
+    seen = []
+
+    def look(context):
+        fun = context.get_local("fun")._i_will_not_complain_if_bc_breaks_VariableTracker()
+        tx = context._i_will_not_complain_if_bc_breaks_InstructionTranslator()
+        assert isinstance(fun, NestedUserFunctionVariable)
+        (cell,) = fun.closure.items
+        seen.append(tx.output.side_effects.load_cell(cell))
+        seen.extend(fun.defaults.items)
+
+    def calls(x, n):
+        fun = lambda y, m=n: y * m * n
+        comptime(look)
+        return fun(x)
+
+    torch._dynamo.reset()
+    torch.compile(calls, fullgraph=True, backend="eager", dynamic=True)(torch.ones(3), 5)
+
+    assert 2 == len(seen)
+    assert all([isinstance(v, SymNodeVariable) and v.evaluate_expr() == 5 for v in seen])
+
+
 def test_raw_capsules_do_not_look_at_the_tensor():
     """Why the bridge must look itself: a capsule of a lazily conjugated tensor is the wrong way."""
     z = torch.tensor([1 + 2j])
