@@ -20,6 +20,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -89,10 +90,11 @@ def take_rows_of(
     axis = normalize_axis(axis, x.aval.ndim, "take")
     shape = x.aval.shape
     n = indices.aval.ndim
-    if shape[axis] == 0 and indices.aval.size != 0:
+    no_elements = is_empty(shape[axis])
+    if no_elements and indices.aval.size != 0:
         msg = f"take: axis {axis} of {x.aval.str_short()} has no elements"
         raise IndexingError(msg)
-    if shape[axis] == 0:
+    if no_elements:
         return lax.zeros_of(
             x.aval.update(shape=(*shape[:axis], *indices.aval.shape, *shape[axis + 1 :]))
         )

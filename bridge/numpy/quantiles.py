@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
     broadcast_to,
     check_no_out,
@@ -115,7 +116,7 @@ def quantile_of(
     # Places in a row are calculated in 32 bits at least: 16 bits cannot count them.
     wide = wide_of(x.aval.dtype)
     q = lax.convert_dtype(q, wide)
-    if type(rows.aval.shape[last]) is int and rows.aval.shape[last] == 0:
+    if is_empty(rows.aval.shape[last]):
         out = (*q.aval.shape, *rows.aval.shape[:-1])
         return _kept(lax.full_of(x.aval.update(shape=out), np.nan), q, shape, axes, keepdims, ndim)
     is_nan = lax.ne(rows, rows)

@@ -25,6 +25,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.runtime.planned import Planned, unary_with_statics
+from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -139,8 +140,7 @@ def _extreme(
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
-        sizes = [x.aval.shape[a] for a in axes]
-        if initial is None and builtins.any([type(d) is int and d == 0 for d in sizes]):
+        if initial is None and builtins.any([is_empty(x.aval.shape[a]) for a in axes]):
             msg = f"{name}: zero-size reduction has no identity; got {x.aval.str_short()}"
             raise ArgumentValueError(msg)
         if where is not None and initial is None:

@@ -14,6 +14,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import concrete, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -89,7 +90,7 @@ def _arg_extremum(x: Any, name: str, axis: Any, keepdims: bool) -> Any:
         x, where_ = lax.reshape(x, (x.aval.size,)), 0
     else:
         where_ = normalize_axis(axis, x.aval.ndim, name)
-    if type(x.aval.shape[where_]) is int and x.aval.shape[where_] == 0:
+    if is_empty(x.aval.shape[where_]):
         msg = f"{name}: axis {axis} of an array of shape {shape} has no elements"
         raise ArgumentValueError(msg)
     search = lax.argmax if name.endswith("max") else lax.argmin

@@ -8,7 +8,9 @@ XLA. So arguments are checked here, and versions are asked from TensorFlow.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
+import weakref
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -79,6 +81,23 @@ def tf_shape(shape: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple([d if type(d) is int else None for d in shape])
 
 
+_CONSTANTS: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+
+def _constant(array: np.ndarray[Any, Any]) -> Any:
+    """A tensor with the elements of ``array``, one for all programs that use them.
+
+    The program of a derivative has the constants of the function, and a NumPy array becomes a
+    constant at each use: a SavedModel would hold all of them.
+    """
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    key = (array.dtype.name, array.shape, hashlib.blake2b(data.data).digest())
+    found = _CONSTANTS.get(key)
+    if found is None:
+        found = _CONSTANTS[key] = tf.constant(array)
+    return found
+
+
 class CallModule:
     """One artifact as a function of flat tensors."""
 
@@ -97,7 +116,7 @@ class CallModule:
         ]
         self._shapes = [tf_shape(a.shape) for a in program.out_avals]
         with tf.init_scope():
-            self._constants = [tf.constant(c._to_numpy()) for c in program.constants]
+            self._constants = [_constant(c._to_numpy()) for c in program.constants]
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results at ``tensors``.

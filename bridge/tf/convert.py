@@ -10,19 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from tracebridge._api.argnums import check_callable, resolve
-from tracebridge._api.make_jaxpr import trace_to_jaxpr
 from tracebridge._api.statics import Splitter, bind_statics, check_hashable, static_key
 from tracebridge._api.values import short_repr
 from tracebridge.core.config.scopes import tracing_key
-from tracebridge.core.config.wide import at_least
-from tracebridge.core.control.traced_call import Arguments, argument_names
-from tracebridge.core.dtypes.width import number_dtype, width_of, with_numbers
+from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.dtypes.width import number_dtype, width_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
-from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.ir.float0 import has_float0, is_float0
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -34,8 +29,8 @@ from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from
 from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
-from tracebridge.tf.program import Program
 from tracebridge.tf.signature import with_stand_ins, without_stand_ins
+from tracebridge.tf.tracing import Request, Traced
 
 _MAX_PROGRAMS = 256
 _MAX_CALLS = 4096
@@ -49,29 +44,6 @@ class _Leaf(NamedTuple):
     shape: tuple[int | None, ...] | None
     dtype: Any
     weak: bool
-
-
-class _StandIn(NamedTuple):
-    """An argument of which only the aval is known. Unlike those of users it keeps 64 bits."""
-
-    aval: ShapedArray
-
-
-class Traced(NamedTuple):
-    """A program with the structure of its results."""
-
-    program: Program
-    out_tree: PyTreeDef
-    has_float0: bool
-
-    def result(self, outs: Sequence[Any]) -> Any:
-        """The tree of results. What has no tangent, dtype float0, is False for TensorFlow."""
-        out = self.out_tree.unflatten(outs)
-        return tree_map(_without_float0, out) if self.has_float0 else out
-
-
-def _without_float0(x: Any) -> Any:
-    return tf.zeros(x.shape, tf.bool) if is_float0(x) else x
 
 
 @api_boundary
@@ -88,8 +60,9 @@ def to_tf(
     """``fun`` as a function of TensorFlow tensors, eager and in ``tf.function``.
 
     Tapes differentiate it to any order. A program is traced once for each structure, shapes and
-    dtypes of the arguments. Sizes that a ``tf.function`` does not know become symbolic. Defaults
-    of ``fun`` stay what they are. While a function of arrays is traced the result is ``fun``.
+    dtypes of the arguments. Sizes that a ``tf.function`` does not know become symbolic; they are
+    at least 0, or at least 1 where the trace depends on that. Defaults of ``fun`` stay what they
+    are. While a function of arrays is traced the result is ``fun``.
 
     Args:
         fun: function of arrays and trees of arrays.
@@ -97,7 +70,8 @@ def to_tf(
             all positional arguments, or one for each (trees of strings for trees), None for an
             argument whose sizes come from the tensors. ``_`` and ``...`` take sizes from the
             tensor. Without it each unknown size has a symbol of its own.
-        polymorphic_constraints: what is known of the sizes, such as ``"b >= 2"``.
+        polymorphic_constraints: what is known of the sizes, such as ``"b >= 2"``; ``"b >= 0"``
+            makes a trace that does not allow empty tensors an error.
         with_gradient: whether tapes differentiate the result; otherwise that is an error.
         static_argnums: positions of arguments that are constants of the program, such as flags:
             any hashable objects. ``polymorphic_shapes`` does not count them.
@@ -262,51 +236,22 @@ class _Converted:
         names = argument_names(tree, self._parameters)
         specs = shape_rules.spread_specs(self._name, self._specs, flatten(args)[1])
         specs += [None] * (len(rows) - len(specs))
-        shapes = [row.shape for row in rows]
-        found: list[tuple[Any, ...]] = [shape or () for shape in shapes]
-        if shape_rules.is_dynamic(shapes, specs):
-            found = shape_rules.symbolic_shapes(self._name, shapes, specs, names, self._constraints)
-            shape_rules.check_sizes(self._name, found, shapes, names)
+        sizes = [row.shape for row in rows]
+        dtypes = [(our_dtype(row.dtype), row.weak) for row in rows]
+        fun, constraints = self._fun, self._constraints
+        request = Request(self._name, fun, tree, names, dtypes, sizes, specs, constraints)
+        found = request.symbolic(0)
+        shape_rules.check_sizes(self._name, found, sizes, names)
         # The text of symbols, since each call makes a scope of its own.
         leaves = [(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)]
         key = (tree, *leaves, tracing_key())
         traced = self._programs.get(key)
         if traced is None:
-            avals = [
-                ShapedArray(shape, our_dtype(row.dtype), weak_type=row.weak)
-                for shape, row in zip(found, rows, strict=True)
-            ]
-            traced = trace_program(self._name, self._fun, avals, tree, names)
+            traced = request.trace()
             self._programs.set(key, traced)
+        if shape_rules.is_too_small(traced.shapes, sizes):
+            traced = request.alone()
         return traced
-
-
-def trace_program(
-    call: str,
-    fun: Callable[..., Any],
-    avals: Sequence[ShapedArray],
-    tree: PyTreeDef,
-    names: Sequence[str],
-) -> Traced:
-    """Trace ``fun`` at avals of the leaves of ``(args, kwargs)``.
-
-    Raises:
-        InconclusiveDimensionError: the trace depends on relations of symbolic sizes.
-    """
-    leaves: list[Any] = [_StandIn(aval) for aval in avals]
-    arguments = Arguments(fun, leaves, tree, parameters=parameter_names(fun))
-    wide = width_of([a.dtype for a in avals if not a.weak_type])
-    wide = with_numbers(wide, [a.dtype for a in avals if a.weak_type])
-    try:
-        with at_least(wide):
-            jaxpr, out_tree = trace_to_jaxpr(call, fun, arguments)
-            template = flatten(out_tree.unflatten([0] * out_tree.num_leaves))[0]
-            return Traced(Program(call, jaxpr, names), out_tree, has_float0(template))
-    except (InconclusiveDimensionError, ShapeMismatchError) as error:
-        shapes = [a.shape for a in avals]
-        if all([type(d) is int for shape in shapes for d in shape]):
-            raise
-        raise shape_rules.undecided(call, error, shapes, names) from error
 
 
 def _is_ours(leaves: Sequence[Any]) -> bool:

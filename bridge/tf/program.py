@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
 
 from tracebridge._api.vjp import vjp
 from tracebridge.core.config.settings import Settings
 from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.shape_errors import InconclusiveDimensionError
 from tracebridge.core.export.portable import portable_program
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -15,12 +16,16 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.tf._xla_call_module import PLATFORMS, CallModule, stablehlo_target
 
+T = TypeVar("T")
+
 
 @final
 class Program:
     """A flat function at avals. Artifact and derivative are made when first needed.
 
-    ``diff_in`` and ``diff_out``: the inputs and results that have derivatives.
+    ``diff_in`` and ``diff_out``: the inputs and results that have derivatives. ``retrace``: the
+    same function for sizes that are not 0, given the error that asks for it; None where there is
+    no such choice.
     """
 
     __slots__ = (
@@ -32,6 +37,7 @@ class Program:
         "jaxpr",
         "name",
         "names",
+        "retrace",
     )
 
     def __init__(self, name: str, jaxpr: Jaxpr, names: Sequence[str]) -> None:
@@ -42,6 +48,7 @@ class Program:
         self.diff_out = [i for i, a in enumerate(jaxpr.out_avals) if is_inexact(a.dtype)]
         # Derivatives are of this trace, whatever options are in force when they are needed.
         self._settings = Settings()
+        self.retrace: Callable[[Exception], Program] | None = None
         self._module: CallModule | None = None
         self._pullback: Program | None = None
 
@@ -49,15 +56,7 @@ class Program:
     def module(self) -> CallModule:
         """The program as a TensorFlow operation."""
         if self._module is None:
-            with self._settings.again():
-                portable = portable_program(
-                    self.jaxpr,
-                    self.name,
-                    target=stablehlo_target(),
-                    names=self.names,
-                    platforms=PLATFORMS,
-                )
-            self._module = CallModule(portable, self.names)
+            self._module = self._made(_module_of, lambda other: other.module)
         return self._module
 
     @property
@@ -67,9 +66,29 @@ class Program:
         It is a program like any other, so that its own pullback gives the next order.
         """
         if self._pullback is None:
-            with self._settings.again():
-                self._pullback = _pullback_of(self)
+            self._pullback = self._made(_pullback_of, lambda other: other.pullback)
+            retrace = self.retrace
+            if retrace is not None and self._pullback.retrace is None:
+                self._pullback.retrace = lambda error: retrace(error).pullback
         return self._pullback
+
+    def _made(self, make: Callable[[Program], T], of_other: Callable[[Program], T]) -> T:
+        """What ``make`` gives, or that of the program for sizes that are not 0."""
+        with self._settings.again():
+            try:
+                return make(self)
+            except InconclusiveDimensionError as error:
+                if self.retrace is None:
+                    raise
+                return of_other(self.retrace(error))
+
+
+def _module_of(program: Program) -> CallModule:
+    target = stablehlo_target()
+    portable = portable_program(
+        program.jaxpr, program.name, target=target, names=program.names, platforms=PLATFORMS
+    )
+    return CallModule(portable, program.names)
 
 
 def _pullback_of(program: Program) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +17,6 @@ from tracebridge.core.control.traced_call import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.paths import keystr
@@ -25,9 +25,11 @@ from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
-from tracebridge.tf.convert import Traced, our_dtype, trace_program, unwrap
+from tracebridge.tf.convert import our_dtype, unwrap
 from tracebridge.tf.gradient import run_differentiable
 from tracebridge.tf.program import Program
+from tracebridge.tf.signature import input_parameters, unique
+from tracebridge.tf.tracing import Request, Traced
 
 BATCH = "batch"
 """The symbol that all unknown sizes of axis 0 share."""
@@ -46,17 +48,24 @@ def save(
 ) -> None:
     """Write ``fun`` as a SavedModel that runs where this package is not installed.
 
-    The loaded object has ``serve(*inputs)``, a callable that returns what ``fun`` returns, the
-    signature ``serving_default``, and ``params``, the parameters as variables. Tapes
-    differentiate ``serve`` to order ``grad_order``, also by the variables.
+    The loaded object has ``serve(*inputs)``, a callable that returns what ``fun`` returns and
+    takes its inputs also by keyword, the signature ``serving_default``, and ``params``, the
+    parameters as variables. Tapes differentiate ``serve`` to order ``grad_order``, also by the
+    variables. ``keras.layers.TFSMLayer`` takes the folder as it is.
+
+    ``serving_default`` has one input for each leaf of ``signature``, and one result for each leaf:
+    ``output_0``, ..., or in a dict by its path. Where two would have one name, underscores follow
+    the second.
 
     Args:
         fun: function of ``(params, *inputs)``, or of ``inputs`` alone without ``params``.
         path: folder to write.
         signature: a list with a ``tf.TensorSpec``, or a tree of them, for each input. A size of
             None may change from call to call: those of axis 0 are one size, ``batch``, of all
-            inputs together; each other one is a size of its own.
-        params: tree of arrays or variables; saved as variables, named by their paths.
+            inputs together; each other one is a size of its own. They are at least 0, or at least
+            1 where the trace depends on that.
+        params: tree of arrays or variables, those of Keras too; saved as variables, named by their
+            paths.
         polymorphic_shapes: other names of sizes for the inputs, as in ``to_tf``.
         polymorphic_constraints: what is known of the sizes, such as ``"batch >= 2"``.
         grad_order: how often the loaded function can be differentiated; 0 for not at all.
@@ -64,7 +73,8 @@ def save(
     Raises:
         ExportError: the program calls something that only this process has.
         InconclusiveDimensionError: the program depends on relations of unknown sizes.
-        ArgumentSpecError: ``signature`` contains something else than specs.
+        ArgumentSpecError: ``signature`` contains something else than specs, or ``grad_order`` is
+            no number of derivatives.
 
     >>> import tempfile
     >>> import numpy as np
@@ -81,12 +91,19 @@ def save(
     """
     call = f"save({name_of(fun)})"
     check_callable("save", fun)
+    order: Any = grad_order
+    if not isinstance(order, int) or order < 0:
+        raise ArgumentSpecError(
+            f"{call}: grad_order is {short_repr(grad_order)}",
+            expected="how often the loaded function can be differentiated: 0, 1, 2, ...",
+        )
     inputs = _specs(call, signature)
     first = () if params is None else (tree_map(_variable_like, unwrap(params)),)
     traced, names = _traced(
         call, fun, (*first, *inputs), len(first), polymorphic_shapes, polymorphic_constraints
     )
-    root = _module(first, inputs, traced, grad_order)
+    parameters = input_parameters(fun, len(first), len(inputs))
+    root = _module(first, (inputs, parameters), traced, grad_order)
     flat = flatten(inputs)[0]
     default = _flat_signature(root.serve, inputs, flat, names[len(names) - len(flat) :])
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
@@ -98,10 +115,18 @@ def save(
     )
 
 
-def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, order: int) -> Any:
-    """The object to save: ``serve``, ``params``, and the functions of the derivatives."""
+def _module(
+    first: tuple[Any, ...],
+    inputs: tuple[tuple[Any, ...], list[inspect.Parameter]],
+    traced: Traced,
+    order: int,
+) -> Any:
+    """The object to save: ``serve``, ``params``, and the functions of the derivatives.
+
+    ``inputs`` are the specs, and parameters with their names.
+    """
     leaves, tree = flatten(first)
-    paths = [keystr(path[1:], simple=True, separator="/") for path in leaf_paths(tree)]
+    paths = unique([keystr(path[1:], simple=True, separator="/") for path in leaf_paths(tree)])
     variables = [
         _variable(leaf, path or "params") for leaf, path in zip(leaves, paths, strict=True)
     ]
@@ -115,23 +140,31 @@ def _module(first: tuple[Any, ...], inputs: tuple[Any, ...], traced: Traced, ord
         them together with the loaded object before the call.
         """
 
+        # Attributes in place of the properties, which a loaded object has not; Keras asks for them.
+        variables: Any = ()
+        trainable_variables: Any = ()
+
         def __init__(self) -> None:
             super().__init__(name="serve")
-            self.variables_of_serve = variables
+            self.variables = variables
+            self.trainable_variables = [v for v in variables if v.trainable]
             # The loaded model finds derivatives of the second and higher orders only in
             # functions that are saved, with a trace, as attributes.
             self.gradients = pulls
 
-        @tf.function(input_signature=inputs, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-        def __call__(self, *args: Any) -> Any:
-            tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
-            outs = (
-                run_differentiable(program, tensors, _by_functions(pulls, 0))
-                if pulls
-                else program.module(tensors)
-            )
-            return traced.result(outs)
+    def call(self: Any, *args: Any) -> Any:
+        del self
+        tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
+        outs = (
+            run_differentiable(program, tensors, _by_functions(pulls, 0))
+            if pulls
+            else program.module(tensors)
+        )
+        return traced.result(outs)
 
+    owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    call.__signature__ = inspect.Signature([owner, *inputs[1]])
+    Served.__call__ = tf.function(call, input_signature=inputs[0], autograph=False)
     root: Any = tf.Module(name="model")
     serve: Any = Served()
     root.serve = serve
@@ -188,13 +221,10 @@ def _flat_signature(
     """``serve`` with one named tensor for each leaf, and a dict of named results."""
     tree = flatten(inputs)[1]
     flat: list[Any] = []
-    used: set[str] = set()
-    for spec, name in zip(specs, names, strict=True):
-        wanted = _identifier(spec.name or name)
-        while wanted in used:
-            wanted += "_"
-        used.add(wanted)
-        flat.append(tf.TensorSpec(spec.shape, spec.dtype, name=wanted))
+    wanted = [_identifier(spec.name or name) for spec, name in zip(specs, names, strict=True)]
+    _, *free = unique(["self", *wanted])  # TensorFlow's own methods take the names as keywords
+    for spec, name in zip(specs, free, strict=True):
+        flat.append(tf.TensorSpec(spec.shape, spec.dtype, name=name))
 
     @tf.function(input_signature=flat, autograph=False)  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
     def signature(*tensors: Any) -> dict[str, Any]:
@@ -202,7 +232,7 @@ def _flat_signature(
         leaves, out_tree = flatten(out)
         if isinstance(out, dict):
             paths = [keystr(p, simple=True, separator="_") for p in leaf_paths(out_tree)]
-            return {_identifier(p): leaf for p, leaf in zip(paths, leaves, strict=True)}
+            return dict(zip(unique([_identifier(p) for p in paths]), leaves, strict=True))
         return {f"output_{i}": leaf for i, leaf in enumerate(leaves)}
 
     return signature
@@ -234,15 +264,13 @@ def _traced(
     else:
         specs = shape_rules.spread_specs(call, polymorphic_shapes, inputs)
     specs = [None] * (len(leaves) - len(specs)) + specs
-    found = shape_rules.symbolic_shapes(call, shapes, specs, names, constraints)
-    shape_rules.check_sizes(call, found, shapes, names)
-    avals = [
-        ShapedArray(
-            shape, our_dtype(x.dtype) if isinstance(x.dtype, tf.DType) else np.dtype(x.dtype)
-        )
-        for shape, x in zip(found, leaves, strict=True)
+    dtypes = [
+        (our_dtype(x.dtype) if isinstance(x.dtype, tf.DType) else np.dtype(x.dtype), False)
+        for x in leaves
     ]
-    return trace_program(call, fun, avals, tree, names), names
+    request = Request(call, fun, tree, names, dtypes, shapes, specs, constraints)
+    shape_rules.check_sizes(call, request.symbolic(0), shapes, names)
+    return request.trace(), names
 
 
 def _batch_specs(shapes: Sequence[Any], names: Sequence[str]) -> list[str | None]:
@@ -280,9 +308,11 @@ def _specs(call: str, signature: Any) -> tuple[Any, ...]:
 
 
 def _variable_like(leaf: Any) -> Any:
-    """A parameter as a variable's value: an ndarray, or a variable as it is."""
+    """A parameter as a variable's value: a tensor, or a variable as it is."""
     if isinstance(leaf, tf.Variable):
         return leaf
+    if hasattr(type(leaf), "__tf_tensor__") and isinstance(leaf.value, tf.Variable):
+        return leaf.value  # Keras wraps variables in its own
     if isinstance(leaf, Array):
         return tf_adapter.export(leaf)
     if isinstance(leaf, np.ndarray | np.generic | tf.Tensor | bool | int | float | complex):

@@ -9,6 +9,7 @@ from typing import Any
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
 from tracebridge.core.lowering.symbolic import renaming
+from tracebridge.core.symbolic.dims import single_factor
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 from tracebridge.core.symbolic.solve import solve_dim_variables
 from tracebridge.core.tree.prefix import flatten_axes
@@ -52,15 +53,19 @@ def symbolic_shapes(
     specs: Sequence[str | None],
     names: Sequence[str],
     constraints: Sequence[str],
+    least: int = 0,
+    note: str = "",
 ) -> list[tuple[Any, ...]]:
-    """The shapes of the avals, all symbols in one new scope.
+    """The shapes of the avals, all symbols in one new scope, where they are at least ``least``.
 
     Unknown sizes without a specification get a symbol of their own, named by argument and axis.
+    ``note`` is what the message about a smaller size ends with.
 
     Raises:
         ValueError: a specification does not fit, or a rank is unknown.
     """
-    scope = SymbolicScope(constraints)
+    scope = SymbolicScope(constraints, least=least)
+    scope.note = note
     used: set[str] = set(re.findall(r"[A-Za-z_]\w*", " ".join([s or "" for s in specs])))
     found: list[tuple[Any, ...]] = []
     for shape, spec, name in zip(shapes, specs, names, strict=True):
@@ -145,11 +150,36 @@ def undecided(
             if type(dim) is not int:
                 seen.setdefault(str(dim), f"{name}.shape[{axis}]")
     where = ", ".join([f"{dim} = {place}" for dim, place in seen.items()])
-    reason = str(error.args[0]).splitlines()[0] if error.args else type(error).__name__
+    asked = re.search(r'constraints=\["(.*?)"\]', str(error))
+    constraint = asked[1] if asked else "b >= 2"
     return InconclusiveDimensionError(
-        f"{call}: the program cannot be traced for all values of the unknown sizes: {reason}",
+        f"{call}: the program cannot be traced for all values of the unknown sizes: "
+        f"{reason_of(error)}",
         where=where,
         hint="say which sizes are equal with polymorphic_shapes, one string for each argument, "
         'as in polymorphic_shapes=["b, _", "b, ..."]; state what else is known of them with '
-        'polymorphic_constraints=["b >= 2"]; or give the sizes in the input signature',
+        f'polymorphic_constraints=["{constraint}"]; or give the sizes in the input signature',
     )
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of an error."""
+    return str(error.args[0]).splitlines()[0] if error.args else type(error).__name__
+
+
+def includes_zero(constraints: Sequence[str]) -> bool:
+    """Whether a constraint says no more of a size than that it may be 0, as in ``b >= 0``."""
+    conditions = SymbolicScope(constraints, least=0).conditions
+    return any([not c.is_equality and single_factor(c.difference) is not None for c in conditions])
+
+
+def is_too_small(expected: Sequence[tuple[Any, ...]], sizes: Sequence[TensorShape]) -> bool:
+    """Whether all sizes are known, and a program for shapes of larger symbols does not fit."""
+    known: list[Any] = [size for size in sizes if size is not None and None not in size]
+    if len(known) < len(sizes) or not any([0 in size for size in known]):
+        return False
+    try:
+        solve_dim_variables(expected).evaluate(known)
+    except ShapeMismatchError:
+        return True
+    return False

@@ -61,7 +61,8 @@ def input_parameters(fun: Callable[..., Any], skip: int, count: int) -> list[ins
                 names.append(p.name)
     names = names[skip : skip + count]
     names += [f"args_{i}" for i in range(len(names), count)]
-    return [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in unique(names)]
+    _, *names = unique(["self", *names])
+    return [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
 
 
 def unique(names: Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _I32 = np.dtype(np.int32)
 _SIZE = ShapedArray((), _I32)
+_FLAG = ShapedArray((), np.dtype(np.bool_))
 
 
 class Builder:
@@ -293,7 +294,8 @@ class DimArithmetic:
     """Arithmetic on ``i32`` scalars for ``dims_evaluate``.
 
     Division rounds down, as Python's: conditions on sizes are checked by expressions that may be
-    negative for sizes that break the condition.
+    negative for sizes that break the condition. A divisor of 0 counts as 1: who evaluates constant
+    operations on integers divides with the processor, which ends the process.
     """
 
     __slots__ = ("_b",)
@@ -312,9 +314,17 @@ class DimArithmetic:
 
     def floordiv(self, a: Any, b: Any) -> Any:
         exact = self._binary("stablehlo.subtract", a, self.mod(a, b))
-        return self._binary("stablehlo.divide", exact, b)
+        return self._binary("stablehlo.divide", exact, self._not_zero(b))
+
+    def _not_zero(self, b: Any) -> Any:
+        if getattr(b.owner, "name", "") == "stablehlo.constant":
+            return b
+        zero, one = self.constant(0), self.constant(1)
+        is_zero = self._b.compare(b, zero, _FLAG, "EQ", "SIGNED")
+        return self._b.op1("stablehlo.select", [is_zero, one, b], _SIZE)
 
     def mod(self, a: Any, b: Any) -> Any:
+        b = self._not_zero(b)
         rest = self._binary("stablehlo.remainder", a, b)
         shifted = self._binary("stablehlo.add", rest, b)
         return self._binary("stablehlo.remainder", shifted, b)

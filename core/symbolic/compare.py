@@ -55,6 +55,23 @@ def dim_equal(a: Any, b: Any) -> bool:
     )
 
 
+def is_empty(size: Any) -> bool:
+    """Whether an axis of this size has no elements.
+
+    Raises:
+        InconclusiveDimensionError: that depends, in a scope that allows it. Elsewhere sizes count
+            as at least 1.
+    """
+    if not isinstance(size, DimExpr):
+        return size == 0
+    return allows_empty(size) and not size
+
+
+def allows_empty(size: Any) -> bool:
+    """Whether a size is an expression in a scope where sizes may be 0."""
+    return isinstance(size, DimExpr) and getattr(size.scope, "least", 1) == 0
+
+
 def dim_size_product(shape: Iterable[Any]) -> Dim:
     """The number of elements of a shape."""
     result: Dim = 1

@@ -37,11 +37,12 @@ class Condition(NamedTuple):
 class SymbolicScope:
     """The variables of a family of shapes and the constraints on them.
 
-    Dimensions are at least 1 unless a constraint says more. Expressions of different scopes
-    cannot be mixed: the same name may mean different sizes.
+    Dimensions are at least 1 unless a constraint says more, or ``least`` another number.
+    Expressions of different scopes cannot be mixed: the same name may mean different sizes.
 
     Args:
         constraints_str: constraints such as ``"b >= 4"``, ``"mod(b, 8) == 0"``, ``"a == 2*b"``.
+        least: what each variable is at least; 0 where arrays may be empty.
 
     Raises:
         ValueError: a syntax error, or constraints that contradict each other.
@@ -61,12 +62,17 @@ class SymbolicScope:
         "_stated",
         "conditions",
         "constraints",
+        "least",
+        "note",
     )
 
-    def __init__(self, constraints_str: Sequence[str] = ()) -> None:
+    def __init__(self, constraints_str: Sequence[str] = (), *, least: int = 1) -> None:
         if isinstance(constraints_str, str):
             msg = f"SymbolicScope: got the string {constraints_str!r}, expected a list of strings"
             raise ArgumentTypeError(msg)
+        self.least = least
+        # What messages add where a size is less than that.
+        self.note = ""
         self.constraints: tuple[str, ...] = ()
         self.conditions: tuple[Condition, ...] = ()
         self._rewrites: dict[Factor, Dim] = {}
@@ -78,10 +84,11 @@ class SymbolicScope:
             self._add(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SymbolicScope, (self.constraints,)
+        return _scope, (self.constraints, self.least)
 
     def __repr__(self) -> str:
-        return f"SymbolicScope({list(self.constraints)})"
+        least = "" if self.least == 1 else f", least={self.least}"
+        return f"SymbolicScope({list(self.constraints)}{least})"
 
     def variable(self, name: str) -> Dim:
         """The dimension of a name: an expression, or what an equality constraint says it is."""
@@ -98,8 +105,8 @@ class SymbolicScope:
         return self._exact.get(factor)
 
     def stated_bounds(self, factor: Factor) -> Interval:
-        """What constraints say of a factor; variables are at least 1."""
-        default = (1 if factor.kind == VAR else -INFINITY, INFINITY)
+        """What constraints say of a factor; variables are at least ``least``."""
+        default = (self.least if factor.kind == VAR else -INFINITY, INFINITY)
         return self._stated.get(factor, default)
 
     def constrained_factors(self) -> Iterable[Factor]:
@@ -147,7 +154,7 @@ class SymbolicScope:
         low, high = self.bounds(difference)
         if high < 0 or (relation == "==" and low > 0):
             others = f" together with {list(self.constraints)}" if self.constraints else ""
-            msg = f"constraint {text!r}: no sizes of at least 1 satisfy it{others}"
+            msg = f"constraint {text!r}: no sizes of at least {self.least} satisfy it{others}"
             raise ArgumentValueError(msg)
 
     def _add_equality(self, left: Dim, right: Dim) -> None:
@@ -201,6 +208,10 @@ class SymbolicScope:
         else:
             bound = constant // -coefficient
             self._stated[factor] = (low, min(high, bound))
+
+
+def _scope(constraints: Sequence[str], least: int) -> SymbolicScope:
+    return SymbolicScope(constraints, least=least)
 
 
 def _mentions(d: Dim, factor: Factor) -> bool:

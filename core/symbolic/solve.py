@@ -157,7 +157,7 @@ def solve_dim_variables(shapes: Iterable[Sequence[Any]]) -> Solution:
         if step.coefficient in (1, -1):
             exact.append(equation)
     _check_solved(equations, sources)
-    checks = [*_variable_checks(sources), *_size_checks(equations, exact)]
+    checks = [*_variable_checks(scope, sources), *_size_checks(equations, exact)]
     if isinstance(scope, SymbolicScope):
         checks += _constraint_checks(scope, sources)
     return Solution(sources, tuple(checks))
@@ -237,13 +237,17 @@ def _check_solved(equations: list[_Equation], sources: Mapping[str, DimSource]) 
     raise ArgumentValueError(msg)
 
 
-def _variable_checks(sources: Mapping[str, DimSource]) -> Iterable[ShapeAssertion]:
+def _variable_checks(scope: Any, sources: Mapping[str, DimSource]) -> Iterable[ShapeAssertion]:
+    least, note = getattr(scope, "least", 1), getattr(scope, "note", "")
     for name, source in sources.items():
         at = size_name(source.arg, source.axis)
+        if least == 0 and source.expression == _FREE.variable(at):
+            continue  # no array has less
         text = (
-            f"the dimension variable {name}, computed from {at}, is {{left}}, expected at least 1"
+            f"the dimension variable {name}, computed from {at}, is {{left}}, "
+            f"expected at least {least}{note}"
         )
-        yield ShapeAssertion(_FREE.variable(name), ">=", 1, text)
+        yield ShapeAssertion(_FREE.variable(name), ">=", least, text)
 
 
 def _size_checks(equations: list[_Equation], exact: list[_Equation]) -> Iterable[ShapeAssertion]:

@@ -264,7 +264,7 @@ def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
     """A start that counts from the front."""
     if isinstance(start, _INTEGERS) or getattr(start, "is_symbolic_dim", False):
         position = lax.as_dims((start,))[0]
-        if lax.surely_less(position, 0):
+        if lax.surely_less(position, 0, decides=True):
             if not wrap:
                 msg = f"{call}: start index {position} is negative, allow_negative_indices=False"
                 raise IndexingError(msg)

@@ -171,7 +171,7 @@ def _from_end(index: Any, size: Any, default: Any) -> Any:
     if index is None:
         return default
     position = lax.as_dims((index,))[0]
-    return position + size if lax.surely_less(position, 0) else position
+    return position + size if lax.surely_less(position, 0, decides=True) else position
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
@@ -195,7 +195,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     size = x.aval.shape[which]
     position = operator.index(index)
     front = _from_end(position, size, 0)
-    if lax.surely_less(front, 0) or not lax.surely_less(front, size):
+    if lax.surely_less(front, 0) or not lax.surely_less(front, size, decides=True):
         msg = f"index_in_dim: index {position} is out of bounds for axis {which} of size {size}"
         raise IndexingError(msg)
     piece = slice_in_dim(x, front, front + 1, 1, which)

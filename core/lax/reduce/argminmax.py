@@ -19,6 +19,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array
 from tracebridge.core.mlir.types import is_static
+from tracebridge.core.symbolic.compare import is_empty
 
 _BOOL = np.dtype(np.bool_)
 _I32 = ShapedArray((), int32)
@@ -46,7 +47,7 @@ class _ArgExtremum(Primitive):
         if is_complex(x.dtype):
             msg = f"{self.name} works on real numbers and booleans, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
-        if type(x.shape[axis]) is int and x.shape[axis] == 0:
+        if is_empty(x.shape[axis]):
             msg = f"{self.name}: axis {axis} of {x.str_short()} has no elements, expected some"
             raise ShapeMismatchError(msg)
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])

@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.dtypes import int32
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.types import is_static
+from tracebridge.core.symbolic.compare import is_empty
 
 _BOOL = np.dtype(np.bool_)
 _I32 = ShapedArray((), int32)
@@ -86,7 +87,7 @@ def emit_prefixes(
 ) -> Any:
     """The prefixes of ``x`` along ``axis`` (suffixes if ``reverse``)."""
     n = aval.shape[axis]
-    if type(n) is int and n < 2:
+    if is_empty(n) or (type(n) is int and n < 2):
         return x
     scan = _Scan(ctx, reverse, combine, identity)
     if not is_static(aval):
@@ -105,7 +106,7 @@ def emit_recurrence(
     ctx: Any, a: Any, b: Any, aval: ShapedArray, axis: int, *, reverse: bool
 ) -> Any:
     """``y[i] = a[i] * y[i - 1] + b[i]`` along ``axis``."""
-    if is_static(aval) and aval.size == 0:
+    if is_empty(aval.shape[axis]) or (is_static(aval) and aval.size == 0):
         return b
     if ctx.platform != "cpu" and is_static(aval):
         return ctx.lower_fun(_recurrence, a, b, avals_in=[aval, aval], axis=axis, reverse=reverse)[

@@ -11,6 +11,7 @@ from tracebridge.core.errors.shape_errors import (
     InconclusiveDimensionError,
     ShapeMismatchError,
 )
+from tracebridge.core.symbolic.compare import allows_empty
 
 
 def as_axis(call: str, axis: Any, ndim: int) -> int:
@@ -52,9 +53,16 @@ def as_shape(call: str, shape: Any) -> tuple[Any, ...]:
     return dims
 
 
-def surely_less(a: Any, b: Any) -> bool:
-    """Whether ``a < b`` for all values of symbolic dimensions; False where nobody can say."""
+def surely_less(a: Any, b: Any, *, decides: bool = False) -> bool:
+    """Whether ``a < b`` for all values of symbolic dimensions; False where nobody can say.
+
+    Raises:
+        InconclusiveDimensionError: nobody can say, arrays may be empty, and the answer
+            ``decides`` what is computed.
+    """
     try:
         return bool(a < b)
     except InconclusiveDimensionError:
+        if decides and (allows_empty(a) or allows_empty(b)):
+            raise
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -201,9 +202,105 @@ def test_unknown_rank() -> None:
     assert named(tf.ones((2, 3))).shape == (2, 3)
 
 
-def test_sizes_below_one_are_refused() -> None:
-    """Programs are traced for sizes of at least 1."""
-    fun = tb.tf.to_tf(lambda x: x, polymorphic_shapes="b, _")
+EMPTY = ["mean and variance", "scan over a carry of symbolic size", "jit inside", "vmap", "grad",
+         "concatenate", "reshape", "outer difference", "positions", "one hot",
+         "special functions"]  # fmt: skip
+MORE_EMPTY: dict[str, Any] = {
+    "sort": lambda x: tnp.sort(x, 0),
+    "variance": lambda x: x.var(),
+    "pad": lambda x: tnp.pad(x, ((1, 1), (0, 0))),
+    "stack": lambda x: tnp.stack([x, x]),
+    "product": lambda x: (x.T @ x, x @ x.T),
+    "reshape to fewer rows": lambda x: x.reshape(2, -1),
+    "flip and roll": lambda x: (x[::-1], x[: x.shape[0] // 2]),
+    "repeat": lambda x: tnp.repeat(x, 2, 0),
+    "logarithm of a sum": lambda x: tnp.log(tnp.exp(x).sum(0)),
+    "division by the size": lambda x: x.sum(0) / x.shape[0],
+    "triangle": lambda x: tnp.tril(x @ x.T) + tnp.eye(x.shape[0]),
+}
 
-    with pytest.raises(ShapeMismatchError, match="expected at least 1"):
-        fun(tf.ones((0, 3)))
+
+@pytest.mark.parametrize("name", [*EMPTY, *MORE_EMPTY])
+def test_unknown_sizes_may_be_0(name: str) -> None:
+    """Values and gradients are those of the program for empty arrays."""
+    fun = {**PROGRAMS, **MORE_EMPTY}[name]
+    converted = tb.tf.to_tf(fun, polymorphic_shapes="b, _")
+    unknown = tf.function(converted, input_signature=[tf.TensorSpec((None, 4))])
+    x = tf.zeros((0, 4))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        got, named, expected = unknown(x), converted(x), tb.tf.to_tf(fun)(x)
+    for g, n, e in zip(*map(tf.nest.flatten, (got, named, expected)), strict=True):
+        assert g.dtype == n.dtype == e.dtype
+        np.testing.assert_array_equal(g, e)
+        np.testing.assert_array_equal(n, e)
+        if e.dtype.is_floating:
+            np.testing.assert_array_equal(tape.gradient(g, x), tape.gradient(e, x))
+
+
+NEED_ROWS: dict[str, Any] = {
+    "max": lambda x: x.max(0),
+    "argmin": lambda x: tnp.argmin(x, 0),
+    "softmax": lambda x: softmax(x.T),
+    "median": lambda x: tnp.median(x, 0),
+    "roll": lambda x: tnp.roll(x, 1, 0),
+    "first": lambda x: lax.index_in_dim(x, 0),
+    "branch": lambda x: x if x.shape[0] > 0 else x.sum(0),
+}
+
+
+@pytest.mark.parametrize("name", NEED_ROWS)
+def test_traces_that_need_a_row_say_so(name: str) -> None:
+    """They serve all sizes from 1; the message of a call with 0 says why, and what to do."""
+    fun = NEED_ROWS[name]
+    signature = [tf.TensorSpec((None, 4))]
+    unknown = tf.function(tb.tf.to_tf(fun), input_signature=signature, autograph=False)
+    static = tb.tf.to_tf(fun)
+
+    for n in (1, 3):
+        x = tf.constant(sample(n))
+        np.testing.assert_allclose(unknown(x), static(x), rtol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"at least 1|slice size|size 0"):
+        unknown(tf.zeros((0, 4)))
+    strict = tb.tf.to_tf(fun, polymorphic_shapes="b, _", polymorphic_constraints=["b >= 0"])
+    with pytest.raises(InconclusiveDimensionError, match=r'polymorphic_constraints=\["b'):
+        tf.function(strict, input_signature=signature).get_concrete_function()
+
+
+def test_empty_tensors_get_programs_of_their_own() -> None:
+    """Called with a size of 0, a function whose trace for all sizes needs a row is traced for 0."""
+    fun = tb.tf.to_tf(lambda x: x.sum() if x.shape[0] == 0 else x.max(), polymorphic_shapes="b")
+    named = tb.tf.to_tf(lambda x: x * 2 if x.shape[0] > 0 else x, polymorphic_shapes="b")
+
+    assert 0.0 == tb.tf.to_tf(lambda x: x.sum(), polymorphic_shapes="b")(tf.zeros(0))
+    assert 3.0 == fun(tf.constant([1.0, 3.0]))
+    assert 0.0 == fun(tf.zeros(0))
+    assert [2.0] == named(tf.ones(1)).numpy().tolist()
+    assert (0,) == named(tf.zeros(0)).shape
+
+
+def test_constraints_that_ask_for_more_than_0() -> None:
+    """They are checked, also of empty tensors."""
+    options: Any = {"polymorphic_shapes": "b", "polymorphic_constraints": ["b >= 1"]}
+    fun = tb.tf.to_tf(lambda x: x.max(), **options)
+
+    assert 1.0 == fun(tf.ones(1))
+    with pytest.raises(ShapeMismatchError, match="the constraint b >= 1 does not hold"):
+        fun(tf.zeros(0))
+    doubled = tb.tf.to_tf(lambda x, y: x.sum() + y, polymorphic_shapes=["b + 2", "b"])
+    with pytest.raises(ShapeMismatchError, match="is -1, expected at least 0"):
+        doubled(tf.ones(1), tf.ones(0))
+
+
+def test_division_by_a_size_of_0_does_not_end_the_process() -> None:
+    """Sizes as divisors; NumPy's results are those of a program for no elements."""
+    fun = tb.tf.to_tf(lambda x, y: y * (7 // tnp.maximum(x.shape[0], 1)) + (7 % (x.shape[0] + 1)))
+    signature = [tf.TensorSpec((None,)), tf.TensorSpec((2,))]
+    graph = tf.function(fun, input_signature=signature)
+
+    assert [7.0, 7.0] == graph(tf.ones(0), tf.ones(2)).numpy().tolist()
+    direct = tb.tf.to_tf(lambda x, y: y + 7 % x.shape[0])
+    graph = tf.function(direct, input_signature=signature)
+    assert [2.0, 2.0] == graph(tf.ones(3), tf.ones(2)).numpy().tolist()
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        graph(tf.ones(0), tf.ones(2))

@@ -201,3 +201,94 @@ def test_importing_the_package_does_not_import_tensorflow(
     )  # fmt: skip
 
     assert "tracebridge.tf.to_tf needs TensorFlow, which is not installed" in done.stdout
+
+
+def test_results_whose_paths_are_alike_keep_names_of_their_own(tmp_path: Path) -> None:
+    """No result of ``serving_default`` is lost, nor a parameter of ``params``."""
+    fun = lambda p, x: {"a b": x, "a_b": 2 * x, "a": {"b": 3 * x}, "a-b": p["k/v"] + p["k"].w}
+    params = {"k/v": np.float32(1), "k": Layer(np.float32(3), np.float32(4)), "k/w": np.float32(5)}
+    loaded = saved(tmp_path, fun, [tf.TensorSpec((), name="x")], params=params)
+    out = loaded.signatures["serving_default"](x=tf.constant(1.0))
+
+    assert [1.0, 2.0, 3.0, 4.0] == sorted(v.numpy().item() for v in out.values())
+    assert {"a_b", "a_b_", "a_b__", "a_b___"} == set(out)
+    assert [1.0, 3.0, 4.0, 5.0] == sorted(v.numpy().item() for v in loaded.params.values())
+
+
+def test_inputs_by_keyword(tmp_path: Path) -> None:
+    """As the function names them; what it names like a method's own gets an underscore."""
+    specs = [tf.TensorSpec((None,)), {"a": tf.TensorSpec((None,))}, tf.TensorSpec(())]
+    loaded = saved(tmp_path, lambda p, x, ids, self: x * p + ids["a"] * self, specs, params=2.0)
+    x, ids, scale = tf.ones(2), {"a": tf.ones(2)}, tf.constant(3.0)
+
+    assert [5.0, 5.0] == loaded.serve(x=x, ids=ids, self_=scale).numpy().tolist()
+    assert [5.0, 5.0] == loaded.serve(x, ids, self_=scale).numpy().tolist()
+    many = saved(tmp_path / "many", lambda *xs: sum(xs), [tf.TensorSpec(())] * 2)
+    assert 3.0 == many.serve(args_0=tf.constant(1.0), args_1=tf.constant(2.0))
+
+
+@pytest.mark.parametrize("order", [-1, 1.5, "2", None])
+def test_orders_that_are_no_numbers_of_derivatives(order: Any, tmp_path: Path) -> None:
+    """Said before anything is written."""
+    with pytest.raises(ArgumentSpecError, match="grad_order is"):
+        saved(tmp_path, lambda x: x, [tf.TensorSpec(())], grad_order=order)
+    assert not list(tmp_path.iterdir())
+
+
+def test_variables_of_keras_and_its_layer_for_models(tmp_path: Path) -> None:
+    """Variables are shared, not copied; TFSMLayer takes the folder and trains the variables."""
+    keras = pytest.importorskip("keras")
+    w = keras.Variable(np.ones((3, 2), np.float32), name="w")
+    steps = keras.Variable(np.int32(3), trainable=False, dtype="int32")
+    fun = lambda p, x: tnp.tanh(x @ p["w"]) * p["steps"]
+    folder = str(tmp_path / "model")
+    tb.tf.save(fun, folder, [tf.TensorSpec((None, 3))], params={"w": w, "steps": steps})
+    layer = keras.layers.TFSMLayer(folder)
+    x = tf.ones((5, 3))
+
+    np.testing.assert_allclose(layer(x), np.full((5, 2), 3 * np.tanh(3.0)), rtol=1e-6)
+    assert [(3, 2)] == [tuple(v.shape) for v in layer.trainable_variables]
+    assert [()] == [tuple(v.shape) for v in layer.non_trainable_variables]
+    with tf.GradientTape() as tape:
+        y = layer(0.1 * x)
+    (gradient,) = tape.gradient(y, [layer.trainable_variables[0].value])
+    np.testing.assert_allclose(gradient, np.full((3, 2), 1.5 / np.cosh(0.3) ** 2), rtol=1e-5)
+
+
+def test_fit_with_a_partial_last_batch() -> None:
+    """Integers, masks and features of unknown batch size in a Keras model."""
+    keras = pytest.importorskip("keras")
+    pick = tb.tf.to_tf(
+        lambda w, ids, mask: tnp.where(mask[:, None], w[ids], 0.0),
+        polymorphic_shapes=["_, _", "b", "b"],
+    )
+
+    class Model(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = self.add_weight(shape=(4, 2), name="table")
+
+        def call(self, inputs: Any) -> Any:
+            return pick(self.table, inputs["ids"], inputs["mask"])
+
+    rng = np.random.default_rng(0)
+    ids, mask = rng.integers(0, 4, 10), np.arange(10) % 5 != 4
+    target = (np.eye(4)[ids] @ rng.standard_normal((4, 2)) * mask[:, None]).astype(np.float32)
+    model = Model()
+    model.compile(optimizer=keras.optimizers.SGD(0.5), loss="mse")
+    data = tf.data.Dataset.from_tensor_slices(({"ids": ids, "mask": mask}, target)).batch(4)
+    losses = model.fit(data, epochs=20, verbose=0, shuffle=False).history["loss"]
+
+    assert losses[-1] < 1e-2 * losses[0]
+    assert (10, 2) == model.predict(data, verbose=0).shape
+
+
+def test_constants_are_in_the_file_once(tmp_path: Path) -> None:
+    """However often they are used, and for however many derivatives."""
+    w = np.random.default_rng(0).standard_normal((200, 200)).astype(np.float32)
+    copy = tnp.asarray(w)
+    fun = lambda x: tnp.tanh(tnp.sin(x @ w) @ copy) + x @ w.copy()
+    saved(tmp_path, fun, [tf.TensorSpec((None, 200))])
+    size = (tmp_path / "model" / "saved_model.pb").stat().st_size
+
+    assert size < w.nbytes * 1.4
