@@ -20,6 +20,7 @@ import torch
 import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core._jaxlib.xla import batched_device_put, collect_garbage
+from tracebridge.core.control.compiler_options import lifted_options
 from tracebridge.core.dtypes.dtypes import bool_, uint8
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -89,7 +90,8 @@ def make_run(
     """
     for aval in jaxpr.out_avals:
         row_of(aval.dtype, "torch")
-    program = compile_jaxpr(boundary(jaxpr), name, where)
+    whole, options = lifted_options(boundary(jaxpr))
+    program = compile_jaxpr(whole, name, where, compiler_options=options)
     is_number = tuple(numbers) or (False,) * jaxpr.n_in
     avals = [a.strong for a in boundary(jaxpr).in_avals]
     if where.device.platform != "cpu":

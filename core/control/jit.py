@@ -15,6 +15,7 @@ from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
+from tracebridge.core.control.compiler_options import check_outermost
 from tracebridge.core.control.explain import Names, explain_miss
 from tracebridge.core.control.ref import has_refs
 from tracebridge.core.control.ref_calls import RefCall, ref_arguments
@@ -29,7 +30,6 @@ from tracebridge.core.control.traced_call import (
     logger,
     trace_call,
 )
-from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -77,18 +77,6 @@ class Jit(CallPrimitive):
 
 
 jit_p = Jit()
-
-
-def check_outermost(name: str, compiler_options: Any) -> None:
-    """Raise where a function with ``compiler_options`` becomes a part of another program."""
-    if compiler_options:
-        msg = (
-            f"jit({name}): compiler_options={dict(compiler_options)!r} hold for a whole program, "
-            "but the function is called inside of another one"
-        )
-        raise ArgumentValueError(
-            msg, hint="give them to the outermost jit, or call the function outside of it"
-        )
 
 
 @final

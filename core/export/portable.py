@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.control.compiler_options import lifted_options
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.ir.traverse import applications
 from tracebridge.core.lowering.module import LoweredModule, lower_module
@@ -89,6 +90,8 @@ def portable_program(
         ExportError: the program calls something that only this process has, or runs on none of
             the platforms.
     """
+    # Options of a compiler say nothing to the consumers.
+    jaxpr, _ = lifted_options(jaxpr)
     served = _platforms_of(jaxpr, name, platforms)
     lowered = lower_module(jaxpr, name, PLATFORM, keep_unused=True, platforms=served, names=names)
     check_portable(lowered, name, allowed)

@@ -12,6 +12,9 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.bridge._api.counting import Counter
+from tracebridge.core.control.compiler_options import lifted_options
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime import dispatch
 from tracebridge.errors import (
     ArgumentValueError,
@@ -312,6 +315,24 @@ def test_compiler_options_inside_another_program(within: Any, inline: bool) -> N
     f = within(tb.jit(lambda x: x * x, compiler_options=FAST, inline=inline))
     with pytest.raises(ArgumentValueError, match="compiler_options"):
         f(tnp.arange(3.0))
+
+
+def test_options_of_a_program_made_of_jitted_functions() -> None:
+    """Who compiles a function of a user whole gets its options, if there is one choice."""
+    f = tb.jit(lambda x: x * x, compiler_options=FAST)
+    program = stage(lambda x: [f(x) + 1], [ShapedArray((3,), np.float32)])
+    whole, options = lifted_options(program)
+    assert (tuple(FAST.items()), ["jit", "add"]) == (
+        options,
+        [app.primitive.name for app, _ in whole.steps],
+    )
+    assert "compiler_options" not in whole.steps[0][0].params
+    plain = stage(lambda x: [tb.jit(tnp.sin)(x)], program.in_avals)
+    assert (plain, ()) == lifted_options(plain)
+
+    other = tb.jit(tnp.cos, compiler_options={"xla_cpu_enable_fast_math": False})
+    with pytest.raises(ArgumentValueError, match="compiler_options"):
+        lifted_options(stage(lambda x: [f(x) + other(x)], program.in_avals))
 
 
 def test_compiler_options_of_transformed_functions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,15 @@ def test_artifact_says_which_version_it_needs() -> None:
     assert "stablehlo.sine" in text_of(data)
 
 
+def test_compiler_options_stay_behind() -> None:
+    """They are for the compiler of this process: the artifact is that of the plain function."""
+    plain, tuned = (
+        program(lambda x, f=f: [f(x)], VECTOR)
+        for f in (tb.jit(lax.sin), tb.jit(lax.sin, compiler_options={"xla_a": True}))
+    )
+    assert text_of(plain.data) == text_of(tuned.data)
+
+
 @pytest.mark.parametrize(
     "fun", [lax.erf, lax.asin, lax.digamma, lax.acosh], ids=lambda f: f.__name__
 )

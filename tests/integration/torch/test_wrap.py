@@ -15,7 +15,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import debug_nans, disable_jit, enable_x64
 from tracebridge.errors import UnsupportedDtypeError
-from tracebridge.torch import wrap
+from tracebridge.torch import _execute, wrap
 
 pytestmark = pytest.mark.torch
 
@@ -37,6 +37,26 @@ def test_call_agrees_with_torch():
     x, w, b = torch.randn(4, 3), torch.randn(3, 5), torch.randn(5)
 
     torch.testing.assert_close(wrap(affine)(x, w, b), torch.tanh(x @ w) + b)
+
+
+def test_compiler_options_of_a_jitted_function(monkeypatch):
+    """They hold for the program of its values; it can be differentiated as well."""
+    seen = []
+    real = _execute.compile_jaxpr
+
+    def spy(*args, compiler_options=(), **kwargs):
+        seen.append(dict(compiler_options))
+        return real(*args, compiler_options=compiler_options, **kwargs)
+
+    monkeypatch.setattr(_execute, "compile_jaxpr", spy)
+    options = {"xla_cpu_enable_fast_math": True}
+    f = wrap(tb.jit(lambda x: tnp.sin(x) * 2, compiler_options=options))
+    x = torch.linspace(0, 1, 3, requires_grad=True)
+
+    torch.testing.assert_close(2 * torch.sin(x), f(x))
+    f(x).sum().backward()
+    torch.testing.assert_close(2 * torch.cos(x.detach()), x.grad)
+    assert seen[0] == options
 
 
 def test_trees_in_and_out():
