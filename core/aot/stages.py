@@ -31,7 +31,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import default_placement, get_backend
-from tracebridge.core.runtime.compile import Program, compile_lowered
+from tracebridge.core.runtime.compile import Program, compile_lowered, inspected
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.monitoring import LOWER, finished
 from tracebridge.core.runtime.placement import choose_placement, is_spread, mesh_of
@@ -319,12 +319,13 @@ class Lowered(Stage):
         check_assignment(f"jit({self._name})", device_assignment, placement)
         options = dict(self._stage._jitted.options.compiler_options) | (compiler_options or {})
         sigs = [signature(a, placement, False) for a in self._avals]
+        whole, flags = self._traced.whole, tuple(sorted(options.items()))
         program = compile_lowered(
-            self._module,
+            inspected(self._module, whole, placement, flags),
             placement,
-            self._traced.whole.out_avals,
+            whole.out_avals,
             self._args.donated,
-            tuple(sorted(options.items())),
+            flags,
         )
         entry = CallEntry(
             self._name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Sequence
@@ -111,10 +112,27 @@ def compile_jaxpr(
         mesh=mesh_of(placement),
     )
     finished(LOWER, name, start, logger)
-    if lowered.inspections and type(placement) is MeshPlacement:
-        _inspect(jaxpr, name, placement, len(lowered.inspections), compiler_options)
-        lowered.inspections = ()
+    lowered = inspected(lowered, jaxpr, placement, compiler_options)
     return compile_lowered(lowered, placement, jaxpr.out_avals, donated, compiler_options)
+
+
+def inspected(
+    lowered: LoweredModule,
+    jaxpr: Jaxpr,
+    placement: Placement,
+    options: tuple[tuple[str, Any], ...],
+) -> LoweredModule:
+    """``lowered``, which is that of ``jaxpr``, after its inspections of values on a mesh.
+
+    Raises:
+        EffectError: there are some in inner programs.
+    """
+    if not lowered.inspections or type(placement) is not MeshPlacement:
+        return lowered
+    _inspect(jaxpr, lowered.name, placement, len(lowered.inspections), options)
+    lowered = copy.copy(lowered)
+    lowered.inspections = ()
+    return lowered
 
 
 def _inspect(

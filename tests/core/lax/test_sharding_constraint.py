@@ -187,6 +187,11 @@ def test_inspected_values(capsys: pytest.CaptureFixture[str]) -> None:
         assert [ns("x"), ns("y", "x"), ns()] == seen
         assert ns(None, "y") is out.sharding
         assert_allclose(out, 2 * X + 1)
+    lowered = g.lower(X)
+    for _ in range(2):
+        seen.clear()
+        assert_allclose(lowered.compile()(X)[0], 2 * X + 1)
+        assert [ns("x"), ns("y", "x"), ns()] == seen
     tb.jit(lambda x: tb.debug.visualize_array_sharding(x))(tb.device_put(X, ns("y")))
     assert "CPU 0,2,4,6" in capsys.readouterr().out
     loop = tb.jit(lambda x: lax.scan(lambda c, _: (inspected(c), None), x, None, length=2)[0])
