@@ -16,12 +16,14 @@ from torch._dynamo.comptime import comptime
 from torch._dynamo.variables import ConstantVariable, NestedUserFunctionVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
+from tracebridge.core.config.scopes import global_value, on_global_change
 from tracebridge.core.errors.exchange_errors import ExchangeError, ProgramMismatchError
 from tracebridge.core.tree.tree import flatten
 from tracebridge.torch import _operator
 from tracebridge.torch._call_family import CallFamily
 from tracebridge.torch._names import UNNAMED, WRAPPED, parts_of, wrapped_at
-from tracebridge.torch._numbers import number_tensors
+from tracebridge.torch._numbers import host_tensor, number_tensors, width_beside
 from tracebridge.torch._programs import FIND_ROOT, TWIN, Family
 from tracebridge.torch._structure import (
     BOOL,
@@ -53,14 +55,15 @@ def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         (k, (STATIC, constant(kwargs[k])) if k in names else describe(kwargs[k], leaves))
         for k in sorted(kwargs)
     ]
-    leaves = [torch.as_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
+    wide = width_beside([x.dtype for x in leaves if isinstance(x, torch.Tensor)])
+    leaves = [host_tensor(x, wide) if isinstance(x, np.ndarray) else x for x in leaves]
     kinds = [_kind(x) for x in leaves]
     xs = number_tensors(leaves, kinds)
     if torch.compiler.is_dynamo_compiling():
         comptime(_note_traced)
     else:
         _note(xs)
-    handle = graph_handle(root, tuple(positional), tuple(keywords))
+    handle = graph_handle(root, tuple(positional), tuple(keywords), _OPTIONS_OF_PROCESS[0])
     outs = _operator.CALL(xs, handle)
     ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
     return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
@@ -124,9 +127,26 @@ def know_closure(context: Any) -> None:
         raise ExchangeError(msg, hint="pass them to the function as arguments") from error
 
 
+# Graphs guard on what is in this list (on a global string they would not), so that they are made
+# again when an option changes for the process. Options of a block are those of the call that made
+# the graph: Dynamo cannot see them.
+_OPTIONS_OF_PROCESS = [""]
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    if name in TRACING_OPTIONS:
+        values = [(n, global_value(n)) for n in TRACING_OPTIONS]
+        _OPTIONS_OF_PROCESS[0] = repr([(n, v) for n, v in values if v != OPTIONS[n].default])
+    del value
+
+
 @torch._dynamo.assume_constant_result
-def graph_handle(root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...]) -> str:
+def graph_handle(
+    root: str, positional: tuple[Any, ...], keywords: tuple[Any, ...], options: str
+) -> str:
     """The handle of a call; the family is made and lives on, since a graph names it."""
+    del options  # for the guard
     xs, _NOTED.xs = _NOTED.xs, None
     return _operator.captured(family_of(root, positional, keywords), xs)
 

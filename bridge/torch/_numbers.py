@@ -25,6 +25,7 @@ from tracebridge.torch._structure import BOOL, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _WIDE = (torch.float64, torch.complex128)
+_NARROWED = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _WIDE_INTEGERS = (torch.int64, torch.uint64)
 
 
@@ -107,6 +108,14 @@ def host_tensors(leaves: Sequence[Any]) -> list[Any]:
         return [
             _of_host(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x for x in leaves
         ]
+
+
+def host_tensor(x: Any, wide: Width) -> torch.Tensor:
+    """The same for one array of a graph. Dynamo reads these lines."""
+    tensor = torch.as_tensor(x)
+    if wide is not True and tensor.dtype in _NARROWED:
+        return tensor.to(_NARROWED[tensor.dtype])
+    return tensor.to(torch.int32) if not wide and tensor.dtype == torch.int64 else tensor
 
 
 def _of_host(host: np.ndarray[Any, Any]) -> Any:

@@ -11,7 +11,7 @@ asserts each of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -23,6 +23,7 @@ from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
 from tracebridge.torch._dependence import Paths, attached, paths_of, reached
 from tracebridge.torch._forward_only import NoSplit, split_if_possible
+from tracebridge.torch._graph_settings import settings_of_graph
 from tracebridge.torch._programs import (
     Avals,
     Family,
@@ -316,9 +317,20 @@ class Node(torch.autograd.Function):
 
 _apply_node = super(torch.autograd.Function, Node).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
 
-_library.impl("call", _kernel, "CPU")
-_library.impl("call", _kernel, "CUDA")
+
+def _of_graph(rule: Callable[[Sequence[torch.Tensor], str], Any]) -> Any:
+    """``rule`` under the options of the graph that calls the operator."""
+
+    def run(xs: Sequence[torch.Tensor], h: str) -> Any:
+        with settings_of_graph(h):
+            return rule(xs, h)
+
+    return run
+
+
+_library.impl("call", _of_graph(_kernel), "CPU")
+_library.impl("call", _of_graph(_kernel), "CUDA")
 _library.impl("call", _legacy_vmap, "Batched")
-_library.impl("call", _autograd, "Autograd")
-torch.library.register_fake("tracebridge::call", _fake, lib=_library)
+_library.impl("call", _of_graph(_autograd), "Autograd")
+torch.library.register_fake("tracebridge::call", _of_graph(_fake), lib=_library)
 torch.library.register_vmap("tracebridge::call", _vmap, lib=_library)

@@ -45,6 +45,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.torch._dependence import attached, paths_of
+from tracebridge.torch._graph_settings import note_settings
 from tracebridge.torch._residuals import NO_DERIVATIVE, Split, split_for_backward
 
 Avals = tuple[ShapedArray, ...]
@@ -426,6 +427,7 @@ def register_root(family: Family) -> None:
 def pin(handle: str, family: Family) -> None:
     """Keep a family alive because a graph of torch names it so."""
     _PINNED[handle] = _HANDLES[handle] = family
+    note_settings(handle)
 
 
 # Filled by wrap.py: finds the family of a handle that this process has not made yet.

@@ -26,6 +26,7 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
 from tracebridge.interop.trees import import_tree
+from tracebridge.numpy.conversion import asarray
 from tracebridge.torch import _eager
 from tracebridge.torch._call_family import CallFamily
 from tracebridge.torch._entry import CallTable, make_entry
@@ -314,7 +315,7 @@ class Wrapped:
         """
         given, named = import_tree((args, kwargs), torch_adapter)
         outs, out_tree = flatten(self.fun(*given, **named))
-        return out_tree.unflatten([torch_adapter.export(x) for x in outs])
+        return out_tree.unflatten([torch_adapter.export(asarray(x)) for x in outs])
 
 
 def _convert(leaf: Any) -> tuple[str, Any]:
