@@ -33,7 +33,9 @@ from tracebridge.interop.torch_adapter import (
 from tracebridge.torch._dependence import attached, paths_of, reached
 from tracebridge.torch._execute import Run, make_run, placement_for
 from tracebridge.torch._forward_only import split_if_possible
-from tracebridge.torch._programs import Family, Mask, settings_of, vjp_handle
+from tracebridge.torch._names import types_of
+from tracebridge.torch._programs import Family, Mask, resolve, settings_of, vjp_handle
+from tracebridge.torch._symbolic import aval_of_text
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
@@ -204,7 +206,8 @@ class Node:
                 sources.append(("saved", self.saved_inputs.index(i), dtype))
             else:
                 sources.append(("unused", aval.shape, dtype))
-        return tuple(sources), self.active, self.paths, compiled.family.handle
+        types = types_of(compiled.avals)
+        return tuple(sources), self.active, self.paths, compiled.family.handle, types
 
     def everything(self, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Gradients from all saved tensors and a cotangent of each result that can have one."""
@@ -353,15 +356,22 @@ def _graph_backward(
     described: tuple[Any, ...], saved: Sequence[Any], numbers: Any, grads: Sequence[Any]
 ) -> list[Any]:
     """A backward pass that compiled autograd is tracing; Dynamo reads these lines."""
-    sources, active, paths, handle = described
+    sources, active, paths, handle, types = described
     mask = [g is not None for g in grads]
     if not any(mask):
         return [None] * len(active)
     wanted = reached(active, paths, mask)
     given = [g for g in grads if g is not None]
     leaves = _pullback_inputs(sources, saved, numbers, given[0].device)
-    results = iter(OPERATOR[0]([*leaves, *given], vjp_handle(handle, wanted, mask)))
+    captured = _captured(handle, types)
+    results = iter(OPERATOR[0]([*leaves, *given], vjp_handle(captured, wanted, mask)))
     return [next(results) if w else None for w in wanted]
+
+
+@torch._dynamo.assume_constant_result
+def _captured(handle: str, types: tuple[str, ...]) -> str:
+    """The handle for a graph that is kept: with the fingerprint of the program at these types."""
+    return resolve(handle).captured(tuple([aval_of_text(text) for text in types]))
 
 
 def _backward_again(

@@ -63,9 +63,13 @@ def stamped(handle: str, digest: str, avals: Sequence[Any]) -> str:
     ``m:f#2|structure`` becomes ``m:f#2@digest float32[2,d0] int32[]|structure``.
     """
     name, bar, structure = handle.partition("|")
+    return f"{name}{STAMP}{' '.join([digest, *types_of(avals)])}{bar}{structure}"
+
+
+def types_of(avals: Sequence[Any]) -> tuple[str, ...]:
+    """Shapes and dtypes as text, such as ``float32[2,2*d0]``."""
     sizes = [",".join([str(d).replace(" ", "") for d in a.shape]) for a in avals]
-    types = [f"{a.dtype.name}[{size}]" for a, size in zip(avals, sizes, strict=True)]
-    return f"{name}{STAMP}{' '.join([digest, *types])}{bar}{structure}"
+    return tuple([f"{a.dtype.name}[{s}]" for a, s in zip(avals, sizes, strict=True)])
 
 
 class Parts(NamedTuple):

@@ -48,13 +48,21 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
 )
 CALL = torch.ops.tracebridge.call.default
+_set_tracing_state = torch._C._set_tracing_state  # pyright: ignore[reportAttributeAccessIssue] - the stubs forget it
 
 
 def apply_family(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
     """Call the operator. Under a mode torch may keep the handle in a graph."""
-    if _eager.modes_active() > 0 or torch._C._get_tracing_state() is not None:  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
-        return CALL(list(xs), captured(family, xs))
-    return CALL(list(xs), family.handle)
+    tracing = torch._C._get_tracing_state()
+    if tracing is not None:  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
+        # torch.jit.trace would warn that sizes are looked at, which it need not know of.
+        _set_tracing_state(None)
+        try:
+            handle = captured(family, xs)
+        finally:
+            _set_tracing_state(tracing)
+        return CALL(list(xs), handle)
+    return CALL(list(xs), captured(family, xs) if _eager.modes_active() > 0 else family.handle)
 
 
 def captured(family: Family, xs: Sequence[torch.Tensor]) -> str:

@@ -22,6 +22,8 @@ PRIVATE = (
     "_vmapmode_increment_nesting",
     "_vmapmode_decrement_nesting",
     "_functorch",
+    "_get_tracing_state",
+    "_set_tracing_state",
 )
 
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch._dynamo import compiled_autograd
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tracebridge as tb
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.torch import wrap
 from tracebridge.torch._fingerprint import UNIQUE, fingerprint
 
 pytestmark = pytest.mark.torch
@@ -156,3 +160,71 @@ def test_rules_that_refer_to_themselves() -> None:
         return calls(host)
 
     assert of(make(2.0)) == of(make(2.0)) != of(make(3.0))
+
+
+# Handles in graphs -----------------------------------------------------------------------------
+
+
+def of_compiled(f: Any, x: Any) -> list[Any]:
+    """The graphs of a forward and a backward pass, and that of compiled autograd."""
+    graphs: list[Any] = []
+
+    def keep(graph: Any, example_inputs: Any) -> Any:
+        del example_inputs
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    torch.compile(f, backend=keep, fullgraph=True, dynamic=True)(x)
+    with compiled_autograd._enable(torch.compile(backend=keep, fullgraph=True)):
+        f(x).sum().backward()
+    return graphs
+
+
+def of_export(f: Any, x: Any) -> list[Any]:
+    class Calls(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return f(x)
+
+    program = torch.export.export(Calls(), (x,))
+    return [program.graph_module, program.run_decompositions().graph_module]
+
+
+GRAPHS: dict[str, Any] = {
+    "Dynamo": of_compiled,
+    "export": of_export,
+    "make_fx": lambda f, x: [make_fx(f)(x)],
+    "fake make_fx": lambda f, x: [make_fx(f, tracing_mode="symbolic")(x)],
+    "a gradient": lambda f, x: [make_fx(torch.func.grad(lambda x: f(x).sum()))(x)],
+    "a map": lambda f, x: [make_fx(torch.func.vmap(f))(x[None])],
+    "a tangent": lambda f, x: [make_fx(lambda x: torch.func.jvp(f, (x,), (x,)))(x)],
+}
+
+
+# torch asks saved tensors for .grad, and warns of that itself, as of what it deprecates.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_graph_holds_fingerprints(name: str) -> None:
+    """However torch captures a graph, its handles say which programs they mean."""
+    f = wrap(lambda x: tnp.sin(x))
+    handles = [
+        node.args[1]
+        for graph in GRAPHS[name](f, torch.ones(3, requires_grad=True))
+        for node in graph.graph.nodes
+        if node.target is torch.ops.tracebridge.call.default
+    ]
+
+    assert handles
+    assert [True] * len(handles) == [f"{f.root}@" in handle for handle in handles]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_graphs_of_torch_jit_hold_fingerprints() -> None:
+    """The same of traces that TorchScript keeps."""
+    f = wrap(lambda x: tnp.sin(x))
+
+    traced: Any = torch.jit.trace(lambda x: f(x), torch.ones(3))
+
+    assert f"{f.root}@" in str(traced.graph)
