@@ -19,7 +19,7 @@ from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
 from tracebridge.torch import _eager
 
-MAX_ARGUMENTS = 100
+MAX_ARGUMENTS = 1000
 MAX_CALLS = 4096  # of one function; a function that sees more combinations starts over
 _FACTORIES: BoundedCache[Any] = BoundedCache("torch entries", 128)
 

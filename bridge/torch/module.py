@@ -13,6 +13,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.torch._structure import describe, rebuild
@@ -48,8 +49,9 @@ class Module(torch.nn.Module):
     Args:
         fun: function of a tree of parameters and further arguments, made of tracebridge
             operations; or the result of ``wrap``.
-        params: tree of Arrays, NumPy arrays, tensors and numbers. Values are copied; an
-            ``nn.Parameter`` is taken as it is, so that it can be shared with other modules.
+        params: tree of Arrays, NumPy arrays, tensors and numbers. Values are copied into dense
+            memory of torch; an ``nn.Parameter`` is taken as it is, so that it can be shared with
+            other modules.
         static_argnums: as for ``wrap``, counted with ``params`` as argument 0.
         static_argnames: as for ``wrap``.
 
@@ -141,18 +143,22 @@ def _own(leaf: Any, path: Any) -> torch.Tensor:
     if isinstance(leaf, torch.nn.Parameter):
         return leaf
     if isinstance(leaf, torch.Tensor):
-        tensor = leaf.detach().clone()
+        source = leaf.detach()
     elif type(leaf) is Array:
-        tensor = torch_adapter.export(leaf, copy=True)
+        source = torch_adapter.export(leaf)
     elif isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic):
         host = np.asarray(leaf)
-        tensor = torch.from_numpy(host.astype(canonicalize(host.dtype), copy=True))
+        host = host.astype(canonicalize(host.dtype), copy=False)
+        source = torch_adapter.export(put_numpy(host))
     else:
         msg = (
             f"Module: the leaf of params at {'/'.join(map(_text, path)) or 'the root'} is {leaf!r} "
             f"of type {type(leaf).__name__}"
         )
         raise UnsupportedDtypeError(msg, expected="an array, a tensor or a number")
+    # Dense memory of torch, which begins where programs can read it in place: memory of NumPy
+    # seldom does, and would be copied at every call.
+    tensor = source.clone(memory_format=torch.contiguous_format)
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         return torch.nn.Parameter(tensor)
     return tensor

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import tracebridge as tb
@@ -31,6 +32,7 @@ RAW, AROUND = "compiled call on an Array", "torch in and out"
 CHAIN = "chain of 10 on 1e6 elements, "
 INTO, OUT = "torch tensor to Array", "Array to torch tensor"
 SHORT = 50  # calls of a sample
+MANY = (100, 199, 201, 300)
 # In microseconds.
 BUDGETS = {
     **{f"8x8 layer, {kind}": 15.0 for kind in (FORWARD, NEW, ALL_NEW)},
@@ -115,6 +117,31 @@ def large_chain() -> Figures:
     }
 
 
+def many_leaves() -> Figures:
+    """A tree of many small tensors: the time of a leaf should not depend on how many there are."""
+    figures: Figures = {}
+    for n in MANY:
+        leaves = [torch.ones(4) for _ in range(n)]
+        wrapped = tb.torch.wrap(lambda *xs: sum([x[0] for x in xs]))
+        tree = tb.torch.wrap(lambda xs: sum([x[0] for x in xs]))
+        us = best(lambda f=wrapped, xs=leaves: f(*xs), 20, 50)
+        figures[f"{n} small tensors, each"] = us / n
+        us = best(lambda f=tree, xs=leaves: f(xs), 20, 50)
+        figures[f"a list of {n} small tensors, each"] = us / n
+    return figures
+
+
+def made_of_numpy() -> Figures:
+    """A module whose parameters were ndarrays, beside one of tensors."""
+    params = np.ones((2048, 1024), np.float32)
+    x = torch.ones(1024)
+    figures: Figures = {}
+    for kind, value in (("NumPy", params), ("torch", torch.from_numpy(params).clone())):
+        module = tb.torch.Module(lambda p, x: p["w"] @ x, {"w": value})
+        figures[f"module of 8 MB made of {kind}"] = best(lambda m=module, x=x: m(x), 50, 20)
+    return figures
+
+
 def crossing() -> Figures:
     """One tensor in and out, without computing."""
     x = torch.randn(64, 64)
@@ -154,7 +181,11 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     if options.once:
         torch.set_num_threads(1)
-        print(json.dumps({**small_layer(), **large_chain(), **crossing()}))
+        print(
+            json.dumps(
+                {**small_layer(), **large_chain(), **many_leaves(), **made_of_numpy(), **crossing()}
+            )
+        )
         return
     figures, worst = measure(options.rounds)
     lines = [

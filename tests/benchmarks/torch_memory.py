@@ -2,17 +2,18 @@
 
     python tests/benchmarks/torch_memory.py [--only WORDS] [--record FILE]
 
-Each loop runs in a process of its own, once on a function of ours and once on the same function in
-torch. Both figures count from the moment after a small loop of the same kind, so that programs and
-threads are there; ``peak`` is the most memory during the loop, ``resident`` what is left after its
-last statement. The tensors are larger than 64 MB, which the allocators of both give back at once.
-Where the system does not reset the high-water mark of a process, peaks cannot be measured.
+Each loop runs in a process of its own, on a function of ours and on the same function in torch.
+Both figures count from the end of a first loop, so that programs and threads are there; ``peak`` is
+the most memory during the loop, ``resident`` what is left after its last statement. The tensors are
+larger than 64 MB, which the allocators of both give back at once. Where the system does not reset
+the high-water mark of a process, peaks cannot be measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import json
 import subprocess
@@ -24,11 +25,11 @@ from typing import Any
 import torch
 
 import tracebridge.numpy as tnp
+from tracebridge.core._jaxlib.xla import collect_garbage
 from tracebridge.torch import Module, from_torch, wrap
 
 BUDGET = 1.05
 WIDTH = 4608  # a matrix of that width takes 81 MB
-SMALL = 64
 BATCH = 64
 OURS, EAGER = "ours", "eager"
 Loop = Callable[[int, str], Any]
@@ -76,7 +77,7 @@ def make_weights(width: int, n: int = 3) -> list[torch.Tensor]:
 
 def make_model(width: int, which: str, n: int = 3) -> torch.nn.Module:
     """The network as a module."""
-    weights = make_weights(width, n)
+    weights = [torch.nn.Parameter(w) for w in make_weights(width, n)]
     return Module(network, weights) if which == OURS else TorchNetwork(weights)
 
 
@@ -268,10 +269,13 @@ def memory_of_process(field: str) -> float:
 def once(name: str, which: str) -> dict[str, float]:
     """Peak and resident memory of one loop, here."""
     torch.manual_seed(0)
-    # An exchange makes the client of the backend; a loop at small sizes all kinds of programs.
+    # An exchange makes the client of the backend, a first loop its programs.
     from_torch(torch.ones(2))
-    LOOPS[name](SMALL, which)
+    LOOPS[name](WIDTH, which)
     gc.collect()
+    # What that loop may have left is part of what is measured.
+    collect_garbage()
+    ctypes.CDLL(None).malloc_trim(0)
     base = memory_of_process("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     kept = LOOPS[name](WIDTH, which)

@@ -290,3 +290,29 @@ def test_fully_sharded(process_group, width):
 
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
     assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "complex64", "float16"])
+def test_parameters_are_where_programs_can_read_them(dtype):
+    """Values of NumPy, of transposed tensors and of slices get dense, aligned memory of torch."""
+    n = 96
+    block = np.ones(n * n + 3, dtype)
+    leaves = {
+        "numpy": np.ones((n, n), dtype),
+        "misaligned": block[3:].reshape(n, n),
+        "readonly": np.broadcast_to(np.ones((), dtype), (n, n)),
+        "fortran": np.asfortranarray(np.ones((n, n), dtype)),
+        "array": tnp.asarray(np.ones((n, n), "float32")),
+        "transposed": torch.from_numpy(np.ones((n, n), dtype)).T,
+        "slice": torch.from_numpy(block)[3:].reshape(n, n),
+    }
+
+    module = Module(lambda p, x: sum(v.sum() for v in p.values()) * x, leaves)
+
+    owned = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    assert set(leaves) == set(owned)
+    for name, tensor in owned.items():
+        assert tensor.is_contiguous(), name
+        assert 0 == tensor.data_ptr() % 64, name
+        assert tensor.untyped_storage().resizable(), name
+        torch.testing.assert_close(tensor.detach(), torch.ones_like(tensor))

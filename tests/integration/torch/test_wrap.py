@@ -394,3 +394,26 @@ def test_eight_threads():
 
     assert failures == []
     assert f.traces == 4
+
+
+@pytest.mark.parametrize("n", [1, 201])
+def test_calls_with_many_tensors(n):
+    """Large and small ones and numbers, positional or in a tree, with gradients: as in torch."""
+    f = wrap(lambda *xs: sum([x[0] * (i + 1) for i, x in enumerate(xs)]))
+    tree = wrap(lambda xs, k: sum([x[0] * (i + k) for i, x in enumerate(xs)]))
+    xs = [
+        torch.full((2000 if i % 5 == 0 else 2,), float(i), requires_grad=i % 3 == 0)
+        for i in range(n)
+    ]
+    expected = sum([x[0] * (i + 1) for i, x in enumerate(xs)])
+
+    with torch.no_grad():
+        torch.testing.assert_close(f(*xs), expected.detach())
+    for out in (f(*xs), tree(xs, 1)):
+        torch.testing.assert_close(out, expected)
+        out.backward()
+        assert [i + 1.0 if i % 3 == 0 else None for i in range(n)] == [
+            None if x.grad is None else float(x.grad[0]) for x in xs
+        ]
+        for x in xs:
+            x.grad = None
