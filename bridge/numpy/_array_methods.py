@@ -138,6 +138,25 @@ def _reinterpret_bits(x: Any, dtype: Any) -> Any:
 _view_planned = Planned(_reinterpret, "view")
 
 
+def _swapped(x: Any) -> Any:
+    """The bytes of each number in reverse; the parts of complex numbers by themselves."""
+    if is_complex(x.aval.dtype):
+        return lax.complex(_swapped(lax.real(x)), _swapped(lax.imag(x)))
+    parts = lax.bitcast_convert_type(x, np.dtype(np.uint8))
+    return lax.bitcast_convert_type(lax.rev(parts, (x.aval.ndim,)), x.aval.dtype)
+
+
+_swapped_planned = Planned(_swapped, "byteswap")
+
+
+def _byteswap(self: Any, inplace: bool = False) -> Any:
+    """The bytes of each number in reverse order, as in memory of the other byte order."""
+    if inplace:
+        msg = "byteswap: got inplace=True, but arrays are immutable; use the result"
+        raise ArgumentValueError(msg)
+    return self if self.dtype.itemsize == 1 else _swapped_planned((self,))
+
+
 def _view(self: Any, dtype: Any = None) -> Any:
     """The same bytes as elements of another dtype, along the last axis."""
     if dtype is None:
@@ -160,6 +179,7 @@ METHODS: dict[str, Any] = {
     "argpartition": sorting.argpartition,
     "argsort": sorting.argsort,
     "astype": _astype,
+    "byteswap": _byteswap,
     "choose": selection.choose,
     "clip": _clip,
     "compress": _compress,

@@ -184,7 +184,8 @@ def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple
     for e in static:
         a = arrays[e.position] if isinstance(e, ArrayPart) else None
         if isinstance(a, MaskPositions):
-            if axis < len(shape) and a.shape[a.axis] != shape[axis]:
+            # A mask without elements selects nothing, of whatever shape.
+            if axis < len(shape) and a.shape[a.axis] != shape[axis] and 0 not in a.shape:
                 msg = (
                     f"a mask of shape {a.shape} does not fit: axis {axis} of the array has size "
                     f"{shape[axis]}, axis {a.axis} of the mask {a.shape[a.axis]}"

@@ -13,10 +13,10 @@ from tracebridge.core.dtypes.canonicalize import (
     default_float,
     default_int,
 )
-from tracebridge.core.dtypes.dtypes import is_inexact, real_of
+from tracebridge.core.dtypes.dtypes import is_inexact, is_integer, real_of
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
-from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
@@ -24,7 +24,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_made
-from tracebridge.numpy._planning import settled
+from tracebridge.numpy._planning import is_traced, settled
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy.conversion import asarray, on_device
 
@@ -292,7 +292,11 @@ def spread(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> list[A
         lax.broadcast_in_dim(v, shape, dims if v.aval.ndim else ()) for v in (start, stop)
     )
     weight, rest = (lax.convert_dtype(w, aval.dtype) for w in (weight, rest))
-    return [lax.add(lax.mul(first, rest), lax.mul(last, weight)), step]
+    values = lax.add(lax.mul(first, rest), lax.mul(last, weight))
+    if endpoint and num > 1:
+        # The last number is stop itself, also where start has no weight in it: 0 * inf.
+        values = lax.select_n(lax.eq(steps, float(parts)), values, last)
+    return [values, step]
 
 
 _linspace_planned = Planned(spread, "linspace")
@@ -337,7 +341,8 @@ def linspace(
     )
     if dtype is not None:
         kind = canonicalize_explicit(dtype, "linspace")
-        values = lax.floor(values) if not is_inexact(kind) and is_inexact(values.dtype) else values
+        if is_integer(kind) and is_inexact(values.dtype):
+            values = lax.floor(values)
         values = lax.convert_dtype(values, kind)
     values = on_device(values, device)
     return (values, step) if retstep else values
@@ -350,10 +355,23 @@ def _eye(n: Any, m: Any, k: int, dtype: Any) -> Any:
 
 
 _eye_planned = Planned(_eye, "eye")
+_eye_traced = Planned(lambda k, n, m, dtype: _eye(n, m, traced_offset("eye", k), dtype), "eye")
+
+
+def traced_offset(name: str, k: Any) -> Any:
+    """A traced offset of a diagonal, as int32.
+
+    Raises:
+        ArgumentTypeError: it is not one integer.
+    """
+    if k.aval.ndim or not is_integer(k.aval.dtype):
+        msg = f"{name}: k is {k.aval.str_short()}, expected one integer"
+        raise ArgumentTypeError(msg)
+    return lax.convert_dtype(k, np.dtype(np.int32))
 
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
-    """A matrix of zeros with ones on diagonal ``k``.
+    """A matrix of zeros with ones on diagonal ``k``, which may be traced.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.eye(2).tolist()
@@ -362,6 +380,8 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "eye")
     rows = _dim(N, "eye")
     columns = rows if M is None else _dim(M, "eye")
+    if is_traced(k):
+        return on_device(_eye_traced((k,), (rows, columns, kind)), device)
     return on_device(_eye_planned((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
 
 

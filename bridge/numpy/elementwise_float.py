@@ -107,9 +107,28 @@ nextafter = binary_function(
 def _spacing(x: Any) -> Any:
     (x,) = promote_inexact(x)
     _no_complex("spacing", x)
-    infinity = lax.full_of(x.aval, np.inf)
-    away = lax.select_n(_signbit(x), infinity, lax.neg(infinity))
-    return lax.sub(lax.nextafter(x, away), x)
+    # Made of bits: XLA calculates with subnormal numbers as if they were zero.
+    info, kind = finfo(x.aval.dtype), _BITS[x.aval.dtype.itemsize]
+    bits = _bits(x)
+    exponent = lax.shift_right_logical(_magnitude(bits), info.nmant)
+    steps = lax.sub(lax.max(exponent, 1), 1)
+    # As a normal number, or as a subnormal one: a single bit.
+    normal = lax.shift_left(lax.max(lax.sub(exponent, info.nmant), 0), info.nmant)
+    one = lax.full_of(steps.aval.strong, 1)
+    tiny = lax.shift_left(one, lax.min(steps, info.nmant))
+    size = lax.select_n(lax.lt(steps, info.nmant), normal, tiny)
+    found = lax.bitcast_convert_type_p.bind(lax.convert_dtype(size, kind), new_dtype=x.aval.dtype)
+    largest = lax.eq(lax.abs(x), lax.full_of(x.aval.update(shape=()), float(info.max)))
+    found = lax.select_n(largest, found, lax.full_of(found.aval, np.inf))
+    negative = lax.bitwise_and(_signbit(x), lax.gt(_magnitude(bits), 0))
+    found = lax.select_n(negative, found, lax.neg(found))
+    found = lax.select_n(lax.is_finite(x), lax.full_of(found.aval, np.nan), found)
+    return lax.convert_dtype(found, x.aval.dtype, x.aval.weak_type)
+
+
+def _magnitude(bits: Any) -> Any:
+    """Bit patterns without the sign."""
+    return lax.bitwise_and(bits, int(np.iinfo(bits.aval.dtype).max))
 
 
 spacing = unary_function(
@@ -179,17 +198,23 @@ def _frexp(x: Any) -> list[Any]:
     _no_complex("frexp", x)
     info = finfo(x.aval.dtype)
     # Subnormal numbers are scaled first: their exponent field is zero.
-    small = lax.lt(lax.abs(x), lax.full_of(x.aval.update(shape=()), float(info.tiny)))
-    shift = info.nmant + 1
-    scaled = lax.select_n(small, x, lax.mul(x, lax.full_of(x.aval, 2.0**shift)))
-    field = lax.shift_right_logical(_bits(scaled), info.nmant)
-    width = x.aval.dtype.itemsize * 8 - 1 - info.nmant
-    field = lax.bitwise_and(field, 2**width - 1)
-    exponent = lax.sub(lax.convert_dtype(field, np.dtype(np.int32)), info.maxexp - 2)
-    exponent = lax.select_n(small, exponent, lax.sub(exponent, shift))
-    plain = lax.bitwise_and(lax.is_finite(x), lax.ne(x, lax.zeros_of(x.aval.update(shape=()))))
+    size = _magnitude(_bits(x))
+    field = lax.shift_right_logical(size, info.nmant)
+    # Subnormal numbers, whose exponent field is zero, are made of bits: XLA calculates with them
+    # as if they were zero. Their highest bit goes where the hidden one of normal numbers is.
+    small = lax.bitwise_and(lax.eq(field, 0), lax.gt(size, 0))
+    lift = lax.sub(lax.clz(size), x.aval.dtype.itemsize * 8 - 1 - info.nmant)
+    lift = lax.select_n(small, lax.zeros_of(lift.aval), lift)
+    fraction = lax.bitwise_and(lax.shift_left(size, lift), 2**info.nmant - 1)
+    half = lax.bitwise_or(fraction, (info.maxexp - 2) << info.nmant)
+    half = lax.bitcast_convert_type_p.bind(half, new_dtype=x.aval.dtype)
+    half = lax.select_n(_signbit(x), half, lax.neg(half))
+    exponent = lax.convert_dtype(lax.sub(lax.max(field, 1), lift), np.dtype(np.int32))
+    exponent = lax.sub(exponent, info.maxexp - 2)
+    plain = lax.bitwise_and(lax.is_finite(x), lax.gt(size, 0))
     exponent = lax.select_n(plain, lax.zeros_of(exponent.aval), exponent)
-    return [_scale(x, lax.neg(exponent)), exponent]
+    half = lax.convert_dtype(half, x.aval.dtype, x.aval.weak_type)
+    return [lax.select_n(small, _scale(x, lax.neg(exponent)), half), exponent]
 
 
 _frexp_planned = Planned(_frexp, "frexp")

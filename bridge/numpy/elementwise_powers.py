@@ -82,6 +82,9 @@ def power(x1: Any, x2: Any, /) -> Any:
     [1.0, 8.0]
     """
     try:
+        if type(x2) is type(x1) is int and x2 < 0:
+            msg = f"power: integers have no negative powers, got {x1} and {x2}"
+            raise UnsupportedDtypeError(msg, hint="write one of them as a float")
         if type(x2) is int and issubclass(type(x1), EngineValue) and not is_bool(x1.aval.dtype):
             if x2 < 0 and is_integer(x1.aval.dtype):
                 msg = f"power: integers have no negative powers, got {x2}"

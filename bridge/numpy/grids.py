@@ -271,7 +271,8 @@ def _unravel(flat: Any, shape: tuple[Any, ...]) -> list[Any]:
     if not is_integer(flat.aval.dtype):
         msg = f"unravel_index: indices must be integers, got {flat.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
-    if flat.aval.dtype.itemsize < 4:
+    dtype, weak = flat.aval.dtype, flat.aval.weak_type
+    if dtype.itemsize < 4:
         flat = lax.convert_dtype(flat, _INT32)
     total = 1
     for d in shape:
@@ -286,7 +287,7 @@ def _unravel(flat: Any, shape: tuple[Any, ...]) -> list[Any]:
         size = lax.full_of(scalar, max(d, 1))
         out.append(lax.rem(flat, size))
         flat = lax.div(flat, size)
-    return out[::-1]
+    return [lax.convert_dtype(v, dtype, weak) for v in out[::-1]]
 
 
 _unravel_planned = Planned(_unravel, "unravel_index")
@@ -295,7 +296,8 @@ _unravel_planned = Planned(_unravel, "unravel_index")
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """The positions along each axis of ``shape`` for positions in the flattened array.
 
-    Negative positions count from the end; those out of bounds are clamped.
+    Negative positions count from the end; those out of bounds are clamped. The results have the
+    dtype of ``indices``.
 
     >>> import tracebridge.numpy as tnp
     >>> [p.tolist() for p in tnp.unravel_index(tnp.array([5, -1]), (2, 3))]
@@ -340,7 +342,7 @@ def ravel_multi_index(
         multi_index: integers of one shape, one array for each axis.
         dims: the shape.
         mode: what to do out of bounds: ``"raise"`` needs concrete integers, ``"clip"``,
-            ``"wrap"``; one for all axes or one for each.
+            ``"wrap"``, ``"ignore"`` (calculate all the same); one for all axes or one for each.
         order: ``"C"`` (the last axis changes fastest) or ``"F"`` (the first).
         dtype: dtype of the result (default: the default integer).
 
@@ -368,8 +370,8 @@ def ravel_multi_index(
             if host.size and not (host.min() >= 0 and host.max() < size):
                 msg = f"ravel_multi_index: an index is out of bounds for an axis of size {size}"
                 raise ArgumentValueError(msg)
-        elif how not in ("clip", "wrap"):
-            msg = f"ravel_multi_index: mode={how!r}, expected 'raise', 'clip' or 'wrap'"
+        elif how not in ("clip", "wrap", "ignore"):
+            msg = f"ravel_multi_index: mode={how!r}, expected 'raise', 'clip', 'wrap' or 'ignore'"
             raise ArgumentValueError(msg)
     if order not in ("C", "F"):
         msg = f"ravel_multi_index: order={order!r}, expected 'C' or 'F'"

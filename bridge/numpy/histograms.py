@@ -47,6 +47,9 @@ def _bincount(*args: Any) -> Any:
         x = lax.convert_dtype(x, _INT32)
     zero = lax.zeros_of(x.aval.update(shape=()))
     places = lax.max(x, zero)
+    if not size:
+        dtype = weights[0].aval.dtype if weights else default_int()
+        return lax.zeros_of(x.aval.strong.update(shape=(0,), dtype=dtype))
     if not weights:
         return count_into(places, lax.full_of(x.aval.strong.update(dtype=default_int()), 1), size)
     if weights[0].aval.shape != x.aval.shape:

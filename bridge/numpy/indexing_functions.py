@@ -237,7 +237,8 @@ def take_along_axis(
         arr: array.
         indices: integers with as many axes as ``arr``; other axes are broadcast.
         axis: axis in ``[-ndim, ndim)``; ``None`` takes from the flattened array.
-        mode: what to do out of bounds, see ``take``.
+        mode: what to do out of bounds, see ``take``; ``"one_hot"`` gives 0 there, as a product
+            with one-hot vectors would.
         fill_value: see ``take``.
         wrap_negative_indices: whether negative indices count from the end.
 
@@ -247,6 +248,8 @@ def take_along_axis(
     [[10, 20, 30], [4, 5, 6]]
     """
     where = None if axis is None else index_of(axis, "take_along_axis", "axis")
+    if isinstance(mode, str) and mode.lower() == "one_hot":
+        mode, fill_value = "fill", 0
     statics = (where, _mode("take_along_axis", mode), fill_value, bool(wrap_negative_indices))
     planned = _take_along_axis_planned if fill_value is None else _take_along_axis_filled
     return planned((arr, indices), statics)

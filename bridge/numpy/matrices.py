@@ -11,8 +11,9 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.numpy._planning import is_traced
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
-from tracebridge.numpy.creation import canonical_shape
+from tracebridge.numpy.creation import canonical_shape, traced_offset
 
 _INT32 = np.dtype(np.int32)
 
@@ -130,7 +131,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
 # triangles ---------------------------------------------------------------------------------------
 
 
-def lower_mask(shape: tuple[Any, Any], k: int) -> Any:
+def lower_mask(shape: tuple[Any, Any], k: Any) -> Any:
     """True on and below diagonal ``k``."""
     rows = lax.broadcasted_iota(_INT32, shape, 0)
     columns = lax.broadcasted_iota(_INT32, shape, 1)
@@ -142,8 +143,14 @@ _tri_planned = Planned(
 )
 
 
-def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Any:
-    """Ones on and below diagonal ``k``, zeros above.
+_tri_traced = Planned(
+    lambda k, n, m, dtype: lax.convert_dtype(lower_mask((n, m), traced_offset("tri", k)), dtype),
+    "tri",
+)
+
+
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Any:
+    """Ones on and below diagonal ``k``, which may be traced; zeros above.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.tri(2, 3, dtype=int).tolist()
@@ -151,6 +158,8 @@ def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Any:
     """
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "tri")
     rows, columns = canonical_shape((N, N if M is None else M), "eye")
+    if is_traced(k):
+        return _tri_traced((k,), (rows, columns, kind))
     return _tri_planned((), (rows, columns, index_of(k, "tri", "k"), kind))
 
 

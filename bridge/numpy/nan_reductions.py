@@ -159,7 +159,8 @@ def _nanmean(*args: Any) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "nanmean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
     on = _selected(x, mask[0] if mask else None)
-    mean, _ = masked_mean(lax.convert_dtype(x, wide_of(kind)), on, axes)
+    work = kind if is_inexact(kind) else to_inexact(kind)
+    mean, _ = masked_mean(lax.convert_dtype(x, wide_of(work)), on, axes)
     return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
 
 
@@ -191,7 +192,8 @@ def _nanvar(*args: Any) -> Any:
     *values, axis, dtype, ddof, keepdims, root, has_where, has_mean = rest
     axes = normalize_axes(axis, x.aval.ndim, "nanvar")
     source = x.aval.dtype
-    kind = dtype or (source if is_inexact(source) else to_inexact(source))
+    kind = dtype or source
+    kind = kind if is_inexact(kind) else to_inexact(kind)
     on = _selected(x, values[0] if has_where else None)
     x = lax.convert_dtype(
         x, wide_of(kind) if is_complex(kind) or not is_complex(source) else source

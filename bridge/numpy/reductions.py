@@ -154,11 +154,14 @@ def _extreme(
 
 
 def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Callable[..., Any]:
+    combine = lax.bitwise_and if fill else lax.bitwise_or
+
     def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
-        del dtype, initial
+        del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
         x = masked(truth(x), where, fill, name)
-        return keep_axes(reduce(x, axes), x, axes, keepdims)
+        initial = None if initial is None else truth(initial)
+        return _with_initial(name, combine, keep_axes(reduce(x, axes), x, axes, keepdims), initial)
 
     return run
 
@@ -170,7 +173,7 @@ def mean_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: 
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
     wide = wide_of(kind)
     if where is not None:
-        x = lax.convert_dtype(x, wide)
+        x = lax.convert_dtype(x, wide if is_inexact(kind) else wide_of(to_inexact(kind)))
         mean, _ = masked_mean(x, broadcast_to(mask_of(where, "mean"), x.aval.shape), axes)
         return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
     total = sum_of(x, axes, wide, keepdims, None, None)
@@ -399,6 +402,18 @@ def any(
     except Exception as error:
         hide_internal_frames(error)
         raise
+
+
+def truth_reduction(every: bool) -> Callable[..., Any]:
+    """``all`` or ``any`` with an ``initial`` value, for the method ``reduce`` of functions."""
+    planned = _all_planned if every else _any_planned
+
+    def reduce(
+        a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Any:
+        return planned(a, axis, None, None, keepdims, initial, where)
+
+    return reduce
 
 
 def mean(

@@ -41,7 +41,8 @@ def _choose(*args: Any) -> Any:
     shape = broadcast_shape("choose", [v.aval.shape for v in (which, *choices)])
     which, *choices = (broadcast_to(v, shape) for v in (which, *choices))
     # Out of range the first or the last is taken: that is mode "clip".
-    return lax.select_n(which, *choices)
+    found = lax.select_n(which, *choices)
+    return lax.convert_dtype(found, found.aval.dtype)
 
 
 _choose_planned = Planned(_choose, "choose")

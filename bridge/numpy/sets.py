@@ -186,9 +186,6 @@ def setdiff1d(
         size: how many to give, needed while tracing.
         fill_value: what to fill with if there are fewer (default 0).
 
-    Raises:
-        ArgumentValueError: a ``size`` is given and the array is empty.
-
     >>> import tracebridge.numpy as tnp
     >>> tnp.setdiff1d(tnp.array([1, 2, 3]), tnp.array([3, 1])).tolist()
     [2]
@@ -204,8 +201,9 @@ def setdiff1d(
         found = np.setdiff1d(*host, assume_unique=assume_unique)
         return put_numpy(found.astype(a.aval.dtype))
     if a.aval.size == 0:
-        msg = f"setdiff1d: size={size} of an empty array"
-        raise ArgumentValueError(msg)
+        filler = value_of(0 if fill_value is None else fill_value)
+        length = index_of(size, "setdiff1d", "size")
+        return broadcast_to(filler, (length,)).astype(_pair_planned((a, b))[0].dtype)
     xs = (a, b) if fill_value is None else (a, b, fill_value)
     return _difference_planned(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
 

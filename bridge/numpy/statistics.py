@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.dtypes.dtypes import is_complex, real_of
+from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_integer, real_of
+from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.planned import Planned
@@ -21,7 +23,7 @@ from tracebridge.numpy._promote import (
     promote_inexact,
 )
 from tracebridge.numpy.joining import at_least
-from tracebridge.numpy.reductions import keep_axes
+from tracebridge.numpy.reductions import keep_axes, wide_of
 
 # average -----------------------------------------------------------------------------------------
 
@@ -31,14 +33,19 @@ def _average(*args: Any) -> list[Any]:
     a = lax.convert_dtype(a, a.aval.dtype)  # reductions are strongly typed
     if not weights:
         (a,) = promote_inexact(a)
+        kind = a.aval.dtype
+        a = lax.convert_dtype(a, wide_of(kind))
         axes = normalize_axes(axis, a.aval.ndim, "average")
         count: Any = 1
         for i in axes:
             count = count * a.aval.shape[i]
         total = keep_axes(lax.reduce_sum(a, axes), a, axes, keepdims)
-        size = lax.full_of(total.aval, count)
-        return [lax.div(total, size), size]
+        mean = lax.convert_dtype(lax.div(total, lax.full_of(total.aval, count)), kind)
+        large = type(count) is int and is_float(kind) and count > float(finfo(kind).max)
+        return [mean, lax.full_of(mean.aval, np.inf if large else count)]
     a, w = promote_inexact(a, weights[0])
+    kind = a.aval.dtype
+    a, w = (lax.convert_dtype(v, wide_of(kind)) for v in (a, w))
     axes = normalize_axes(axis, a.aval.ndim, "average")
     w = fit_weights(a, w, axes, axis)
     a, w = broadcast_operands("average", a, w)
@@ -46,7 +53,7 @@ def _average(*args: Any) -> list[Any]:
         w = broadcast_to(w, a.aval.shape)
     size = keep_axes(lax.reduce_sum(w, axes), a, axes, keepdims)
     total = keep_axes(lax.reduce_sum(lax.mul(a, w), axes), a, axes, keepdims)
-    return [lax.div(total, size), size]
+    return [lax.convert_dtype(v, kind) for v in (lax.div(total, size), size)]
 
 
 def fit_weights(a: Any, w: Any, axes: tuple[int, ...], axis: Any) -> Any:
@@ -106,15 +113,18 @@ def _cov(*args: Any) -> Any:
         m = lax.convert_dtype(m, dtype)
     kind = real_of(m.aval.dtype)
     n = m.aval.shape[1]
-    frequencies = lax.convert_dtype(rest.pop(0), kind) if has_f else None
-    weights = lax.convert_dtype(rest.pop(0), kind) if has_a else None
+    if has_f and not is_integer(rest[0].aval.dtype):
+        msg = f"cov: fweights counts observations in integers, got {rest[0].aval.str_short()}"
+        raise UnsupportedDtypeError(msg, hint="pass weights that are no counts as aweights=")
+    frequencies = lax.abs(lax.convert_dtype(rest.pop(0), kind)) if has_f else None
+    weights = lax.abs(lax.convert_dtype(rest.pop(0), kind)) if has_a else None
     w = frequencies if weights is None else weights
     if frequencies is not None and weights is not None:
         w = lax.mul(frequencies, weights)
     scalar = m.aval.strong.update(shape=(), dtype=kind)
     if w is None:
         total = lax.full_of(scalar, n)
-        factor = lax.full_of(scalar, max(n - ddof, 0))
+        factor = lax.full_of(scalar, np.nan if type(n) is int and not n else n - ddof)
         mean = lax.div(lax.reduce_sum(m, (1,)), lax.full_of(m.aval.update(shape=()), n))
         weighted = center = _centered(m, mean)
     else:
@@ -174,12 +184,13 @@ def cov(
         rowvar: ``False`` if the variables are in columns.
         bias: divide by the number of observations instead of one less.
         ddof: divide by the number of observations less this.
-        fweights: how often each observation was made.
-        aweights: how much each observation counts.
+        fweights: how often each observation was made, integers; signs are left out.
+        aweights: how much each observation counts; signs are left out.
         dtype: dtype of the result.
 
     Raises:
         ArgumentValueError: ``ddof`` is no integer.
+        UnsupportedDtypeError: ``fweights`` holds no integers.
 
     >>> import tracebridge.numpy as tnp
     >>> tnp.cov(tnp.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])).tolist()

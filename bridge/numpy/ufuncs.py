@@ -86,19 +86,39 @@ class ufunc(metaclass=_UfuncType):
         if not callable(func):
             msg = f"ufunc: func must be callable, got {func!r} of type {type(func).__name__}"
             raise ArgumentTypeError(msg)
-        self.nin = _count("nin", nin)
-        self.nout = _count("nout", nout)
-        self.nargs = self.nin if nargs is None else _count("nargs", nargs)
-        self.identity = identity
+        self._nin = _count("nin", nin)
+        self._nout = _count("nout", nout)
+        self._nargs = self._nin if nargs is None else _count("nargs", nargs)
+        self._identity = identity
         self.__name__ = name or getattr(func, "__name__", type(func).__name__)
         self.__doc__ = getattr(func, "__doc__", None) or type(self).__doc__
         self.function = func
         self.kind: Any = None  # the dtype of what is folded, where that is not the array's
+        self._given_call = call
         self._call = vectorize(func) if call is None else call
         self._reduce = reduce
         self._accumulate = accumulate
         self._at = at
         self._reduceat = reduceat
+
+    nin = property(lambda self: self._nin, doc="Number of arguments.")
+    nout = property(lambda self: self._nout, doc="Number of results.")
+    nargs = property(lambda self: self._nargs, doc="Number of arguments that are arrays.")
+    identity = property(lambda self: self._identity, doc="What a reduction of nothing gives.")
+
+    def _meaning(self) -> tuple[Any, ...]:
+        given = (self._reduce, self._accumulate, self._at, self._reduceat)
+        sizes = (self._nin, self._nout, self._nargs)
+        return (self.function, *sizes, self._identity, self._given_call, *given)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not ufunc:
+            return NotImplemented
+        return self._meaning() == other._meaning()
+
+    def __hash__(self) -> int:
+        # Not the identity, which may be an array.
+        return hash((self.function, self._nin, self._nout))
 
     def __repr__(self) -> str:
         return f"<ufunc {self.__name__!r}>"
@@ -405,8 +425,8 @@ def _attach() -> None:
         logic.bitwise_and: (-1, None, None, None),
         logic.bitwise_or: (0, None, None, None),
         logic.bitwise_xor: (0, None, None, None),
-        logic.logical_and: (True, reductions.all, None, None),
-        logic.logical_or: (False, reductions.any, None, None),
+        logic.logical_and: (True, reductions.truth_reduction(True), None, None),
+        logic.logical_or: (False, reductions.truth_reduction(False), None, None),
         logic.logical_xor: (False, None, None, None),
     }
     truths = (logic.logical_and, logic.logical_or, logic.logical_xor)

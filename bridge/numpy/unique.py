@@ -129,6 +129,14 @@ def _scattered(values: Any, places: Any, size: int) -> Any:
 _unique_planned = Planned(_unique_sized, "unique")
 
 
+def _unique_with_nans(x: Any, axis: int) -> tuple[Any, Any, Any, Any]:
+    """The same along an axis where NaNs are one number, which NumPy's function does not know."""
+    values, index, inverse, counts = _unique_planned((x,), (axis, True, x.aval.shape[axis]))
+    count = int(np.count_nonzero(concrete(counts, _WHY)))
+    kept = values.take(np.arange(count, dtype=_INT32), axis)
+    return kept, index[:count], inverse, counts[:count]
+
+
 def _unique(
     x: Any, axis: Any, equal_nan: bool, size: int | None, fill_value: Any
 ) -> tuple[Any, Any, Any, Any]:
@@ -137,6 +145,8 @@ def _unique(
     where = None if axis is None else normalize_axis(axis, x.aval.ndim, "unique")
     if size is None:
         host = concrete(x, _WHY, _HINT)
+        if equal_nan and where is not None and x.aval.ndim > 1 and np.isnan(host).any():
+            return _unique_with_nans(x, where)
         found = np.unique(
             host,
             return_index=True,
@@ -157,6 +167,10 @@ def _unique(
         return put_numpy(values), integers[0], integers[1], integers[2]
     count = index_of(size, "unique", "size")
     if x.aval.size == 0:
+        if count and fill_value is not None and x.aval.ndim == 1:
+            xs = (broadcast_to(value_of(fill_value), (count,)).astype(x.aval.dtype),)
+            none = put_numpy(np.zeros((count,), default_int()))
+            return xs[0], none, put_numpy(np.zeros((0,), default_int())), none
         if count:
             msg = f"unique: size={count}, but {x.aval.str_short()} has no elements"
             raise ArgumentValueError(msg)

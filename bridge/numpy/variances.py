@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
@@ -39,7 +40,9 @@ def _var(
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
     kind = kind if is_inexact(kind) else to_inexact(kind)
-    x = lax.convert_dtype(x, wide_of(kind))
+    # The dtype of the result is real; complex numbers are not made real for it.
+    if is_complex(kind) or not is_complex(x.aval.dtype):
+        x = lax.convert_dtype(x, wide_of(kind))
     kind = real_of(kind)
     if where is not None:
         on = broadcast_to(mask_of(where, "var"), x.aval.shape)
@@ -123,6 +126,8 @@ def _variance(
             msg = f"{name}: ddof={ddof} and correction={correction} are two names of one argument"
             raise ArgumentValueError(msg, hint="give one of them")
         ddof = correction
+    if isinstance(getattr(ddof, "aval", None), ShapedArray) and not ddof.aval.ndim:
+        ddof = ddof.item()
     if not isinstance(ddof, int | float | np.number):
         msg = f"{name}: ddof is {kind_of(ddof)}, expected a number"
         raise ArgumentTypeError(msg)

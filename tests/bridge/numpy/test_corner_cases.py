@@ -1,0 +1,215 @@
+"""Corners of the documented API: traced offsets, modes, empty inputs, dtypes, methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("name", ["eye", "tri"])
+def test_offsets_of_diagonals_may_be_traced(name: str) -> None:
+    """Under jit and vmap the matrix is that of the plain integer."""
+    function = getattr(tnp, name)
+    offsets = np.array([-4, -1, 0, 2, 5], np.int8)
+    expected = np.stack([getattr(np, name)(3, 4, k, np.int32) for k in offsets.tolist()])
+
+    mapped = tb.vmap(lambda k: function(3, 4, k, int))(tnp.asarray(offsets))
+    traced = tb.jit(lambda k: function(3, 4, k=k, dtype=int))(2)
+
+    np.testing.assert_array_equal(expected, mapped)
+    np.testing.assert_array_equal(expected[3], traced)
+    with pytest.raises(TypeError, match="expected one integer"):
+        tb.jit(lambda k: function(3, 4, k))(1.5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "int16", "uint32", "float16", "float32"])
+def test_byteswap_is_that_of_numpy(dtype: str) -> None:
+    """The bytes of each element in reverse, of vectors, scalars and nothing."""
+    for values in ([1, 0, 3], 1, []):
+        x = np.array(values, dtype)
+        swapped = tnp.asarray(x).byteswap()
+        assert x.byteswap().tobytes() == np.asarray(swapped).tobytes()
+    z = np.array([1 + 2j], np.complex64)
+    assert z.byteswap().tobytes() == np.asarray(tb.jit(lambda v: v.byteswap())(z)).tobytes()
+    with pytest.raises(ValueError, match="immutable"):
+        tnp.ones(2).byteswap(inplace=True)
+
+
+def test_take_along_axis_as_by_one_hot_vectors() -> None:
+    """The mode one_hot gives zeros out of bounds, and counts from the end for negative indices."""
+    x = tnp.arange(6.0).reshape(2, 3)
+    found = tnp.take_along_axis(x, tnp.array([[2, -1], [0, 5]]), 1, mode="one_hot")
+    np.testing.assert_array_equal([[2.0, 2.0], [3.0, 0.0]], found)
+
+
+def test_ravel_multi_index_without_checks() -> None:
+    """The mode ignore calculates with what is given, traced too."""
+    ravel = tb.jit(lambda i, j: tnp.ravel_multi_index((i, j), (2, 3), mode="ignore"))
+    assert [5, 14] == ravel(tnp.array([1, 5]), tnp.array([2, -1])).tolist()
+    with pytest.raises(ValueError, match="mode="):
+        tnp.ravel_multi_index((1, 1), (2, 3), mode="fill")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+def test_unravel_index_keeps_the_dtype(dtype: str) -> None:
+    """Positions have the dtype of the indices, a Python int stays weak."""
+    rows, columns = tnp.unravel_index(tnp.array([5, 1], dtype), (200, 3))
+    assert (dtype, dtype) == (rows.dtype.name, columns.dtype.name)
+    assert ([1, 0], [2, 1]) == (rows.tolist(), columns.tolist())
+    assert tnp.unravel_index(5, (2, 3))[0].weak_type
+    assert not tnp.choose(1, (10, 20)).weak_type
+
+
+def test_sets_of_nothing_with_a_size() -> None:
+    """Empty arrays are filled up like others."""
+    nothing, some = tnp.array([]), tnp.array([1.0, 2.0])
+    assert [0.0, 0.0] == tnp.setdiff1d(nothing, some, size=2).tolist()
+    assert [9.0, 9.0] == tnp.setdiff1d(nothing, some, size=2, fill_value=9).tolist()
+    assert [2.0, 2.0] == tnp.unique(nothing, size=2, fill_value=2).tolist()
+    values, index, inverse, counts = tnp.unique(
+        nothing, True, True, True, size=2, fill_value=2.5
+    )  # fmt: skip
+    assert ([2.5] * 2, [0, 0], [], [0, 0]) == tuple(
+        [v.tolist() for v in (values, index, inverse, counts)]
+    )
+
+
+def test_unique_slices_with_nans() -> None:
+    """NaNs are one number along an axis as without, eagerly as with a size."""
+    rows = tnp.array([[1.0, NAN], [2.0, 1.0], [1.0, NAN]])
+    options: dict[str, Any] = {"axis": 0, "return_inverse": True, "return_counts": True}
+
+    values, inverse, counts = tnp.unique(rows, **options)
+    sized = tnp.unique(rows, **options, size=2)
+
+    np.testing.assert_array_equal([[1.0, NAN], [2.0, 1.0]], values)
+    assert ([0, 1, 0], [2, 1]) == (inverse.reshape(-1).tolist(), counts.tolist())
+    for mine, theirs in zip((values, inverse, counts), sized, strict=True):
+        np.testing.assert_array_equal(np.ravel(mine), np.ravel(theirs))
+    assert (3, 2) == tnp.unique(rows, axis=0, equal_nan=False).shape
+    assert (2, 2) == tnp.unique(rows.T, axis=1).shape
+
+
+def test_the_last_of_a_linspace_is_its_end() -> None:
+    """Also beside infinities and NaN; truth values are not rounded down."""
+    for start, stop in ((-INF, INF), (NAN, 1.0), (0.1, 0.7)):
+        with np.errstate(all="ignore"):
+            expected = np.linspace(start, stop, 3, dtype=np.float32)
+        np.testing.assert_allclose(tnp.linspace(start, stop, 3), expected, rtol=1e-6)
+        assert np.float32(stop) == tnp.linspace(start, stop, 7)[-1]
+    assert [False, True, True] == tnp.linspace(0, 1, 3, dtype=bool).tolist()
+    assert [-3, -1, 1, 3] == tnp.linspace(-3, 3, 4, dtype="int8").tolist()
+
+
+def test_spreads_with_few_degrees_of_freedom_and_other_dtypes() -> None:
+    """No estimate without degrees of freedom; whole dtypes mean floats; complex stays whole."""
+    x = tnp.array([1.0, 2.0])
+    for name in ("var", "std", "nanvar", "nanstd"):
+        function = getattr(tnp, name)
+        assert np.isnan([function(x, ddof=2), function(x, ddof=3)]).all()
+        assert function(x, dtype="int32").dtype == tnp.float32
+        complexes = np.array([1, 2j], np.complex64)
+        expected = getattr(np, name)(complexes)
+        np.testing.assert_allclose(function(complexes, dtype="float32"), expected, rtol=1e-6)
+    assert 0.5 == float(tnp.var(x, ddof=tnp.array(1)))
+    everywhere = tnp.ones(2, bool)
+    assert 1 == int(tnp.mean(x, dtype="int32", where=everywhere))
+    assert 1 == int(tnp.nanmean(x, dtype="int32"))
+    assert np.isnan(tnp.cov(tnp.zeros((3, 0)))).all()
+    rows, less = tnp.array([[1.0, 2, 3], [3.0, 1, 2]]), tnp.array([1, -2, 1])
+    np.testing.assert_allclose(
+        tnp.cov(rows, fweights=less), np.cov(np.asarray(rows), fweights=[1, 2, 1]), rtol=1e-6
+    )
+    with pytest.raises(TypeError, match="fweights"):
+        tnp.cov(rows, fweights=tnp.array([1.0, 2.0, 1.0]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_averages_of_half_precision(dtype: str) -> None:
+    """Sums above the largest number of the dtype, of equal weights or given ones."""
+    ones = tnp.ones(70000, dtype)
+    assert 1.0 == float(tnp.average(ones)) == float(tnp.average(ones, weights=ones))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_exponents_of_subnormal_numbers(dtype: str) -> None:
+    """Spacing and frexp are NumPy's where arithmetic of XLA sees zeros."""
+    with tb.enable_x64(True):
+        info = np.finfo(dtype)
+        tiny, least = float(info.tiny), float(info.smallest_subnormal)
+        values = [0.0, least, 3 * least, tiny / 2, tiny, 1.5 * tiny, 1.0, 2.5, float(info.max)]
+        x = np.array([*values, *[-v for v in values[1:]], INF, -INF, NAN], dtype)
+        with np.errstate(all="ignore"):
+            spacing, (mantissa, exponent) = np.spacing(x), np.frexp(x)
+        finite = np.isfinite(x)
+
+        mine = tnp.frexp(tnp.asarray(x))
+
+        # NumPy takes the spacing of negative halves on their other side.
+        kept = (x >= 0) | (dtype != "float16")
+        np.testing.assert_array_equal(spacing[kept], np.asarray(tnp.spacing(tnp.asarray(x)))[kept])
+        np.testing.assert_array_equal(mantissa, mine[0])
+        np.testing.assert_array_equal(exponent[finite], np.asarray(mine[1])[finite])
+
+
+def test_the_mantissa_has_a_derivative() -> None:
+    """That of multiplying by a power of two, in both modes."""
+    for x in (3.0, -3.0, 0.1, 6e5):
+        expected = float(np.frexp(x)[0] / x)
+        np.testing.assert_allclose(tb.grad(lambda v: tnp.frexp(v)[0])(x), expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            tb.jvp(lambda v: tnp.frexp(v)[0], (x,), (1.0,))[1], expected, rtol=1e-6
+        )
+
+
+def test_masks_without_elements_select_nothing() -> None:
+    """Whatever the shape of the array."""
+    x = tnp.arange(6.0).reshape(2, 3)
+    assert (0, 3) == x[np.zeros(0, bool)].shape
+    assert (0,) == x[np.zeros((0, 3), bool)].shape == x[tnp.zeros((2, 0), bool)].shape
+    assert (0, 3) == tnp.zeros((0, 3))[np.zeros(0, bool)].shape
+
+
+def test_logical_reductions_begin_with_what_is_given() -> None:
+    """The value initial counts like an element."""
+    x = tnp.array([[0.0, 1.0], [2.0, 3.0]])
+    assert [False, False] == tnp.logical_and.reduce(x, initial=False).tolist()
+    assert [False, True] == tnp.logical_and.reduce(x, initial=1.5).tolist()
+    assert [True, True] == tnp.logical_or.reduce(x, initial=True).tolist()
+    assert tnp.logical_or.reduce(x, axis=None, initial=0)
+    assert [[False], [True]] == tnp.logical_and.reduce(x, 1, keepdims=True).tolist()
+    none = tnp.zeros(x.shape, bool)
+    assert [True, True] == tnp.logical_and.reduce(x, where=none, initial=True).tolist()
+
+
+def test_numbers_without_a_result_are_errors() -> None:
+    """A negative power of Python integers is refused, as that of arrays; counts of nothing are."""
+    with pytest.raises(TypeError, match="negative powers"):
+        tnp.power(2, -1)
+    assert 8 == int(tnp.power(2, 3))
+    assert [] == tnp.bincount(tnp.array([], int)).tolist()
+    assert [0, 0] == tnp.bincount(tnp.array([], int), minlength=2).tolist()
+
+
+def test_universal_functions_are_values() -> None:
+    """Made of the same parts they are equal and hash alike; their attributes cannot be set."""
+
+    def add(x: Any, y: Any) -> Any:
+        return x + y
+
+    one, same = (tnp.frompyfunc(add, 2, 1) for _ in range(2))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != tnp.frompyfunc(add, 2, 1, identity=0)
+    assert one != tnp.frompyfunc(lambda x, y: x + y, 2, 1)
+    for name in ("nin", "nout", "nargs", "identity"):
+        with pytest.raises(AttributeError):
+            setattr(one, name, 3)
+    assert (2, 1, 2, None) == (one.nin, one.nout, one.nargs, one.identity)
