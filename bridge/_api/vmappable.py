@@ -52,6 +52,8 @@ def register_vmappable(
             together: ``whole(axis_size, array, axis)`` is the batch of an array in it.
         make_iota: ``size -> array`` of the numbers of the elements; None where sizes are ints.
 
+    The size of the axis is that of mapped arrays beside the objects, or ``axis_size``.
+
     Raises:
         ArgumentTypeError: a type is no class, or a function is none.
 
@@ -73,7 +75,8 @@ def register_vmappable(
     ...     None,
     ... )
     >>> matrix = tnp.arange(6.0).reshape(2, 3)
-    >>> print(tb.vmap(lambda column: column.sum(), in_axes=Along(1))(Columns(matrix)))
+    >>> sums = tb.vmap(lambda column: column.sum(), in_axes=Along(1), axis_size=3)
+    >>> print(sums(Columns(matrix)))
     [3. 5. 7.]
     >>> batching.unregister_vmappable(Columns)
     """
@@ -100,6 +103,11 @@ def unregister_vmappable(data_type: type) -> None:
 
     Args:
         data_type: a type that was registered.
+
+    >>> from tracebridge.interpreters import batching
+    >>> class Columns: ...
+    >>> batching.register_vmappable(Columns, int, int, lambda *_: 0.0, lambda *_: Columns(), None)
+    >>> batching.unregister_vmappable(Columns)
     """
     VMAPPABLES.pop(data_type, None)
 
