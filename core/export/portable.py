@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,6 +12,7 @@ from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.ir.traverse import applications
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
+from tracebridge.core.sharding.partition_spec import entry_names
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
@@ -87,11 +89,12 @@ def portable_program(
         allowed: targets of custom calls that the consumer knows besides ``PORTABLE_TARGETS``.
 
     Raises:
-        ExportError: the program calls something that only this process has, or runs on none of
-            the platforms.
+        ExportError: the program calls something that only this process has, runs on none of
+            the platforms, or splits values over devices.
     """
     # Options of a compiler say nothing to the consumers.
     jaxpr, _ = lifted_options(jaxpr)
+    _check_whole(jaxpr, name)
     served = _platforms_of(jaxpr, name, platforms)
     lowered = lower_module(jaxpr, name, PLATFORM, keep_unused=True, platforms=served, names=names)
     check_portable(lowered, name, allowed)
@@ -101,6 +104,30 @@ def portable_program(
     return PortableProgram(
         name, data, lowered.hoisted, tuple(jaxpr.in_avals), tuple(jaxpr.out_avals), served
     )
+
+
+def _check_whole(jaxpr: Jaxpr, name: str) -> None:
+    """Raise if the program splits values: consumers run it on one device, whole.
+
+    Raises:
+        ExportError: names the sharding.
+    """
+    for app in applications(jaxpr):
+        wanted = getattr(app.primitive, "wanted_sharding", None)
+        sharding = None if wanted is None else wanted(**app.params)
+        mesh = getattr(sharding, "mesh", None)
+        if mesh is not None and any([_n_parts(entry, mesh) > 1 for entry in sharding.spec]):
+            raise ExportError(
+                f"export of {name}: the program splits a value as {sharding}, but exported "
+                "programs run on one device and hold no shardings",
+                hint="export the function without with_sharding_constraint, shardings of jit and "
+                "device_put, or with a mesh of one device",
+            )
+
+
+def _n_parts(entry: Any, mesh: Any) -> int:
+    """Into how many parts an entry of a specification splits an axis."""
+    return math.prod([mesh.shape[axis] for axis in entry_names(entry)])
 
 
 def _platforms_of(jaxpr: Jaxpr, name: str, platforms: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,9 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building, mlir_context
 from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.sharding.abstract_mesh import AbstractMesh
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.symbolic.scope import symbolic_shape
 
 VECTOR = ShapedArray((3,), np.float32)
@@ -134,6 +137,33 @@ def test_functions_for_callbacks_are_refused(call: Any) -> None:
 
     with pytest.raises(ExportError, match="Python functions of this process"):
         program(fun, VECTOR)
+
+
+def _split(n_devices: int, axis: str | None = "d") -> NamedSharding:
+    return NamedSharding(AbstractMesh((n_devices,), ("d",)), PartitionSpec(axis))
+
+
+SPLITTING: dict[str, Any] = {
+    "constraint": lambda x, s: tb.lax.with_sharding_constraint(x * 2, s),
+    "in a function": lambda x, s: tb.jit(lambda y: tb.lax.with_sharding_constraint(y, s))(x),
+    "in a loop": lambda x, s: tb.lax.fori_loop(
+        0, 2, lambda _, y: tb.lax.with_sharding_constraint(y, s), x
+    ),
+    "derivative": lambda x, s: tb.grad(lambda y: tb.lax.with_sharding_constraint(y * y, s).sum())(
+        x
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPLITTING)
+def test_shardings_are_refused(name: str) -> None:
+    """Consumers run the program on one device; what splits nothing stays."""
+    fun = SPLITTING[name]
+
+    with pytest.raises(ExportError, match="export of f: the program splits a value as"):
+        program(lambda x: [fun(x, _split(4))], ShapedArray((4,), np.float32))
+    for whole in (_split(1), _split(4, None)):
+        program(lambda x, s=whole: [fun(x, s)], ShapedArray((4,), np.float32))
 
 
 def test_smaller_version_compares_numbers() -> None:
