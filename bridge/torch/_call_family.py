@@ -78,11 +78,14 @@ class CallFamily(Family):
 
     def is_program(self, digest: str, types: Sequence[str]) -> bool:
         """Whether the program at inputs of these types has that fingerprint."""
-        try:
-            program = self.program(tuple([aval_of_text(text) for text in types]))
-        except Exception:  # noqa: BLE001 - the function may be another one, and raise anything
-            return False
-        return digest == fingerprint(program)
+        for least in (1, 0):
+            try:
+                program = self.program(tuple([aval_of_text(text, least) for text in types]))
+            except Exception:  # noqa: BLE001, S112 - the function may be another one, and raise
+                continue
+            if digest == fingerprint(program):
+                return True
+        return False
 
     @property
     def name(self) -> str:

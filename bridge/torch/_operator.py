@@ -39,7 +39,7 @@ from tracebridge.torch._programs import (
     vmap_handle,
 )
 from tracebridge.torch._residuals import NO_DERIVATIVE
-from tracebridge.torch._symbolic import Sizes, has_symbolic
+from tracebridge.torch._symbolic import Sizes, has_symbolic, may_be_empty
 
 _library = torch.library.Library("tracebridge", "DEF")
 _library.define(
@@ -127,9 +127,12 @@ def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any
 
 def _avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:
     """At which avals a graph's call is traced: for all sizes if the function lets it."""
-    for merge in (False, True) if has_symbolic(xs) else ():
+    tries: list[tuple[bool, int]] = [(False, 1), (True, 1)] if has_symbolic(xs) else []
+    if tries and may_be_empty(xs):
+        tries = [(False, 0), (False, 1), (True, 1)]
+    for merge, least in tries:
         try:
-            sizes = Sizes(xs, merge=merge)
+            sizes = Sizes(xs, merge=merge, least=least)
             avals = tuple([sizes.aval(x) for x in xs])
             for a in family.program(avals).out_avals:
                 for d in a.shape:
@@ -138,6 +141,8 @@ def _avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals,
             raise  # at no sizes there is one
         except Exception:  # noqa: BLE001, S112 - it needs to know more about the sizes
             continue
+        if tries[0][1] < least:
+            sizes.require(least)
         return avals, sizes
     # Asking torch for the values of sizes makes the graph a graph for these values only.
     return tuple([_eager.aval_of(x) for x in xs]), None

@@ -18,7 +18,8 @@ from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
 
 # Variables are named by their order in a call, in one scope: equal calls have equal avals.
-_SCOPE = SymbolicScope()
+# By what sizes are at least: torch knows of most that they are not 0, of some that they may be.
+_SCOPES = {least: SymbolicScope(least=least) for least in (0, 1)}
 
 
 class SymIntOps:
@@ -33,10 +34,10 @@ class SymIntOps:
     min = staticmethod(torch.sym_min)
 
 
-def aval_of_text(text: str) -> ShapedArray:
-    """The aval that a handle writes as ``float32[2,2*d0+1]``."""
+def aval_of_text(text: str, least: int = 1) -> ShapedArray:
+    """The aval that a handle writes as ``float32[2,2*d0+1]``, for sizes of at least ``least``."""
     name, _, sizes = text.partition("[")
-    shape = symbolic_shape(sizes.removesuffix("]"), scope=_SCOPE)
+    shape = symbolic_shape(sizes.removesuffix("]"), scope=_SCOPES[least])
     return ShapedArray(shape, row_from(FROM_TORCH, name, "torch").ours)
 
 
@@ -45,15 +46,27 @@ def has_symbolic(xs: Sequence[torch.Tensor]) -> bool:
     return any([isinstance(d, torch.SymInt) for x in xs for d in x.shape])
 
 
+def may_be_empty(xs: Sequence[torch.Tensor]) -> bool:
+    """Whether a size is not known to be at least 1, as those that depend on data are."""
+    # Imported by torch for the first such size, not with this module: it is slow.
+    from torch.fx.experimental.symbolic_shapes import (  # noqa: PLC0415 - see above
+        statically_known_true,
+    )
+
+    unknown = [d for x in xs for d in x.shape if isinstance(d, torch.SymInt)]
+    return not all([statically_known_true(d >= 1) for d in unknown])
+
+
 class Sizes:
     """The sizes of the tensors of one call as dimensions; ``value`` goes back.
 
     With ``merge`` sizes that are equal in torch's example are assumed to be equal always; torch
-    notes that as a guard of the graph.
+    notes that as a guard of the graph. Sizes are at least ``least``.
     """
 
-    def __init__(self, xs: Sequence[torch.Tensor], *, merge: bool = False) -> None:
+    def __init__(self, xs: Sequence[torch.Tensor], *, merge: bool = False, least: int = 1) -> None:
         self.merge = merge
+        self.scope = _SCOPES[least]
         self.variables: dict[Any, Any] = {}  # torch's expression -> our variable
         self.env: dict[str, torch.SymInt] = {}  # name of our variable -> size
         unknown = [d for x in xs for d in x.shape if isinstance(d, torch.SymInt)]
@@ -69,11 +82,11 @@ class Sizes:
             for name, other in self.env.items():
                 known = size.node.has_hint() and other.node.has_hint()
                 if known and size.node.hint == other.node.hint and bool(size == other):
-                    (found,) = symbolic_shape(name, scope=_SCOPE)
+                    (found,) = symbolic_shape(name, scope=self.scope)
                     self.variables[key] = found
         if found is None:
             name = f"d{len(self.env)}"
-            (found,) = symbolic_shape(name, scope=_SCOPE)
+            (found,) = symbolic_shape(name, scope=self.scope)
             self.variables[key] = found
             self.env[name] = size
         return found
@@ -107,6 +120,12 @@ class Sizes:
         """Shape and dtype of a tensor."""
         row = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch")
         return ShapedArray(tuple([self.dim(d) for d in x.shape]), row.ours)
+
+    def require(self, least: int) -> None:
+        """Let the graph check that sizes are at least ``least``, because the trace needs it."""
+        for size in self.env.values():
+            torch._check(size >= least, lambda: "tracebridge: a function traced for all sizes needs"
+                         f" sizes of at least {least}")  # fmt: skip
 
     def value(self, dim: Any) -> Any:
         """The size that a dimension stands for."""

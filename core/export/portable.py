@@ -114,7 +114,7 @@ def _check_whole(jaxpr: Jaxpr, name: str) -> None:
     """
     for app in applications(jaxpr):
         wanted = getattr(app.primitive, "wanted_sharding", None)
-        sharding = None if wanted is None else wanted(**app.params)
+        sharding: Any = None if wanted is None else wanted(**app.params)
         mesh = getattr(sharding, "mesh", None)
         if mesh is not None and any([_n_parts(entry, mesh) > 1 for entry in sharding.spec]):
             raise ExportError(

@@ -231,3 +231,22 @@ def test_symbolic_trace_of_fx():
         return torch.fx.symbolic_trace(lambda x, w, b: torch.relu(f(x, w, b=b)))(X, W, B)
 
     check(use)
+
+
+@pytest.mark.parametrize("name", ["any size", "some"])
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_sizes_that_depend_on_data_may_be_0(name: str) -> None:
+    """A trace serves them too; one that needs a row makes the graph check that there is one."""
+    some = lambda x: tnp.concatenate([x, x]) if x.shape[0] > 0 else tnp.zeros(5)
+    fun = wrap({"any size": lambda x: tnp.concatenate([x, x * 2]), "some": some}[name])
+    compiled = torch.compile(lambda x, m: fun(x[m]), fullgraph=True, dynamic=True, backend="eager")
+    x = torch.arange(4.0)
+    for mask in (torch.tensor([True] * 4), torch.tensor([True, False, False, True])):
+        assert torch.equal(fun(x[mask]), compiled(x, mask))
+
+    nothing = torch.zeros(4, dtype=torch.bool)
+    if name == "any size":
+        assert (0,) == compiled(x, nothing).shape
+    else:
+        with pytest.raises(RuntimeError, match=">= 1"):
+            compiled(x, nothing)
