@@ -23,6 +23,7 @@ from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.transfer import check_host_dtype
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
+from tracebridge.interop.layout import copy_of_ndarray
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
 
@@ -30,6 +31,8 @@ def import_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Ar
     """An Array of an object with ``__dlpack__`` and ``__dlpack_device__``."""
     kind, ordinal = x.__dlpack_device__()
     where = placement_of(int(kind), int(ordinal))
+    if isinstance(x, np.ndarray):
+        copy = copy_of_ndarray(x, copy)
     if int(kind) == CPU:
         view = _host_view(x)
         if view is not None:

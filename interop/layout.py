@@ -47,6 +47,22 @@ def refuse_copy(reason: str, what: str) -> LayoutError:
     )
 
 
+def copy_of_ndarray(host: np.ndarray[Any, Any], copy: bool | None) -> bool | None:
+    """Whether to copy an ndarray: read-only memory always.
+
+    Exports of an Array to torch can be written to, and writing to a file that is mapped for
+    reading ends the process.
+
+    Raises:
+        LayoutError: the memory is read-only and ``copy=False``.
+    """
+    if host.flags.writeable:
+        return copy
+    if copy is False:
+        raise refuse_copy("it is read-only, and exports of an Array can be written to", "ndarray")
+    return True
+
+
 def dense(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """``host`` in this machine's byte order, dense, with clean bools; itself where it is so."""
     if not host.dtype.isnative:

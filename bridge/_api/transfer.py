@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.annotations import to_memory_p
 from tracebridge.core.lax.device_put import device_put_p
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.array import Array, living_arrays
 from tracebridge.core.runtime.backends import default_placement, get_backend
 from tracebridge.core.runtime.donation import mark_donated
 from tracebridge.core.runtime.guards import explicit_transfers
@@ -253,6 +252,8 @@ def _fetch(leaf: Any) -> Any:
 def live_arrays(platform: str | None = None) -> list[Array]:
     """All arrays that have not been deleted, for finding out what holds memory.
 
+    Scalars that the engine keeps for itself are not among them.
+
     Args:
         platform: only those on this platform ("cpu", "gpu", ...); None means all.
 
@@ -267,7 +268,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     """
     if platform is not None:
         get_backend(platform)
-    found = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    found = living_arrays()
     if platform is None:
         return found
     names = {platform, "cuda", "rocm"} if platform == "gpu" else {platform}

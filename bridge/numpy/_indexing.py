@@ -17,7 +17,7 @@ from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.array import Array, share
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.util.caching import BoundedCache
@@ -134,7 +134,7 @@ def _eager_static(x: Array, static: tuple[Any, ...]) -> Any:
             return _static_planned((y,), (static,))
 
         return run_static
-    starts = put_numpy(np.array([first for first, _, _ in extents], np.int32))
+    starts = share(put_numpy(np.array([first for first, _, _ in extents], np.int32)))
     sizes = tuple([n for _, n, _ in extents])
 
     def run_window(y: Array) -> Any:

@@ -30,7 +30,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
-from tracebridge.core.runtime.backends import default_placement, get_backend
+from tracebridge.core.runtime.backends import check_not_forked, default_placement, get_backend
 from tracebridge.core.runtime.compile import Program, compile_lowered, inspected
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.runtime.monitoring import LOWER, finished
@@ -385,7 +385,9 @@ class Compiled(Stage):
 
         Raises:
             ArgumentMismatchError: the arguments have another structure, shape or dtype.
+            ForkedProcessError: this process was forked after XLA had been started.
         """
+        check_not_forked()
         leaves, tree = flatten((args, kwargs))
         if tree != self._args.tree:
             leaves, tree = hide_float0(leaves, tree)  # no arguments of a program

@@ -14,9 +14,11 @@ __all__ = [
     "DeletedArrayError",
     "DevicePlacementError",
     "DonationError",
+    "ExecutionError",
     "ForkedProcessError",
     "GuardError",
     "NonFiniteError",
+    "OutOfMemoryError",
     "PluginError",
     "UnsupportedJaxlibError",
     "XlaRuntimeError",
@@ -186,6 +188,14 @@ class CompileError(TracebridgeError, XlaRuntimeError):
 
         tb.jit(tnp.sin)(1.0)
     """
+
+
+class OutOfMemoryError(TracebridgeError, XlaRuntimeError, MemoryError):
+    """A device has not the memory that a program or an array needs."""
+
+
+class ExecutionError(TracebridgeError, XlaRuntimeError):
+    """XLA failed to run a program that it had compiled."""
 
 
 class CallbackError(TracebridgeError, XlaRuntimeError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -151,7 +153,12 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return self._buf.is_deleted()
 
     def delete(self) -> None:
-        """Free the memory now; borrowed memory stays with its owner."""
+        """Free the memory now; borrowed memory stays with its owner.
+
+        Scalars that the engine shares among all that use the number are not deleted.
+        """
+        if is_shared(self):
+            return
         self._host = None
         self._buf.delete()
 
@@ -193,7 +200,8 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def _to_numpy(self) -> np.ndarray[Any, Any]:
         """The elements as a read-only ndarray, on the CPU without a copy where possible."""
         host = getattr(self, "_host", None)
-        if host is None:
+        if host is None or self._buf.is_deleted():  # donated perhaps: views outlive their array
+            self._host = None
             self._check_alive()
             sharding = self._sig.sharding
             if guards_in_force[0]:
@@ -394,6 +402,30 @@ def new_array(buf: Any, sig: Signature) -> Array:
     array._sig = sig
     array._buf = buf
     return array
+
+
+# Buffers of scalars that the engine keeps for all users of a number, by id.
+_SHARED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def share(array: Array) -> Array:
+    """Mark an array that the engine keeps, and hands out: nobody may delete it."""
+    _SHARED[id(array._buf)] = array._buf
+    return array
+
+
+def is_shared(array: Array) -> bool:
+    """Whether the engine keeps the memory of an array for others."""
+    return _SHARED.get(id(array._buf)) is array._buf
+
+
+def living_arrays() -> list[Array]:
+    """All arrays of users that have not been deleted."""
+    return [
+        x
+        for x in gc.get_objects()
+        if type(x) is Array and not x._buf.is_deleted() and not is_shared(x)
+    ]
 
 
 # Filled by runtime/transfer.py, which imports this module: makes an Array of an ndarray.

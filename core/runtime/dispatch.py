@@ -22,6 +22,7 @@ from tracebridge.core.runtime.backends import check_not_forked, on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, culprit, wants_checks
 from tracebridge.core.runtime.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.failures import raise_failure
 from tracebridge.core.runtime.guards import check_execution
 from tracebridge.core.runtime.placement import all_at, choose_placement, moving, wishes_inside
 from tracebridge.core.runtime.transfer import move, put_literal
@@ -192,13 +193,15 @@ def to_array(value: Any, app: Application | None = None) -> Array:
 
 
 def raise_for(args: Sequence[Any], name: str, error: BaseException | None) -> None:
-    """Raise DeletedArrayError if an argument is gone; else return."""
+    """Raise DeletedArrayError if an argument is gone, or our error for one of XLA; else return."""
     for i, a in enumerate(args):
         if type(a) is Array and a.is_deleted():
             raise DeletedArrayError(
                 f"{a.aval.str_short()} (argument {i} of {name})",
                 donated_to=getattr(a, "_donated_to", ""),
             ) from error
+    if error is not None:
+        raise_failure(name, error)
 
 
 # Applications with eager executables, so that these can be dropped.

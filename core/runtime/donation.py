@@ -34,5 +34,6 @@ def mark_donated(arrays: Sequence[Any], donated: Sequence[int], name: str) -> No
     for i in donated:
         array = arrays[i]
         array._donated_to = name
+        array._host = None  # what was read of it would keep its memory
         if not array._buf.is_deleted():
             array._buf.delete()

@@ -28,7 +28,7 @@ from tracebridge.core.ir.trace import current_trace, innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.array import Array, share
 from tracebridge.core.runtime.backends import on_fork
 from tracebridge.core.runtime.compile import compile_jaxpr
 from tracebridge.core.runtime.debug import check_finite, checked, wants_checks
@@ -320,7 +320,7 @@ def _scalar_at(value: Any, aval: ShapedArray, place: Any) -> Array:
     found = _SCALARS.get(key)
     if found is None:
         found = move(put_literal(coerce(value, aval)), place, committed=True)
-        _SCALARS.set(key, found)
+        _SCALARS.set(key, share(found))
     return found
 
 

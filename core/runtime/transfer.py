@@ -11,6 +11,7 @@ from tracebridge.core._jaxlib.xla import (
     ArrayCopySemantics,
     DeviceList,
     HostBufferSemantics,
+    XlaRuntimeError,
     array_from_shards,
     batched_device_put,
     copy_to_devices,
@@ -24,8 +25,9 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.array import _FROM_NUMPY, Array, new_array
+from tracebridge.core.runtime.array import _FROM_NUMPY, Array, new_array, share
 from tracebridge.core.runtime.backends import default_placement
+from tracebridge.core.runtime.failures import raise_failure
 from tracebridge.core.runtime.guards import check_transfer
 from tracebridge.core.runtime.shards import shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import signature
@@ -89,9 +91,14 @@ def _transferred(
     committed: bool = False,
     borrow: bool = False,
 ) -> Array:
-    buf = batched_device_put(
-        aval, where.backend_sharding, [host], [where.device], committed, BORROW if borrow else COPY
-    )
+    how = BORROW if borrow else COPY
+    try:
+        buf = batched_device_put(
+            aval, where.backend_sharding, [host], [where.device], committed, how
+        )
+    except XlaRuntimeError as error:
+        raise_failure(f"the transfer of {aval.str_short()}", error)
+        raise
     return new_array(buf, signature(aval, where, committed, borrow))
 
 
@@ -126,7 +133,7 @@ def put_literal(literal: Literal, placement: SingleDeviceSharding | None = None)
         found = _transferred(host, literal.aval, where)
         sig = found._sig
         found = new_array(found._buf, signature(sig.aval, sig.sharding, sig.committed, True))
-        _SCALARS.set(key, found)
+        _SCALARS.set(key, share(found))
     return found
 
 

@@ -22,6 +22,7 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
 # page -> why its examples do not run here
 NOT_RUN = {
+    "ExecutionError": "needs a kernel that fails; see tests/core/runtime/test_failures.py",
     "ForkedProcessError": "forks the process, as tests/core/runtime/test_fork.py does",
     "OptionFrozenError": "the CPU runs here already; see tests/core/runtime/test_backends.py",
     "PluginError": "its examples are commands of the shell",

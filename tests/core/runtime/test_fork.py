@@ -12,11 +12,14 @@ import os, signal, sys
 import tracebridge as tb, tracebridge.numpy as tnp
 x = tnp.arange(3.0)
 f = tb.jit(lambda x: x + 1)
-f(x); x * x; tb.grad(lambda x: (x * x).sum())(x)
+compiled = f.lower(x).compile()
+f(x); compiled(x); x * x; tb.grad(lambda x: (x * x).sum())(x)
 uses = {
     "jit": lambda: f(x),
     "operation": lambda: x * x,
     "gradient": lambda: tb.grad(lambda x: (x * x).sum())(x),
+    "compiled": lambda: compiled(x),
+    "copy": lambda: x.copy(),
     "new": lambda: tb.jit(lambda x: x - 1)(x),
 }
 pid = os.fork()
@@ -56,9 +59,9 @@ def test_forked_child_gets_an_error_and_the_parent_goes_on(subprocess_environmen
         check=True, capture_output=True, text=True, timeout=120, env=subprocess_environment,
     ).stdout.splitlines()  # fmt: skip
 
-    names = ("jit", "operation", "gradient", "new")
-    assert [f"{n} ForkedProcessError" for n in names] == out[:4]
-    assert out[4:] == ["read [0.0, 1.0, 2.0]", "parent [1.0, 2.0, 3.0]"]
+    names = ("jit", "operation", "gradient", "compiled", "copy", "new")
+    assert [f"{n} ForkedProcessError" for n in names] == out[:6]
+    assert out[6:] == ["read [0.0, 1.0, 2.0]", "parent [1.0, 2.0, 3.0]"]
 
 
 def test_spawned_workers_compute(subprocess_environment, tmp_path):

@@ -1,0 +1,60 @@
+"""Read-only memory of NumPy is copied: exports of an Array can be written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge.numpy as tnp
+from tracebridge import dlpack
+from tracebridge.core.errors.exchange_errors import LayoutError
+from tracebridge.interop.layout import ALIGNMENT, address_of
+
+IMPORTS: dict[str, Callable[..., Any]] = {
+    "dlpack": dlpack.from_dlpack,
+    "numpy": tnp.from_dlpack,
+}
+
+
+def aligned(n: int) -> np.ndarray[Any, Any]:
+    """Zeros that XLA could share."""
+    room = np.zeros(n * 4 + ALIGNMENT, np.uint8)
+    start = -address_of(room) % ALIGNMENT
+    return room[start : start + n * 4].view(np.float32)
+
+
+def frozen(n: int, folder: Path) -> np.ndarray[Any, Any]:
+    host = aligned(n)
+    host.flags.writeable = False
+    return host
+
+
+def mapped(n: int, folder: Path) -> np.ndarray[Any, Any]:
+    path = folder / "mapped"
+    np.zeros(n, np.float32).tofile(path)
+    return np.memmap(path, np.float32, "r")
+
+
+@pytest.mark.parametrize("take", IMPORTS)
+@pytest.mark.parametrize("make", [frozen, mapped])
+def test_read_only_memory_is_copied(make: Any, take: str, tmp_path: Path) -> None:
+    """The Array has memory of its own; sharing is refused where it is demanded."""
+    host = make(4096, tmp_path)
+    array = IMPORTS[take](host)
+
+    assert not np.shares_memory(host, np.asarray(array))
+    np.testing.assert_array_equal(host, np.asarray(array))
+    with pytest.raises(LayoutError, match="read-only"):
+        IMPORTS[take](host, copy=False)
+
+
+@pytest.mark.parametrize("take", IMPORTS)
+def test_writable_memory_is_shared(take: str) -> None:
+    """As before."""
+    host = aligned(4096)
+
+    assert np.shares_memory(host, np.asarray(IMPORTS[take](host, copy=False)))
