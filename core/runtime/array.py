@@ -153,14 +153,10 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         return self._buf.is_deleted()
 
     def delete(self) -> None:
-        """Free the memory now; borrowed memory stays with its owner.
-
-        Scalars that the engine shares among all that use the number are not deleted.
-        """
-        if is_shared(self):
-            return
-        self._host = None
-        self._buf.delete()
+        """Free the memory now; borrowed memory and numbers that the engine shares stay."""
+        if not is_shared(self):
+            self._host = None
+            self._buf.delete()
 
     def is_ready(self) -> bool:
         """Whether the computation that makes the array has finished."""
