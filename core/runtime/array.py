@@ -187,9 +187,8 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     def _check_alive(self) -> None:
         """Raise DeletedArrayError if the memory is gone."""
         if self._buf.is_deleted():
-            raise DeletedArrayError(
-                self.aval.str_short(), donated_to=getattr(self, "_donated_to", "")
-            )
+            donated_to = getattr(self, "_donated_to", "")
+            raise DeletedArrayError(self.aval.str_short(), donated_to=donated_to)
 
     # host ----------------------------------------------------------------------------------------
 
@@ -197,7 +196,6 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         """The elements as a read-only ndarray, on the CPU without a copy where possible."""
         host = getattr(self, "_host", None)
         if host is None or self._buf.is_deleted():  # donated perhaps: views outlive their array
-            self._host = None
             self._check_alive()
             sharding = self._sig.sharding
             if guards_in_force[0]:
@@ -207,9 +205,8 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
                     host, _ = buffer_to_numpy(self._buf)
                 else:
                     host = gather(self._buf, self._sig.aval, sharding)
-            except XlaRuntimeError as error:
-                if self._buf.is_deleted():
-                    raise DeletedArrayError(self.aval.str_short()) from error
+            except XlaRuntimeError:
+                self._check_alive()
                 raise
             self._host = host
         return host

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
+import time
 from typing import Any, final
 
 import numpy as np
@@ -17,6 +20,7 @@ from tracebridge.core.config.scopes import (
     read_environment_again,
 )
 from tracebridge.core.errors.config_errors import OptionFrozenError
+from tracebridge.core.errors.filtering import GENERATED_PREFIX
 from tracebridge.core.errors.runtime_errors import BackendNotFoundError, ForkedProcessError
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
@@ -46,7 +50,12 @@ class Backend:
 
 
 def check_not_forked() -> None:
-    """Raise in a child that was forked after XLA had started threads in the parent."""
+    """Raise in a child that was forked after XLA had started threads in the parent.
+
+    Ends daemon threads while the interpreter ends.
+    """
+    if _ending[0]:
+        end_thread()
     if _forked:
         msg = "this process was forked after tracebridge had started XLA, whose threads are gone"
         raise ForkedProcessError(msg, hint="start workers by spawn or forkserver")
@@ -68,6 +77,55 @@ if hasattr(os, "register_at_fork"):
 def on_fork(listener: Any) -> None:
     """Call ``listener()`` in forked children that may not use XLA, to empty fast paths."""
     _FORK_LISTENERS.append(listener)
+
+
+# --- the end of the interpreter --------------------------------------------------------------
+
+_ending: list[bool] = [False]
+_PATIENCE = 10.0  # seconds for calls that have begun
+_QUIET = 4  # looks in a row at which nobody was inside
+
+
+def end_thread() -> None:
+    """End this thread, if the interpreter is ending and it is not the main one."""
+    if _ending[0] and threading.current_thread() is not threading.main_thread():
+        raise SystemExit
+
+
+def _in_engine(frame: Any) -> bool:
+    """Whether a thread whose innermost frame this is may be inside of jaxlib."""
+    name = frame.f_globals.get("__name__") or ""
+    return name.startswith(f"{__name__.partition('.')[0]}.") or frame.f_code.co_filename.startswith(
+        GENERATED_PREFIX
+    )
+
+
+def _stop_daemons() -> None:
+    """Let daemon threads leave XLA, and none enter it, before the interpreter ends.
+
+    Python ends a daemon thread where it next takes the lock of the interpreter. If that is inside
+    of jaxlib, C++ ends the process with an abort. Calls that are remembered ask nothing, so what
+    is remembered is dropped; the way to new entries comes by ``check_not_forked``.
+    """
+    here, others = threading.get_ident(), sys._current_frames()
+    if not _BACKENDS or len(others) == 1:
+        return
+    _ending[0] = True
+    deadline, quiet = time.monotonic() + _PATIENCE, 0
+    while time.monotonic() < deadline:
+        for listener in _FORK_LISTENERS:
+            listener()
+        others = sys._current_frames()
+        inside = any([_in_engine(f) for thread, f in others.items() if thread != here])
+        del others  # frames keep what their threads hold
+        # Memory of arrays is freed in C++ as well, wherever their last name goes: leave time.
+        quiet = 0 if inside else quiet + 1
+        if quiet > _QUIET:
+            return
+        time.sleep(0.01)
+
+
+atexit.register(_stop_daemons)
 
 
 # The largest block that glibc takes from its heap once it has seen one of this size freed; less

@@ -26,7 +26,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import _FROM_NUMPY, Array, new_array, share
-from tracebridge.core.runtime.backends import default_placement
+from tracebridge.core.runtime.backends import default_placement, end_thread
 from tracebridge.core.runtime.failures import raise_failure
 from tracebridge.core.runtime.guards import check_transfer
 from tracebridge.core.runtime.shards import shard_aval, shard_buffers
@@ -92,6 +92,7 @@ def _transferred(
     borrow: bool = False,
 ) -> Array:
     how = BORROW if borrow else COPY
+    end_thread()
     try:
         buf = batched_device_put(
             aval, where.backend_sharding, [host], [where.device], committed, how
