@@ -6,6 +6,7 @@ from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
     IntegerRangeError,
+    TreeDepthError,
     UnsupportedArgumentError,
 )
 from tracebridge.core.errors.base import (
@@ -173,6 +174,7 @@ __all__ = [
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
+    "TreeDepthError",
     "TreeMismatchError",
     "TypePromotionError",
     "UnboundAxisNameError",

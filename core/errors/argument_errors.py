@@ -42,6 +42,10 @@ class ArgumentTypeError(TracebridgeError, TypeError):
     """
 
 
+class TreeDepthError(TracebridgeError, RecursionError):
+    """A tree of containers is deeper than Python's recursion limit allows, or contains itself."""
+
+
 class IntegerRangeError(ArgumentValueError, OverflowError):
     """A Python integer is outside the range of the dtype that it should have.
 

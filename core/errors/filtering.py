@@ -24,6 +24,7 @@ from tracebridge.core.errors.argument_errors import (
     ArgumentTypeError,
     ArgumentValueError,
     IntegerRangeError,
+    TreeDepthError,
 )
 from tracebridge.core.errors.base import InternalError, TracebridgeError
 
@@ -154,6 +155,15 @@ def _mark_hidden(tb: types.TracebackType | None, kept: types.TracebackType | Non
         tb = tb.tb_next
 
 
+def explain_depth(exc: BaseException) -> None:
+    """Raise TreeDepthError for what jaxlib raises for trees that are too deep."""
+    if type(exc) is SystemError and isinstance(exc.__cause__ or exc.__context__, RecursionError):
+        raise TreeDepthError(
+            "a tree is deeper than Python's recursion limit allows, or contains itself",
+            hint="look for a list or dict that is inside of itself; flatten deep lists before",
+        ) from exc
+
+
 def hide_internal_frames(exc: Exception, name: str = "") -> None:
     """Filter the traceback of an exception that is about to leave the package, unless turned off.
 
@@ -161,6 +171,8 @@ def hide_internal_frames(exc: Exception, name: str = "") -> None:
     For functions that cannot afford the extra call of `api_boundary`. Call it in an `except` clause
     that ends with a bare `raise`, which does not add the frame again.
     """
+    if type(exc) is SystemError:
+        explain_depth(exc)
     if name and isinstance(exc, TracebridgeError) and _without_user(exc.__traceback__):
         exc.say(name)
     if mode != "off":
@@ -186,6 +198,8 @@ def hiding(fn: Callable[P, R], name: str = "") -> Callable[P, R]:
         try:
             return fn(*args, **kwargs)
         except Exception as exc:
+            if type(exc) is SystemError:
+                explain_depth(exc)
             failure = named_error(exc, name) if name else exc
             if failure is exc:
                 if mode != "off":

@@ -15,6 +15,34 @@ IsLeaf = Callable[[Any], bool] | None
 _flatten = default_registry.flatten
 
 
+def flatten_asking(tree: Any, is_leaf: Callable[[Any], Any]) -> tuple[list[Any], PyTreeDef]:
+    """Flatten with a leaf predicate, which may raise.
+
+    An exception may not pass through jaxlib: each level of the tree would take one from the
+    recursion limit of the thread for good.
+    """
+    failures: list[BaseException] = []
+
+    def ask(node: Any) -> Any:
+        if failures:
+            return True
+        try:
+            return is_leaf(node)
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            failures.append(error)
+            return True
+
+    found = _flatten(tree, ask)
+    if not failures:
+        return found
+    try:
+        if isinstance(failures[0], RecursionError):
+            _flatten(tree)  # raises the error of trees that are too deep, if that is why
+        raise failures[0]
+    finally:
+        failures.clear()  # the traceback has this frame
+
+
 class Difference(NamedTuple):
     """One place where two trees differ."""
 
@@ -237,7 +265,9 @@ def broadcast_prefix(
     Raises:
         TreeMismatchError: no prefix; the message names each path.
     """
-    leaves, treedef = _flatten(prefix_tree, is_leaf)
+    leaves, treedef = (
+        _flatten(prefix_tree) if is_leaf is None else flatten_asking(prefix_tree, is_leaf)
+    )
     subtrees = flatten_up_to(call, treedef, prefix_tree, full_tree, is_leaf, prefix_name, full_name)
     result: list[Any] = []
     for leaf, subtree in zip(leaves, subtrees, strict=True):

@@ -20,6 +20,7 @@ from tracebridge.core.tree.paths import KeyPath, named_path
 from tracebridge.core.tree.prefix import (
     IsLeaf,
     check_same_structure,
+    flatten_asking,
     flatten_up_to,
 )
 from tracebridge.core.tree.registry import (
@@ -62,6 +63,7 @@ def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTre
 
     Raises:
         TreeMismatchError: the keys of a dict cannot be sorted.
+        TreeDepthError: the tree is deeper than Python's recursion limit allows, or contains itself.
 
     >>> from tracebridge import tree
     >>> tree.flatten({'b': (2, 3), 'a': 1})
@@ -69,7 +71,7 @@ def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTre
     """
     try:
         try:
-            return flatten(tree, is_leaf)
+            return flatten(tree) if is_leaf is None else flatten_asking(tree, is_leaf)
         except ValueError as error:
             _explain_keys(tree, is_leaf, error)
             raise
