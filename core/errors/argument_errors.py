@@ -43,7 +43,22 @@ class ArgumentTypeError(TracebridgeError, TypeError):
 
 
 class TreeDepthError(TracebridgeError, RecursionError):
-    """A tree of containers is deeper than Python's recursion limit allows, or contains itself."""
+    """A tree of containers is deeper than Python's recursion limit allows, or contains itself.
+
+    A tree of lists, tuples and dicts is deeper than Python's recursion limit allows, or
+    contains itself. It is a `RecursionError` too.
+
+    Wrong::
+
+        x = [1.0]
+        x.append(x)
+        tb.tree.leaves(x)
+
+    Right::
+
+        x = [1.0, [2.0]]
+        tb.tree.leaves(x)
+    """
 
 
 class IntegerRangeError(ArgumentValueError, OverflowError):

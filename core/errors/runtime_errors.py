@@ -191,11 +191,43 @@ class CompileError(TracebridgeError, XlaRuntimeError):
 
 
 class OutOfMemoryError(TracebridgeError, XlaRuntimeError, MemoryError):
-    """A device has not the memory that a program or an array needs."""
+    """A device has not the memory that a program or an array needs.
+
+    A device has not the memory that a program or an array needs. The message says how much was
+    asked for and which arrays hold memory. It is a `MemoryError` too.
+
+    Wrong::
+
+        x = tnp.ones(1 << 22)
+        tnp.outer(x, x)
+
+    Right::
+
+        x = tnp.ones(1 << 10)
+        tnp.outer(x, x)
+
+    Arrays that are not needed any more are freed with their last name; `tb.live_arrays()` lists
+    those that live. Gradients need less with `tb.checkpoint`, loops over parts (`lax.map` with
+    *batch_size*) less than one large `vmap`, and `donate_argnums` lets results take the memory
+    of arguments.
+    """
 
 
 class ExecutionError(TracebridgeError, XlaRuntimeError):
-    """XLA failed to run a program that it had compiled."""
+    """XLA failed to run a program that it had compiled.
+
+    XLA failed to run a program that it had compiled. The message of XLA follows. It is no fault
+    of a shape or dtype, which are checked before; usual reasons are a device that was lost, or
+    a custom call that refused its operands.
+
+    Wrong::
+
+    A custom call of `tracebridge.extend` whose kernel returns an error.
+
+    Right::
+
+    Let the kernel accept the operands that it is registered for.
+    """
 
 
 class CallbackError(TracebridgeError, XlaRuntimeError):
