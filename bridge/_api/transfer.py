@@ -139,7 +139,7 @@ def _put(
         source = None
     kind = type(leaf)
     if kind is np.ndarray:
-        host = leaf.astype(canonicalize(leaf.dtype), copy=False)
+        host = np.asarray(leaf, canonicalize(leaf.dtype))
         return put_numpy(host) if place is None else put_host(host, place)
     value = (
         leaf if issubclass(type(leaf), EngineValue) else value_of("device_put", leaf, *where, "x")

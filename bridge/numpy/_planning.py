@@ -16,19 +16,20 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.contract.precision import canonical_precision
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned, binary, unary
 
 
 def unary_function(
     implementation: Callable[[Any], Any], name: str, doc: str
-) -> Callable[[Any], Any]:
+) -> Callable[[Any], Array]:
     """The public function of one array that ``implementation`` (on values) describes."""
     return _named(unary(Planned(implementation, name)), name, doc)
 
 
 def binary_function(
     implementation: Callable[[Any, Any], Any], name: str, doc: str
-) -> Callable[[Any, Any], Any]:
+) -> Callable[[Any, Any], Array]:
     """The public function of two arrays that ``implementation`` (on values) describes."""
     return _named(binary(Planned(implementation, name)), name, doc)
 

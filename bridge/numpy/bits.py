@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import normalize_axis
 from tracebridge.numpy.elementwise_logic import truth
@@ -60,7 +61,7 @@ def _packbits(x: Any, axis: int | None, bitorder: str) -> Any:
 _packbits_planned = Planned(_packbits, "packbits")
 
 
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     """Truth values packed into bytes, eight along an axis; zeros fill the last byte.
 
     Args:
@@ -100,7 +101,7 @@ _unpackbits_planned = Planned(_unpackbits, "unpackbits")
 
 def unpackbits(
     a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big"
-) -> Any:
+) -> Array:
     """The bits of bytes as zeros and ones, eight along an axis for each.
 
     Args:

@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import real_of
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -41,7 +42,7 @@ def _isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 _isclose_planned = Planned(_isclose, "isclose")
 
 
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Array:
     """Whether ``abs(a - b) <= atol + rtol * abs(b)``, elementwise; equal infinities are close.
 
     Args:
@@ -66,7 +67,9 @@ def _allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 _allclose_planned = Planned(_allclose, "allclose")
 
 
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def allclose(
+    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> Array:
     """Whether all elements are close; arguments as of ``isclose``.
 
     >>> import tracebridge.numpy as tnp
@@ -105,7 +108,7 @@ def _comparable(*xs: Any) -> list[Any]:
     return [asarray(x) if isinstance(x, list | tuple) else x for x in xs]
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and equal elements.
 
     >>> import tracebridge.numpy as tnp
@@ -115,7 +118,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return _array_equal_planned(_comparable(a1, a2), (bool(equal_nan), False))
 
 
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: Any, a2: Any) -> Array:
     """Whether two arrays broadcast together and have equal elements then.
 
     >>> import tracebridge.numpy as tnp

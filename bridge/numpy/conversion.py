@@ -82,7 +82,7 @@ def array(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """An array of any array-like object: numbers, nested sequences, arrays of any framework.
 
     Args:
@@ -124,7 +124,7 @@ def asarray(
     copy: bool | None = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """An array of any array-like object, without a copy where that is safe.
 
     See ``array``; memory of tensors of other frameworks is shared where alignment and layout
@@ -271,7 +271,7 @@ def _is_foreign(leaf: Any) -> bool:
     )
 
 
-def copy(a: Any, order: str | None = None) -> Any:
+def copy(a: Any, order: str | None = None) -> Array:
     """A copy with memory of its own.
 
     >>> import tracebridge.numpy as tnp
@@ -281,7 +281,7 @@ def copy(a: Any, order: str | None = None) -> Any:
     return array(as_value(a, "copy"), copy=True, order=order or "K")
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
     """``x`` with elements converted to ``dtype``; complex numbers lose their imaginary part.
 
     >>> import tracebridge.numpy as tnp

@@ -22,6 +22,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_made
 from tracebridge.numpy._planning import is_traced, settled
@@ -59,7 +60,7 @@ def _constant(name: str, shape: Any, dtype: Any, value: Any, device: Any, out_sh
     return on_device(filled, device, out_sharding, name)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros; the default dtype is float32 (float64 with enable_x64).
 
     >>> import tracebridge.numpy as tnp
@@ -69,7 +70,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _constant("zeros", shape, dtype, 0, device, out_sharding)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of ones; the default dtype is float32 (float64 with enable_x64).
 
     >>> import tracebridge.numpy as tnp
@@ -79,7 +80,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return _constant("ones", shape, dtype, 1, device, out_sharding)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """An array of zeros: uninitialised memory does not exist here.
 
     >>> import tracebridge.numpy as tnp
@@ -96,7 +97,7 @@ def full(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """An array of copies of ``fill_value``, which is broadcast to ``shape``.
 
     >>> import tracebridge.numpy as tnp
@@ -148,7 +149,7 @@ def zeros_like(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Zeros of the shape and dtype of ``a``.
 
     >>> import tracebridge.numpy as tnp
@@ -168,7 +169,7 @@ def ones_like(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Ones of the shape and dtype of ``a``.
 
     >>> import tracebridge.numpy as tnp
@@ -179,7 +180,9 @@ def ones_like(
     return on_device(filled, device, out_sharding, "ones_like")
 
 
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def empty_like(
+    prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Array:
     """Zeros of the shape and dtype of ``prototype``.
 
     >>> import tracebridge.numpy as tnp
@@ -197,7 +200,7 @@ def full_like(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Copies of ``fill_value`` in the shape and dtype of ``a``.
 
     >>> import tracebridge.numpy as tnp
@@ -221,7 +224,7 @@ def arange(
     *,
     device: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Numbers from ``start`` (default 0) up to ``stop`` (not included) by ``step`` (default 1).
 
     The arguments must be concrete: they decide the shape.
@@ -370,7 +373,7 @@ def traced_offset(name: str, k: Any) -> Any:
     return lax.convert_dtype(k, np.dtype(np.int32))
 
 
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Array:
     """A matrix of zeros with ones on diagonal ``k``, which may be traced.
 
     >>> import tracebridge.numpy as tnp
@@ -385,7 +388,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     return on_device(_eye_planned((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
 
 
-def identity(n: Any, dtype: Any = None) -> Any:
+def identity(n: Any, dtype: Any = None) -> Array:
     """The identity matrix of size ``n``.
 
     >>> import tracebridge.numpy as tnp

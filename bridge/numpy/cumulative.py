@@ -10,6 +10,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import (
@@ -56,7 +57,7 @@ def _axis(axis: Any) -> int | None:
     return None if axis is None else index_of(axis, "", "axis")
 
 
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running sums along an axis.
 
     Args:
@@ -74,7 +75,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None)
     return _cumulative_planned((a,), statics)
 
 
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running products along an axis; arguments as of ``cumsum``.
 
     >>> import tracebridge.numpy as tnp
@@ -86,7 +87,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None
     return _cumulative_planned((a,), statics)
 
 
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running sums along an axis; NaNs count as zeros.
 
     >>> import tracebridge.numpy as tnp
@@ -98,7 +99,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = No
     return _cumulative_planned((a,), statics)
 
 
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
     """Running products along an axis; NaNs count as ones.
 
     >>> import tracebridge.numpy as tnp
@@ -140,7 +141,7 @@ def _cumulative_standard(
 
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+) -> Array:
     """Running sums along an axis, as the array API has them.
 
     Args:
@@ -158,7 +159,7 @@ def cumulative_sum(
 
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+) -> Array:
     """Running products along an axis, as the array API has them; see ``cumulative_sum``.
 
     >>> import tracebridge.numpy as tnp
@@ -203,7 +204,7 @@ def _diff(*args: Any) -> Any:
 _diff_planned = Planned(_diff, "diff")
 
 
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """Differences of neighbours along an axis, ``n`` times; bools differ where they change.
 
     Args:
@@ -245,7 +246,7 @@ def _ediff1d(*args: Any) -> Any:
 _ediff1d_planned = Planned(_ediff1d, "ediff1d")
 
 
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """Differences of neighbours of the flattened array, with numbers put around them.
 
     >>> import tracebridge.numpy as tnp
@@ -281,7 +282,7 @@ def _trapezoid(y: Any, *rest: Any) -> Any:
 _trapezoid_planned = Planned(_trapezoid, "trapezoid", judges=False)
 
 
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis, by the trapezoidal rule.
 
     Args:
@@ -428,7 +429,7 @@ def _unwrap(p: Any, *rest: Any) -> Any:
 _unwrap_planned = Planned(_unwrap, "unwrap", exact=True)
 
 
-def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Any:
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Array:
     """Angles without jumps: multiples of ``period`` are added where neighbours differ too much.
 
     Args:

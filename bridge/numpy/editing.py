@@ -13,6 +13,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, settled, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
@@ -69,7 +70,7 @@ def repeat(
     *,
     total_repeat_length: int | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Each element repeated along an axis.
 
     Args:
@@ -151,7 +152,7 @@ _places_without_planned = Planned(_places_without, "delete")
 
 def delete(
     arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
-) -> Any:
+) -> Array:
     """``arr`` without some of its elements along an axis.
 
     Args:
@@ -235,7 +236,7 @@ def _merge(x: Any, values: Any, order: Any, axis: int, count: int, is_scalar: bo
 _merge_planned = Planned(_merge, "insert")
 
 
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """``arr`` with values put in before positions along an axis.
 
     Args:
@@ -304,7 +305,7 @@ def _resize(x: Any, shape: tuple[int, ...]) -> Any:
 _resize_planned = Planned(_resize, "resize")
 
 
-def resize(a: Any, new_shape: Any) -> Any:
+def resize(a: Any, new_shape: Any) -> Array:
     """The elements in another shape: repeated from the start, or cut off, to fill it.
 
     >>> import tracebridge.numpy as tnp
@@ -314,7 +315,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     return _resize_planned((a,), (canonical_shape(new_shape, "resize"),))
 
 
-def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
+def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Array:
     """``filt`` without the zeros at its ends; the array must be concrete.
 
     Args:
@@ -365,7 +366,7 @@ def _roll_axis(x: Any, axis: int, start: int) -> Any:
 _roll_axis_planned = Planned(_roll_axis, "rollaxis")
 
 
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     """``a`` with ``axis`` moved before the axis ``start``; ``moveaxis`` reads better.
 
     >>> import tracebridge.numpy as tnp

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import promote_inexact
@@ -72,7 +73,7 @@ def _angle(z: Any, deg: bool) -> Any:
 _angle_planned = Planned(_angle, "angle")
 
 
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: Any, deg: bool = False) -> Array:
     """The angle of complex numbers in the plane, in ``(-pi, pi]`` or degrees, elementwise.
 
     >>> import tracebridge.numpy as tnp

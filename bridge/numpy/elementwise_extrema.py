@@ -9,6 +9,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
@@ -108,7 +109,7 @@ def _loose_limits(arr: Any, low: Any, high: Any) -> list[Any] | None:
     return [x for x in limits if x is not None]
 
 
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:
     """``arr`` limited to the range from ``min`` to ``max``; NaN stays.
 
     Args:

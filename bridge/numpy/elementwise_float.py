@@ -17,6 +17,7 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import broadcast_operands, check_no_out, promote_inexact
@@ -297,7 +298,7 @@ _nan_to_num_planned = Planned(_nan_to_num, "nan_to_num")
 
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
-) -> Any:
+) -> Array:
     """``x`` with NaN and infinities replaced by numbers.
 
     Args:
@@ -326,7 +327,7 @@ _isposinf_planned = Planned(lambda x: _is_infinite("isposinf", x, np.inf), "ispo
 _isneginf_planned = Planned(lambda x: _is_infinite("isneginf", x, -np.inf), "isneginf")
 
 
-def isposinf(x: Any, /, out: None = None) -> Any:
+def isposinf(x: Any, /, out: None = None) -> Array:
     """Whether an element is plus infinity; complex numbers are an error.
 
     >>> import tracebridge.numpy as tnp
@@ -337,7 +338,7 @@ def isposinf(x: Any, /, out: None = None) -> Any:
     return _isposinf_planned((x,))
 
 
-def isneginf(x: Any, /, out: None = None) -> Any:
+def isneginf(x: Any, /, out: None = None) -> Array:
     """Whether an element is minus infinity; complex numbers are an error.
 
     >>> import tracebridge.numpy as tnp

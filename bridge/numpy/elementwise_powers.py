@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_i
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import (
@@ -68,7 +69,7 @@ _power_planned = binary(Planned(_power, "power"))
 _integer_power = Planned(lambda x, n: lax.integer_pow(x, n), "power")
 
 
-def power(x1: Any, x2: Any, /) -> Any:
+def power(x1: Any, x2: Any, /) -> Array:
     """``x1 ** x2``, elementwise with broadcasting.
 
     A Python integer exponent is applied by repeated multiplication; negative integer powers of

@@ -6,6 +6,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import check_no_out, promote_inexact
@@ -90,7 +91,7 @@ rint = unary_function(
 _round_planned = Planned(_round, "round")
 
 
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+def round(a: Any, decimals: int = 0, out: None = None) -> Array:
     """Round to ``decimals`` digits after the point, halves to even.
 
     >>> import tracebridge.numpy as tnp

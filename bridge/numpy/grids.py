@@ -18,6 +18,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_made
 from tracebridge.numpy._planning import concrete, shape_of
@@ -335,7 +336,7 @@ def ravel_multi_index(
     order: str = "C",
     *,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """The positions in the flattened array for positions along each axis.
 
     Args:

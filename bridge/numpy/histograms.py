@@ -19,6 +19,7 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
@@ -68,7 +69,7 @@ def bincount(
     *,
     length: int | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """How often each of the integers 0, 1, 2, ... occurs.
 
     Args:
@@ -147,7 +148,7 @@ def _edges(*args: Any) -> Any:
 _edges_planned = Planned(_edges, "histogram_bin_edges", judges=False)
 
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
     """The edges of the bins of ``histogram``.
 
     Args:
@@ -403,7 +404,7 @@ def _digitize(x: Any, bins: Any, right: bool) -> Any:
 _digitize_planned = Planned(_digitize, "digitize")
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin of each element; 0 lies before the first edge.
 
     Args:

@@ -19,6 +19,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.lax.indexing.gather import default_fill
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import value_of
@@ -129,7 +130,7 @@ def take(
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """Elements at ``indices`` along an axis.
 
     Args:
@@ -230,7 +231,7 @@ def take_along_axis(
     fill_value: Any = None,
     *,
     wrap_negative_indices: bool = True,
-) -> Any:
+) -> Array:
     """Elements at ``indices`` along an axis, with own indices for each row.
 
     Args:
@@ -293,7 +294,7 @@ def put_along_axis(
     inplace: bool = True,
     *,
     mode: str | None = None,
-) -> Any:
+) -> Array:
     """A copy of ``arr`` with elements replaced along an axis, with own indices for each row.
 
     Args:
@@ -335,7 +336,7 @@ def _put(x: Any, indices: Any, values: Any, mode: str) -> Any:
 _put_planned = Planned(_put, "put")
 
 
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Array:
     """A copy of ``a`` with elements of the flattened array replaced.
 
     Args:
@@ -417,7 +418,7 @@ def _fill_diagonal(x: Any, values: Any, wrap: bool) -> Any:
 _fill_diagonal_planned = Planned(_fill_diagonal, "fill_diagonal")
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array:
     """A copy of ``a`` with the main diagonal replaced.
 
     Args:

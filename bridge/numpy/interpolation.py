@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact
 from tracebridge.numpy.searching import search_halving, take_rows
@@ -87,7 +88,7 @@ _interp_planned = Planned(_interp, "interp")
 
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
-) -> Any:
+) -> Array:
     """The function that is linear between points, at ``x``.
 
     Args:

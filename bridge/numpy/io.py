@@ -13,6 +13,7 @@ from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
@@ -23,7 +24,7 @@ _TWO_BYTES = np.dtype("V2")
 File = IO[bytes] | str | os.PathLike[str]
 
 
-def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the bytes of a buffer, which are copied.
 
     Args:
@@ -40,7 +41,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     return put_numpy(host.astype(canonicalize_explicit(dtype, "frombuffer")))
 
 
-def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1) -> Any:
+def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1) -> Array:
     """An array of the numbers that an iterable gives.
 
     >>> import tracebridge.numpy as tnp
@@ -51,7 +52,9 @@ def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1) -> Any:
     return put_numpy(host.astype(canonicalize_explicit(dtype, "fromiter")))
 
 
-def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
+def fromfile(
+    file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0
+) -> Array:
     """An array of the numbers in a file, binary or (with ``sep``) as text.
 
     >>> import tempfile, numpy, tracebridge.numpy as tnp
@@ -64,7 +67,7 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
     return put_numpy(host.astype(canonicalize_explicit(dtype, "fromfile")))
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
     """An array of the numbers in a text.
 
     >>> import tracebridge.numpy as tnp
@@ -75,7 +78,7 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
     return put_numpy(host.astype(canonicalize_explicit(dtype, "fromstring")))
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of a tensor of another library, without a copy where that is possible.
 
     Args:

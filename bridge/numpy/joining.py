@@ -11,6 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
@@ -73,7 +74,7 @@ def _concatenate(*args: Any) -> Any:
 _concatenate_planned = Planned(_concatenate, "concatenate")
 
 
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Array:
     """Arrays joined along an existing axis.
 
     Args:
@@ -99,7 +100,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
         raise
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
     """Arrays joined along an existing axis: the array-API name of ``concatenate``.
 
     >>> import tracebridge.numpy as tnp
@@ -124,7 +125,7 @@ def _stack(*args: Any) -> Any:
 _stack_planned = Planned(_stack, "stack")
 
 
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape joined along a new axis.
 
     Args:
@@ -184,7 +185,7 @@ def _stack_along(*args: Any) -> Any:
 _stack_along_planned = Planned(_stack_along, "stack")
 
 
-def vstack(tup: Any, dtype: Any = None) -> Any:
+def vstack(tup: Any, dtype: Any = None) -> Array:
     """Arrays joined along axis 0; vectors are rows.
 
     >>> import tracebridge.numpy as tnp
@@ -195,7 +196,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
     return _stack_along_planned(xs, ("vstack", static_dtype("vstack", dtype)))
 
 
-def hstack(tup: Any, dtype: Any = None) -> Any:
+def hstack(tup: Any, dtype: Any = None) -> Array:
     """Arrays joined along axis 1; vectors along axis 0.
 
     >>> import tracebridge.numpy as tnp
@@ -206,7 +207,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
     return _stack_along_planned(xs, ("hstack", static_dtype("hstack", dtype)))
 
 
-def dstack(tup: Any, dtype: Any = None) -> Any:
+def dstack(tup: Any, dtype: Any = None) -> Array:
     """Arrays joined along axis 2, which vectors and matrices get first.
 
     >>> import tracebridge.numpy as tnp
@@ -217,7 +218,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
     return _stack_along_planned(xs, ("dstack", static_dtype("dstack", dtype)))
 
 
-def column_stack(tup: Any) -> Any:
+def column_stack(tup: Any) -> Array:
     """Arrays joined along axis 1; vectors are columns.
 
     >>> import tracebridge.numpy as tnp
@@ -227,7 +228,7 @@ def column_stack(tup: Any) -> Any:
     return _stack_along_planned(array_sequence("column_stack", tup), ("column_stack", None))
 
 
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     """``values`` joined to the end of ``arr``; both are flattened without ``axis``.
 
     >>> import tracebridge.numpy as tnp
@@ -265,7 +266,7 @@ def _assemble(form: Any, values: Any, depth: int) -> Any:
 _block_planned = Planned(_block, "block")
 
 
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Array:
     """An array put together from nested lists of blocks.
 
     Args:

@@ -11,6 +11,7 @@ from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
@@ -91,7 +92,7 @@ def matmul(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Matrix product; leading axes are batches and broadcast.
 
     Args:
@@ -162,7 +163,7 @@ def dot(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Sum over the last axis of ``a`` and the second-to-last of ``b``; scalars multiply.
 
     >>> import tracebridge.numpy as tnp
@@ -237,7 +238,7 @@ def tensordot(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """Sum over axes of both operands.
 
     Args:
@@ -284,7 +285,7 @@ def _vdot(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
 _vdot_planned = Planned(_vdot, "vdot")
 
 
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """Sum of ``conj(a) * b`` over all elements.
 
     >>> import tracebridge.numpy as tnp
@@ -313,7 +314,7 @@ def _inner(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
 _inner_planned = Planned(_inner, "inner")
 
 
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
     """Sum of products over the last axis of both operands.
 
     >>> import tracebridge.numpy as tnp
@@ -337,7 +338,7 @@ def _outer(a: Any, b: Any) -> Any:
 _outer_planned = Planned(_outer, "outer")
 
 
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a: Any, b: Any, out: None = None) -> Array:
     """All products of elements of ``a`` and ``b``, flattened.
 
     >>> import tracebridge.numpy as tnp

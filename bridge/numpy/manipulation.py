@@ -10,6 +10,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -77,7 +78,7 @@ def reshape(
     *,
     copy: bool | None = None,
     out_sharding: Any = None,
-) -> Any:
+) -> Array:
     """The same elements in another shape; one size may be -1.
 
     Raises:
@@ -101,7 +102,7 @@ def reshape(
         raise
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Array:
     """All elements in one axis.
 
     Raises:
@@ -132,7 +133,7 @@ def _transpose(x: Any, axes: Any) -> Any:
 _transpose_planned = Planned(_transpose, "transpose")
 
 
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: Any, axes: Any = None) -> Array:
     """``a`` with its axes in another order (default: reversed).
 
     >>> import tracebridge.numpy as tnp
@@ -147,7 +148,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
         raise
 
 
-def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
+def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Array:
     """``a`` with its axes in the order ``axes``.
 
     >>> import tracebridge.numpy as tnp
@@ -168,7 +169,7 @@ def _matrix_transpose(x: Any) -> Any:
 _matrix_transpose_fast = unary(Planned(_matrix_transpose, "matrix_transpose"))
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Any, /) -> Array:
     """``x`` with its last two axes exchanged.
 
     >>> import tracebridge.numpy as tnp
@@ -189,7 +190,7 @@ def _swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 _swapaxes_planned = Planned(_swapaxes, "swapaxes")
 
 
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """``a`` with two axes exchanged.
 
     >>> import tracebridge.numpy as tnp
@@ -221,7 +222,7 @@ def _moveaxis(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
 _moveaxis_planned = Planned(_moveaxis, "moveaxis")
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: Any, source: Any, destination: Any) -> Array:
     """``a`` with axes ``source`` moved to ``destination``.
 
     >>> import tracebridge.numpy as tnp
@@ -256,7 +257,7 @@ def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
 _expand_dims_planned = Planned(_expand_dims, "expand_dims")
 
 
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: Any, axis: Any) -> Array:
     """``a`` with new axes of size 1 at ``axis``.
 
     >>> import tracebridge.numpy as tnp
@@ -286,7 +287,7 @@ def _squeeze(x: Any, axis: Any) -> Any:
 _squeeze_planned = Planned(_squeeze, "squeeze")
 
 
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: Any, axis: Any = None) -> Array:
     """``a`` without axes of size 1 (all of them, or those of ``axis``).
 
     >>> import tracebridge.numpy as tnp
@@ -307,7 +308,7 @@ def _broadcast(x: Any, shape: tuple[Any, ...]) -> Any:
 _broadcast_planned = Planned(_broadcast, "broadcast_to")
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
     """``array`` repeated to ``shape`` by NumPy's rules.
 
     Raises:

@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import is_traced
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
@@ -54,7 +55,7 @@ def diagonal_of(x: Any, offset: int, axis1: int, axis2: int, name: str = "diagon
 _diagonal_planned = Planned(diagonal_of, "diagonal")
 
 
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements of ``a`` on a diagonal of two axes, as the last axis of the result.
 
     Args:
@@ -103,7 +104,7 @@ def _on_diagonal(shape: tuple[Any, Any], k: int) -> Any:
 _diag_planned = Planned(_diag, "diag")
 
 
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: Any, k: int = 0) -> Array:
     """The matrix with a vector on diagonal ``k``, or the diagonal ``k`` of a matrix.
 
     >>> import tracebridge.numpy as tnp
@@ -118,7 +119,7 @@ def diag(v: Any, k: int = 0) -> Any:
 _diagflat_planned = Planned(lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat")
 
 
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v: Any, k: int = 0) -> Array:
     """The matrix with the flattened ``v`` on diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -149,7 +150,7 @@ _tri_traced = Planned(
 )
 
 
-def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Any:
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
     """Ones on and below diagonal ``k``, which may be traced; zeros above.
 
     >>> import tracebridge.numpy as tnp
@@ -180,7 +181,7 @@ def _triangle(x: Any, k: int, lower: bool) -> Any:
 _triangle_planned = Planned(_triangle, "triangle")
 
 
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m: Any, k: int = 0) -> Array:
     """The lower triangles of matrices: zeros above diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -190,7 +191,7 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle_planned((m,), (index_of(k, "tril", "k"), True))
 
 
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m: Any, k: int = 0) -> Array:
     """The upper triangles of matrices: zeros below diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -218,7 +219,7 @@ def _vander(x: Any, n: int, increasing: bool) -> Any:
 _vander_planned = Planned(_vander, "vander")
 
 
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     """The matrix whose columns are powers of a vector, highest first.
 
     Raises:

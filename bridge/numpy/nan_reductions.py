@@ -9,6 +9,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
@@ -52,7 +53,7 @@ def nansum(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Sum over axes, NaNs left out; arguments as of ``sum``.
 
     >>> import tracebridge.numpy as tnp
@@ -70,7 +71,7 @@ def nanprod(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Product over axes, NaNs left out; arguments as of ``prod``.
 
     >>> import tracebridge.numpy as tnp
@@ -119,7 +120,7 @@ def nanmax(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Largest number over axes, NaNs left out; NaN where there is none. Arguments as of ``max``.
 
     >>> import tracebridge.numpy as tnp
@@ -136,7 +137,7 @@ def nanmin(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Smallest number over axes, NaNs left out; NaN where there is none. Arguments as of ``min``.
 
     >>> import tracebridge.numpy as tnp
@@ -174,7 +175,7 @@ def nanmean(
     out: None = None,
     keepdims: bool = False,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Mean over axes, NaNs left out; NaN where there are only NaNs. Arguments as of ``mean``.
 
     >>> import tracebridge.numpy as tnp
@@ -231,7 +232,7 @@ def nanvar(
     keepdims: bool = False,
     where: Any = None,
     mean: Any = None,
-) -> Any:
+) -> Array:
     """Variance over axes, NaNs left out; ``mean`` is used if given (with reduced axes kept).
 
     >>> import tracebridge.numpy as tnp
@@ -251,7 +252,7 @@ def nanstd(
     keepdims: bool = False,
     where: Any = None,
     mean: Any = None,
-) -> Any:
+) -> Array:
     """Standard deviation over axes, NaNs left out: the square root of ``nanvar``.
 
     >>> import tracebridge.numpy as tnp
@@ -268,7 +269,7 @@ def nanmedian(
     out: None = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The median over axes, NaNs left out; NaN where there are only NaNs.
 
     >>> import tracebridge.numpy as tnp
@@ -292,7 +293,7 @@ def nanquantile(
     keepdims: bool = False,
     *,
     weights: Any = None,
-) -> Any:
+) -> Array:
     """Quantiles over axes, NaNs left out; arguments as of ``quantile``.
 
     >>> import tracebridge.numpy as tnp
@@ -316,7 +317,7 @@ def nanpercentile(
     keepdims: bool = False,
     *,
     weights: Any = None,
-) -> Any:
+) -> Array:
     """Percentiles over axes, NaNs left out; arguments as of ``percentile``.
 
     >>> import tracebridge.numpy as tnp

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
@@ -276,7 +277,7 @@ _rows_planned = Planned(_rows, "pad")
 _from_rows_planned = Planned(_from_rows, "pad")
 
 
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """``array`` with elements put around it.
 
     Args:

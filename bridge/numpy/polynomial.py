@@ -11,6 +11,7 @@ from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
@@ -47,7 +48,7 @@ def _polyval(p: Any, x: Any) -> Any:
 _polyval_planned = Planned(_polyval, "polyval")
 
 
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Array:
     """The values of a polynomial.
 
     Args:
@@ -79,7 +80,7 @@ _polyadd_planned = Planned(lambda a, b: lax.add(*_aligned("polyadd", a, b)), "po
 _polysub_planned = Planned(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
 
 
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: Any, a2: Any) -> Array:
     """The sum of two polynomials.
 
     >>> import tracebridge.numpy as tnp
@@ -89,7 +90,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
     return _polyadd_planned((a1, a2))
 
 
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: Any, a2: Any) -> Array:
     """The difference of two polynomials.
 
     >>> import tracebridge.numpy as tnp
@@ -165,7 +166,7 @@ def _check_mode(name: str, mode: str) -> None:
 
 def convolve(
     a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+) -> Array:
     """The convolution of two vectors; integers become floats.
 
     Args:
@@ -192,7 +193,7 @@ def correlate(
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """The cross-correlation of two vectors: sums of ``a[n + k] * conj(v[n])``.
 
     Arguments as of ``convolve``.
@@ -206,7 +207,7 @@ def correlate(
     return _convolve_planned((a, v), (mode, "correlate", preferred))
 
 
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials; integers become floats.
 
     Args:
@@ -222,7 +223,8 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     if trim_leading_zeros and all([f.size > 1 for f in factors]):
         factors = [trim_zeros(f, "f") for f in factors]
     empty = value_of(np.zeros(1, np.float32))
-    return convolve(*[f if f.size else empty for f in factors])
+    first, second = [f if f.size else empty for f in factors]
+    return convolve(first, second)
 
 
 def _polydiv(u: Any, v: Any) -> list[Any]:
@@ -291,7 +293,7 @@ def _order(name: str, m: Any) -> int:
     return count
 
 
-def polyder(p: Any, m: int = 1) -> Any:
+def polyder(p: Any, m: int = 1) -> Array:
     """The ``m``-th derivative of a polynomial.
 
     >>> import tracebridge.numpy as tnp
@@ -323,7 +325,7 @@ def _polyint(p: Any, k: Any, m: int) -> Any:
 _polyint_planned = Planned(_polyint, "polyint")
 
 
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     """The ``m``-th integral of a polynomial.
 
     Args:
@@ -358,7 +360,7 @@ def _poly(zeros: Any) -> Any:
 _poly_planned = Planned(_poly, "poly")
 
 
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: Any) -> Array:
     """The polynomial with the given zeros and leading coefficient 1.
 
     Args:

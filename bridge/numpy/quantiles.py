@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
@@ -296,7 +297,7 @@ def quantile(
     keepdims: bool = False,
     *,
     weights: Any = None,
-) -> Any:
+) -> Array:
     """Quantiles over axes.
 
     Args:
@@ -331,7 +332,7 @@ def percentile(
     keepdims: bool = False,
     *,
     weights: Any = None,
-) -> Any:
+) -> Array:
     """Percentiles over axes: ``quantile`` with ``q`` from 0 to 100.
 
     >>> import tracebridge.numpy as tnp
@@ -369,7 +370,7 @@ def median(
     out: None = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The median over axes; a NaN makes it NaN. Arguments as of ``quantile``.
 
     >>> import tracebridge.numpy as tnp

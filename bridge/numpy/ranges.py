@@ -7,6 +7,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
@@ -55,7 +56,7 @@ def logspace(
     base: Any = 10.0,
     dtype: Any = None,
     axis: int = 0,
-) -> Any:
+) -> Array:
     """``base`` to the power of ``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     Args:
@@ -103,7 +104,7 @@ _geomspace_planned = Planned(_geomspace, "geomspace")
 
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> Any:
+) -> Array:
     """``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
 
     Args:

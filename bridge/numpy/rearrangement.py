@@ -8,6 +8,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument
@@ -20,7 +21,7 @@ def _flip(x: Any, axis: Any) -> Any:
 _flip_planned = Planned(_flip, "flip")
 
 
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: Any, axis: Any = None) -> Array:
     """``m`` with the order of elements reversed along axes.
 
     >>> import tracebridge.numpy as tnp
@@ -30,7 +31,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     return _flip_planned((m,), (hashable_axis(axis, "flip"),))
 
 
-def fliplr(m: Any) -> Any:
+def fliplr(m: Any) -> Array:
     """``m`` reversed along axis 1.
 
     >>> import tracebridge.numpy as tnp
@@ -40,7 +41,7 @@ def fliplr(m: Any) -> Any:
     return flip(m, 1)
 
 
-def flipud(m: Any) -> Any:
+def flipud(m: Any) -> Array:
     """``m`` reversed along axis 0.
 
     >>> import tracebridge.numpy as tnp
@@ -73,7 +74,7 @@ def _roll(x: Any, shift: Any, axis: Any) -> Any:
 _roll_planned = Planned(_roll, "roll")
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """Elements moved along axes; those that leave at the end come back at the start.
 
     ``shift`` is an int or a tuple of ints, or a traced integer for one axis.
@@ -120,7 +121,7 @@ def _tile(x: Any, reps: tuple[int, ...]) -> Any:
 _tile_planned = Planned(_tile, "tile")
 
 
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: Any, reps: Any) -> Array:
     """``A`` repeated ``reps`` times along each axis.
 
     >>> import tracebridge.numpy as tnp
@@ -150,7 +151,7 @@ def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
 _rot90_planned = Planned(_rot90, "rot90")
 
 
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """``m`` turned by ``k`` quarter turns, from the first axis towards the second.
 
     >>> import tracebridge.numpy as tnp

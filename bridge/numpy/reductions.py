@@ -24,6 +24,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.typeof import typeof
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import static_dtype
@@ -275,7 +276,7 @@ def sum(
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Any:
+) -> Array:
     """Sum over axes.
 
     Args:
@@ -310,7 +311,7 @@ def prod(
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Any:
+) -> Array:
     """Product over axes; arguments as of ``sum``.
 
     >>> import tracebridge.numpy as tnp
@@ -333,7 +334,7 @@ def max(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Largest element over axes; NaN if there is one. Arguments as of ``sum``.
 
     >>> import tracebridge.numpy as tnp
@@ -354,7 +355,7 @@ def min(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Smallest element over axes; NaN if there is one. Arguments as of ``sum``.
 
     >>> import tracebridge.numpy as tnp
@@ -374,7 +375,7 @@ amin = min
 
 def all(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+) -> Array:
     """Whether all elements over axes are true.
 
     >>> import tracebridge.numpy as tnp
@@ -390,7 +391,7 @@ def all(
 
 def any(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
-) -> Any:
+) -> Array:
     """Whether any element over axes is true.
 
     >>> import tracebridge.numpy as tnp
@@ -424,7 +425,7 @@ def mean(
     keepdims: bool = False,
     *,
     where: Any = None,
-) -> Any:
+) -> Array:
     """Arithmetic mean over axes; integers become floats. Arguments as of ``sum``.
 
     >>> import tracebridge.numpy as tnp
@@ -445,7 +446,7 @@ def _count_nonzero(x: Any, axis: Any, keepdims: bool) -> Any:
 _count_planned = Planned(_count_nonzero, "count_nonzero")
 
 
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Array:
     """Number of elements that are not zero, over axes.
 
     >>> import tracebridge.numpy as tnp
@@ -455,7 +456,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return _count_planned((a,), (hashable_axis(axis, "count_nonzero"), bool(keepdims)))
 
 
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element over axes.
 
     >>> import tracebridge.numpy as tnp

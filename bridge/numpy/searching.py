@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.symbolic.compare import is_empty
@@ -120,7 +121,9 @@ def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     return _arg_planned[name]((a,), (name, where_, bool(keepdims)))
 
 
-def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmax(
+    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Array:
     """Position of the first largest element; the first NaN counts as the largest.
 
     Args:
@@ -143,7 +146,9 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
         raise
 
 
-def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmin(
+    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+) -> Array:
     """Position of the first smallest element; arguments as of ``argmax``.
 
     >>> import tracebridge.numpy as tnp
@@ -159,7 +164,7 @@ def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
 
 def nanargmax(
     a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
+) -> Array:
     """Position of the first largest number, NaNs left out; -1 where there are only NaNs.
 
     >>> import tracebridge.numpy as tnp
@@ -171,7 +176,7 @@ def nanargmax(
 
 def nanargmin(
     a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
-) -> Any:
+) -> Array:
     """Position of the first smallest number, NaNs left out; -1 where there are only NaNs.
 
     >>> import tracebridge.numpy as tnp
@@ -279,7 +284,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     return tuple(_nonzero_planned((value, *fills), (count,)))
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """Positions of nonzero elements of the flattened array; arguments as of ``nonzero``.
 
     >>> import tracebridge.numpy as tnp
@@ -300,7 +305,7 @@ def _rows(*xs: Any) -> Any:
 _rows_planned = Planned(_rows, "argwhere")
 
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """Positions of nonzero elements, one in each row; arguments as of ``nonzero``.
 
     >>> import tracebridge.numpy as tnp
@@ -397,7 +402,7 @@ SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
-) -> Any:
+) -> Array:
     """Positions at which numbers can be put into a sorted vector so that it stays sorted.
 
     Args:

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, settled, shape_of, value_of
 from tracebridge.numpy._promote import (
@@ -107,7 +108,7 @@ def _select(*args: Any) -> Any:
 _select_planned = Planned(_select, "select")
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
     """Elements of the first choice whose condition is true, else ``default``, elementwise.
 
     Raises:
@@ -148,7 +149,7 @@ def _piecewise(*args: Any) -> Any:
 _piecewise_planned = Planned(_piecewise, "piecewise")
 
 
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
     """A function given by pieces: where a condition is true, its function or number.
 
     Args:
@@ -228,7 +229,7 @@ def compress(
     size: int | None = None,
     fill_value: Any = 0,
     out: None = None,
-) -> Any:
+) -> Array:
     """The slices along an axis where ``condition`` is true.
 
     Args:
@@ -270,7 +271,7 @@ def compress(
 _flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Array:
     """The elements of ``arr`` where ``condition`` is true, in one axis; see ``compress``.
 
     >>> import tracebridge.numpy as tnp

@@ -13,6 +13,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_canonical, put_numpy
 from tracebridge.numpy._planning import concrete, is_traced, value_of
@@ -59,7 +60,7 @@ def _first_of_runs(x: Any) -> Any:
     return lax.concatenate([first, changed], 0)
 
 
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
     """The distinct elements of both arrays, sorted; ``size`` and ``fill_value`` as of ``unique``.
 
     >>> import tracebridge.numpy as tnp
@@ -176,7 +177,7 @@ def setdiff1d(
     *,
     size: int | None = None,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """The distinct elements of ``ar1`` that ``ar2`` does not have, sorted.
 
     Args:
@@ -231,7 +232,7 @@ def setxor1d(
     *,
     size: int | None = None,
     fill_value: Any = None,
-) -> Any:
+) -> Array:
     """The distinct elements that exactly one of the arrays has, sorted.
 
     Args:
@@ -294,7 +295,7 @@ def isin(
     invert: bool = False,
     *,
     method: str = "auto",
-) -> Any:
+) -> Array:
     """Whether each element of an array is one of ``test_elements``.
 
     Args:

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import AxisError, IndexingError, RankError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import normalize_axis
@@ -77,7 +78,7 @@ def sort(
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-) -> Any:
+) -> Array:
     """The elements in increasing order along an axis.
 
     Args:
@@ -105,7 +106,7 @@ def argsort(
     stable: bool = True,
     descending: bool = False,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """The positions that put elements in increasing order along an axis; always stable.
 
     Args:
@@ -141,7 +142,7 @@ def _lexsort(*args: Any) -> Any:
 _lexsort_planned = Planned(_lexsort, "lexsort")
 
 
-def lexsort(keys: Any, axis: int = -1) -> Any:
+def lexsort(keys: Any, axis: int = -1) -> Array:
     """The positions that sort by several keys: by the last, ties by the one before, and so on.
 
     >>> import tracebridge.numpy as tnp
@@ -164,7 +165,7 @@ def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
         raise ArgumentTypeError(msg)
 
 
-def partition(a: Any, kth: int, axis: int = -1) -> Any:
+def partition(a: Any, kth: int, axis: int = -1) -> Array:
     """The elements along an axis with the ``kth`` in its sorted place, smaller ones before it.
 
     Here all elements are sorted.
@@ -177,7 +178,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     return sort(a, axis)
 
 
-def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
     """The positions that ``partition`` the elements along an axis.
 
     >>> import tracebridge.numpy as tnp
@@ -199,7 +200,7 @@ def _sort_complex(x: Any) -> Any:
 _sort_complex_planned = Planned(_sort_complex, "sort_complex")
 
 
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: Any) -> Array:
     """The elements as complex numbers, sorted by real part, then by imaginary part.
 
     >>> import tracebridge.numpy as tnp

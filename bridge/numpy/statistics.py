@@ -13,6 +13,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
@@ -175,7 +176,7 @@ def cov(
     fweights: Any = None,
     aweights: Any = None,
     dtype: Any = None,
-) -> Any:
+) -> Array:
     """The covariance matrix of variables.
 
     Args:
@@ -235,7 +236,7 @@ def _unit(x: Any) -> Any:
 _corrcoef_planned = Planned(_corrcoef, "corrcoef")
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Array:
     """The matrix of correlation coefficients of variables; arguments as of ``cov``.
 
     >>> import tracebridge.numpy as tnp

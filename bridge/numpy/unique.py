@@ -14,6 +14,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.numpy._planning import concrete, is_traced, value_of
@@ -290,7 +291,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
     )
 
 
-def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Array:
     """Distinct elements; NaNs are all distinct.
 
     >>> import tracebridge.numpy as tnp

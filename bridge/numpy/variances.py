@@ -149,7 +149,7 @@ def var(
     where: Any = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Any:
+) -> Array:
     """Variance over axes; divides by ``n - ddof`` (``correction`` is another name of ``ddof``).
 
     ``mean`` is used instead of the mean of ``a`` if given (with reduced axes kept).
@@ -177,7 +177,7 @@ def std(
     where: Any = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Any:
+) -> Array:
     """Standard deviation over axes: the square root of ``var``.
 
     >>> import tracebridge.numpy as tnp

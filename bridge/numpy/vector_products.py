@@ -8,6 +8,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
@@ -82,7 +83,7 @@ def vecdot(
     axis: int = -1,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Any:
+) -> Array:
     """Sums of ``conj(x1) * x2`` along an axis; other axes are broadcast.
 
     Args:
@@ -112,7 +113,7 @@ def _matvec(a: Any, b: Any) -> Any:
 _matvec_planned = Planned(_matvec, "matvec")
 
 
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1: Any, x2: Any, /) -> Array:
     """Products of matrices ``(..., n, m)`` and vectors ``(..., m)``; leading axes are broadcast.
 
     >>> import tracebridge.numpy as tnp
@@ -132,7 +133,7 @@ def _vecmat(a: Any, b: Any) -> Any:
 _vecmat_planned = Planned(_vecmat, "vecmat")
 
 
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1: Any, x2: Any, /) -> Array:
     """Products of conjugated vectors ``(..., n)`` and matrices ``(..., n, m)``.
 
     >>> import tracebridge.numpy as tnp
@@ -156,7 +157,7 @@ def _kron(a: Any, b: Any) -> Any:
 _kron_planned = Planned(_kron, "kron")
 
 
-def kron(a: Any, b: Any) -> Any:
+def kron(a: Any, b: Any) -> Array:
     """The Kronecker product: each element of ``a`` times all of ``b``.
 
     >>> import tracebridge.numpy as tnp
@@ -208,7 +209,7 @@ _cross_planned = Planned(_cross, "cross")
 
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
+) -> Array:
     """Cross products of vectors with 3 (or 2) elements; other axes are broadcast.
 
     Args:
@@ -239,7 +240,7 @@ _trace_planned = Planned(_trace, "trace")
 
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
-) -> Any:
+) -> Array:
     """The sum over a diagonal of two axes.
 
     Args:

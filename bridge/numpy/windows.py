@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_made
 from tracebridge.numpy._bessel import bessel_i0e
@@ -26,7 +27,7 @@ def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -
     return put_made(host.astype(default_float()))
 
 
-def bartlett(M: int) -> Any:
+def bartlett(M: int) -> Array:
     """The triangular window of ``M`` points that is zero at both ends.
 
     >>> import tracebridge.numpy as tnp
@@ -36,7 +37,7 @@ def bartlett(M: int) -> Any:
     return _window("bartlett", M, np.bartlett)
 
 
-def blackman(M: int) -> Any:
+def blackman(M: int) -> Array:
     """The Blackman window of ``M`` points.
 
     >>> import tracebridge.numpy as tnp
@@ -46,7 +47,7 @@ def blackman(M: int) -> Any:
     return _window("blackman", M, np.blackman)
 
 
-def hamming(M: int) -> Any:
+def hamming(M: int) -> Array:
     """The Hamming window of ``M`` points.
 
     >>> import tracebridge.numpy as tnp
@@ -56,7 +57,7 @@ def hamming(M: int) -> Any:
     return _window("hamming", M, np.hamming)
 
 
-def hanning(M: int) -> Any:
+def hanning(M: int) -> Array:
     """The Hann window of ``M`` points.
 
     >>> import tracebridge.numpy as tnp
@@ -83,7 +84,7 @@ def _kaiser(beta: Any, count: int) -> Any:
 _kaiser_planned = Planned(_kaiser, "kaiser")
 
 
-def kaiser(M: int, beta: Any) -> Any:
+def kaiser(M: int, beta: Any) -> Array:
     """The Kaiser window of ``M`` points with shape ``beta``.
 
     >>> import tracebridge.numpy as tnp

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.filtering import hide_internal_frames, hiding
@@ -53,182 +53,182 @@ class BinaryOperators:
     __slots__ = ()
     __array_priority__ = 100
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> Self:
         try:
             return NAMESPACE.add(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> Self:
         try:
             return NAMESPACE.radd(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Any) -> Self:
         try:
             return NAMESPACE.sub(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rsub(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> Self:
         try:
             return NAMESPACE.mul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rmul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Any) -> Self:
         try:
             return NAMESPACE.truediv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rtruediv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: Any) -> Self:
         try:
             return NAMESPACE.floordiv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rfloordiv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Any) -> Self:
         try:
             return NAMESPACE.mod(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rmod(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any) -> Self:
         try:
             return NAMESPACE.pow(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rpow(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> Self:
         try:
             return NAMESPACE.matmul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rmatmul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: Any) -> Self:
         try:
             return NAMESPACE.and_(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rand(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Any) -> Self:
         try:
             return NAMESPACE.or_(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Any) -> Self:
         try:
             return NAMESPACE.ror(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: Any) -> Self:
         try:
             return NAMESPACE.xor(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rxor(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: Any) -> Self:
         try:
             return NAMESPACE.lshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rlshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: Any) -> Self:
         try:
             return NAMESPACE.rrshift(self, other)
         except Exception as error:
@@ -273,56 +273,56 @@ class ArrayOperators(BinaryOperators, EngineValue):
             hide_internal_frames(error)
             raise
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Any) -> Self:
         try:
             return NAMESPACE.lt(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Any) -> Self:
         try:
             return NAMESPACE.le(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Any) -> Self:
         try:
             return NAMESPACE.gt(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Any) -> Self:
         try:
             return NAMESPACE.ge(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Self:
         try:
             return NAMESPACE.neg(self)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         try:
             return NAMESPACE.pos(self)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Self:
         try:
             return NAMESPACE.abs(self)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> Self:
         try:
             return NAMESPACE.invert(self)
         except Exception as error:
@@ -331,7 +331,7 @@ class ArrayOperators(BinaryOperators, EngineValue):
 
     __hash__ = None  # type: ignore[assignment]  # mutable-looking: == is elementwise
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> Self:
         try:
             return NAMESPACE.getitem(self, index)
         except Exception as error:

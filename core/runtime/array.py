@@ -28,7 +28,7 @@ from tracebridge.core.sharding.layout import Format, row_major
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tracebridge.core.ir.aval import ShapedArray
 
@@ -65,6 +65,52 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
     _trace = None
     _sig: Signature
     _buf: Any
+
+    if TYPE_CHECKING:  # what ``tracebridge.numpy`` adds to the class when it is loaded
+        T: Array
+        mT: Array  # noqa: N815 - NumPy's name
+        real: Array
+        imag: Array
+        at: Any  # its items are objects of a private class
+        all: Callable[..., Array]
+        any: Callable[..., Array]
+        argmax: Callable[..., Array]
+        argmin: Callable[..., Array]
+        argpartition: Callable[..., Array]
+        argsort: Callable[..., Array]
+        astype: Callable[..., Array]
+        choose: Callable[..., Array]
+        clip: Callable[..., Array]
+        compress: Callable[..., Array]
+        conj: Callable[..., Array]
+        conjugate: Callable[..., Array]
+        copy: Callable[..., Array]
+        cumprod: Callable[..., Array]
+        cumsum: Callable[..., Array]
+        diagonal: Callable[..., Array]
+        dot: Callable[..., Array]
+        flatten: Callable[..., Array]
+        max: Callable[..., Array]
+        mean: Callable[..., Array]
+        min: Callable[..., Array]
+        prod: Callable[..., Array]
+        ptp: Callable[..., Array]
+        ravel: Callable[..., Array]
+        repeat: Callable[..., Array]
+        reshape: Callable[..., Array]
+        round: Callable[..., Array]
+        searchsorted: Callable[..., Array]
+        sort: Callable[..., Array]
+        squeeze: Callable[..., Array]
+        std: Callable[..., Array]
+        sum: Callable[..., Array]
+        swapaxes: Callable[..., Array]
+        take: Callable[..., Array]
+        trace: Callable[..., Array]
+        transpose: Callable[..., Array]
+        var: Callable[..., Array]
+        view: Callable[..., Array]
+        nonzero: Callable[..., tuple[Array, ...]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         msg = "Array cannot be made directly; use tracebridge.numpy.asarray"
