@@ -51,22 +51,11 @@ class ArrayMeta(type):
         return sorted({*type.__dir__(cls), *names_of_class()})
 
 
-@final
-class Array(ArrayOperators, metaclass=ArrayMeta):
-    """An immutable array on a device. Make one with ``tracebridge.numpy``, never by this class.
+class ArrayMethods:
+    """What ``tracebridge.numpy`` adds to arrays when it is loaded, for type checkers."""
 
-    >>> import tracebridge.numpy as tnp
-    >>> x = tnp.arange(3.0)
-    >>> x.shape, x.dtype
-    ((3,), dtype('float32'))
-    """
-
-    __slots__ = ("__weakref__", "_buf", "_donated_to", "_host", "_sig")
-    _trace = None
-    _sig: Signature
-    _buf: Any
-
-    if TYPE_CHECKING:  # what ``tracebridge.numpy`` adds to the class when it is loaded
+    __slots__ = ()
+    if TYPE_CHECKING:
         T: Array
         mT: Array  # noqa: N815 - NumPy's name
         real: Array
@@ -111,6 +100,22 @@ class Array(ArrayOperators, metaclass=ArrayMeta):
         var: Callable[..., Array]
         view: Callable[..., Array]
         nonzero: Callable[..., tuple[Array, ...]]
+
+
+@final
+class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
+    """An immutable array on a device. Make one with ``tracebridge.numpy``, never by this class.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.arange(3.0)
+    >>> x.shape, x.dtype
+    ((3,), dtype('float32'))
+    """
+
+    __slots__ = ("__weakref__", "_buf", "_donated_to", "_host", "_sig")
+    _trace = None
+    _sig: Signature
+    _buf: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         msg = "Array cannot be made directly; use tracebridge.numpy.asarray"
