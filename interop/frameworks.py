@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from importlib.util import find_spec
 
@@ -26,3 +27,9 @@ def needs(framework: str, module: str, way_out: str) -> None:
     if found is None:
         msg = f"{module} needs the package {framework!r}, which is not installed: {way_out}"
         raise ModuleNotFoundError(msg, name=framework)
+
+
+def load_beside(framework: str, module: str) -> None:
+    """Import ``module`` if the framework is imported already."""
+    if framework in sys.modules:
+        importlib.import_module(module)

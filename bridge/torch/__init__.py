@@ -1,6 +1,7 @@
 """PyTorch: functions of arrays as torch functions and modules, exchange of tensors.
 
-torch is imported at the first use of a function, not with this module.
+torch is imported at the first use of a function, not with this module. Where it is there already,
+its operator is defined at once: graphs that are loaded from files call it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tracebridge.interop.frameworks import needs
+from tracebridge.interop.frameworks import load_beside, needs
 
 if TYPE_CHECKING:
     from tracebridge.torch.convert import from_torch as from_torch
@@ -34,3 +35,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+load_beside("torch", f"{__name__}._graph")
