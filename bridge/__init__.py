@@ -236,7 +236,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
             value = _public(value, name, __name__)
         elif name in _SUBMODULES:
             try:
-                value = importlib.import_module(f"tracebridge.{name}")
+                value = _look_at(f"tracebridge.{name}")
             except ModuleNotFoundError as error:
                 if error.name not in _FRAMEWORKS:
                     raise
@@ -246,6 +246,12 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
             raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)
         globals()[name] = value
         return value
+
+    def _look_at(module: str) -> Any:
+        if module.rpartition(".")[2] not in ("tf", "torch"):
+            return importlib.import_module(module)
+        with importlib.import_module("tracebridge.interop.frameworks").looking():
+            return importlib.import_module(module)
 
 
 def __dir__() -> list[str]:

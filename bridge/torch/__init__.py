@@ -1,7 +1,8 @@
 """PyTorch: functions of arrays as torch functions and modules, exchange of tensors.
 
-torch is imported at the first use of a function, not with this module. Where it is there already,
-its operator is defined at once: graphs that are loaded from files call it.
+``import tracebridge.torch`` imports torch and defines our operator, which graphs that are loaded
+from files call. Where somebody only looks at ``tracebridge.torch``, say to complete a name, torch
+is imported at the first use of a function.
 """
 
 from __future__ import annotations

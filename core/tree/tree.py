@@ -247,6 +247,12 @@ def reduce(
 ) -> Any:
     """The leaves combined from left to right, beginning with ``initializer`` if there is one.
 
+    Args:
+        function: ``(result so far, leaf) -> result``.
+        tree: the leaves come from here.
+        initializer: the result so far for the first leaf; left out, that is the first leaf.
+        is_leaf: which nodes count as leaves.
+
     Raises:
         TypeError: no leaf and no initializer.
         ArgumentTypeError: there are no leaves and no ``initializer``.
@@ -423,6 +429,13 @@ def map_with_path(
     is_leaf_takes_path: bool = False,
 ) -> Any:
     """Like ``map``, with ``f(path, leaf, *subtrees)``.
+
+    Args:
+        f: function of the path of a leaf, the leaf, and the subtrees of ``rest`` at its place.
+        tree: the leaves come from here.
+        *rest: trees that begin with the structure of ``tree``.
+        is_leaf: which nodes count as leaves.
+        is_leaf_takes_path: ``is_leaf`` gets the path too.
 
     >>> from tracebridge import tree, tree_util
     >>> tree.map_with_path(lambda path, x: tree_util.keystr(path) + '=' + str(x), {'a': [5]})

@@ -26,6 +26,7 @@ NOT_RUN = {
     "ForkedProcessError": "forks the process, as tests/core/runtime/test_fork.py does",
     "OptionFrozenError": "the CPU runs here already; see tests/core/runtime/test_backends.py",
     "PluginError": "its examples are commands of the shell",
+    "ProgramMismatchError": "needs two processes: tests/integration/torch/test_other_processes.py",
 }
 # page -> why its wrong example does not raise
 HANDLES = {

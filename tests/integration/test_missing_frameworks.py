@@ -87,3 +87,18 @@ def test_imports_without_the_framework_say_how_to_install_it(
 ) -> None:
     """As ModuleNotFoundError from an import, as AttributeError from an attribute."""
     assert "all" == output(BLOCK + IMPORTS, subprocess_environment)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "imports", ["import tracebridge.torch, torch", "import torch, tracebridge.torch"]
+)
+def test_an_import_statement_defines_the_operator(
+    imports: str, subprocess_environment: dict[str, str]
+) -> None:
+    """Graphs from files call it, whatever was imported first."""
+    pytest.importorskip("torch")
+
+    found = output(f"{imports}\nprint(torch.ops.tracebridge.call.default)", subprocess_environment)
+
+    assert found == "tracebridge.call.default"
