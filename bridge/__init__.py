@@ -13,6 +13,7 @@ from tracebridge import _install as _install
 from tracebridge.core.config.config import config as config
 from tracebridge.core.dtypes.dtypes import float0 as float0
 from tracebridge.core.errors.filtering import public as _public
+from tracebridge.interop.frameworks import look_at as _look_at
 
 if TYPE_CHECKING:
     from tracebridge import ad_checkpoint as ad_checkpoint
@@ -246,12 +247,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
             raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)
         globals()[name] = value
         return value
-
-    def _look_at(module: str) -> Any:
-        if module.rpartition(".")[2] not in ("tf", "torch"):
-            return importlib.import_module(module)
-        with importlib.import_module("tracebridge.interop.frameworks").looking():
-            return importlib.import_module(module)
 
 
 def __dir__() -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 
 def needs(framework: str, module: str, way_out: str) -> None:
@@ -34,7 +33,7 @@ def needs(framework: str, module: str, way_out: str) -> None:
 def load_beside(framework: str, module: str) -> None:
     """Import ``module`` if the framework is imported already, or a user says ``import`` to ours.
 
-    A look at an attribute of the package (``looking``) imports no framework.
+    A look at an attribute of the package (``look_at``) imports no framework.
     """
     if framework in sys.modules or not _LOOKING[0]:
         importlib.import_module(module)
@@ -43,11 +42,10 @@ def load_beside(framework: str, module: str) -> None:
 _LOOKING = [0]
 
 
-@contextlib.contextmanager
-def looking() -> Iterator[None]:
-    """A block in which modules are imported because somebody looks at an attribute."""
+def look_at(module: str) -> Any:
+    """Import a module because somebody looks at an attribute."""
     _LOOKING[0] += 1
     try:
-        yield
+        return importlib.import_module(module)
     finally:
         _LOOKING[0] -= 1
