@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import state
+from tracebridge.core.config.scopes import settled_state
 from tracebridge.core.dtypes.canonicalize import (
     canonicalize,
     canonicalize_explicit,
@@ -67,7 +67,7 @@ def on_device(x: Any, device: Any, out_sharding: Any = None, call: str = "") -> 
     if device is None:
         return x
     placement = _placement(device)
-    current = state()
+    current = settled_state()
     if type(x) is Array and (current is None or current.trace is None):
         return move(x, placement, committed=True)
     return device_put_p.bind(x, placement=placement, source=None)

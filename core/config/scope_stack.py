@@ -27,7 +27,9 @@ class Change:
         self.function = function
         self.args = args
         self.lost = False
-        """Whether the block ended where it was not in force, in another thread say."""
+        """Whether the block has ended for all contexts, but is still in force in another one than
+        that in which it ended: it was closed by another thread, say, or is a trace of which there
+        are copies."""
 
 
 # The thread that is about to change a stack, or 0, and what is to be done when it has. The garbage
@@ -128,16 +130,20 @@ class ScopeStack(abc.ABC):
         changes.remove(change)
         self.leave(change)
 
-    def refresh(self) -> None:
-        """Take back what has ended elsewhere."""
-        node, top = self.get(), self.top()
+    def refresh(self, *, thoroughly: bool = False) -> None:
+        """Take back what has ended elsewhere.
+
+        Args:
+            thoroughly: look even if nothing is known to have ended elsewhere.
+        """
+        node, top = self.get(), self.top(thoroughly=thoroughly)
         if top is not node:
             self.install(top)
 
-    def top(self) -> Any:
+    def top(self, *, thoroughly: bool = False) -> Any:
         """The innermost node without blocks that have ended elsewhere; perhaps a new one."""
         node = self.get()
-        if node is None or node.seen == self.lost:
+        if node is None or (node.seen == self.lost and not thoroughly):
             return node
         if not any([c.lost for c in _changes(node)]):
             node.seen = self.lost

@@ -175,12 +175,16 @@ class _StateStack(ScopeStack):
             or _hidden() is not None
         ):
             super().leave(change)
+            if change.function in _BY_TRACES:
+                change.lost = True
             return
         stepper[0] = get_ident()
         try:
             STATE.set(node.outer)
         finally:
             stepper[0] = 0
+        if change.function in _BY_TRACES:
+            change.lost = True
         if ended_meanwhile:
             finish_step()
 
@@ -197,12 +201,18 @@ leave_scope = SCOPES.leave
 def settled_state() -> State | None:
     """Return the state in force, without blocks that another thread has ended.
 
-    Such a block is a suspended generator's that the garbage collector closed there.
+    Such a block is a suspended generator's that the garbage collector closed there. Nor with a
+    trace that has ended: callbacks and tasks of asyncio that a traced function has scheduled run
+    in copies of its context, when there is nothing left to record.
     """
     current = state()
-    if current is not None and current.seen != SCOPES.lost:
-        SCOPES.refresh()
-        current = state()
+    if current is not None:
+        if current.seen != SCOPES.lost:
+            SCOPES.refresh()
+            current = state()
+        elif current.trace is not None and getattr(current.trace, "done", False):
+            SCOPES.refresh(thoroughly=True)
+            current = state()
     return current
 
 
@@ -269,6 +279,10 @@ def with_value(current: State | None, name: str, checked: Any) -> State | None:
         return State(None, overrides)
     return State(current.trace, overrides, current.axis_env, current.mesh)
 
+
+# What puts traces in force. They end everywhere, while options stay as they are in copies of the
+# context in which they were changed.
+_BY_TRACES = frozenset([with_trace, with_mapped_trace])
 
 # Stands for "none" in a block, where a mesh may be in force for the process.
 _NO_MESH = object()

@@ -12,7 +12,13 @@ from typing import Any, cast, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
+from tracebridge.core.config.scopes import (
+    fast_path_allowed,
+    option,
+    settled_state,
+    state,
+    tracing_key,
+)
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.closed_call import CallPrimitive
 from tracebridge.core.control.compiler_options import check_outermost
@@ -172,7 +178,7 @@ class Jitted:
         if has_refs(call.leaves):
             return self.call_with_refs(call)
         values = leaf_values(call, self.name)
-        current = state()
+        current = settled_state()
         if (current is not None and current.trace is not None) or any(
             [isinstance(v, Tracer) for v in values]
         ):
@@ -310,7 +316,7 @@ class Jitted:
                 return call.fun(*args, **kwargs)
             note_custom(label)
         used = RefCall(label, traced.refs, passed)
-        current = state()
+        current = settled_state()
         traces = current is not None and current.trace is not None
         if traces or any([isinstance(v, Tracer) for v in values]):
             outs = self.equation(call, traced, [*values, *used.contents()])

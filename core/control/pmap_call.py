@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
+from tracebridge.core.config.scopes import fast_path_allowed, option, settled_state, tracing_key
 from tracebridge.core.control.call_entry import CallEntry
 from tracebridge.core.control.pmap import pmap_p
 from tracebridge.core.control.pmap_jaxprs import axis_scope, element_aval
@@ -103,7 +103,7 @@ class Pmapped:
             return self.options.unmapped(*args, **kwargs)
         call = self.options.resolve(args, kwargs)
         avals = self.leaf_avals(call)
-        current = state()
+        current = settled_state()
         if (current is not None and current.trace is not None) or any(
             [isinstance(leaf, Tracer) for leaf in call.leaves]
         ):

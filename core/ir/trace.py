@@ -9,7 +9,13 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tracebridge.core.config.scopes import enter_scope, leave_scope, state, with_trace
+from tracebridge.core.config.scopes import (
+    enter_scope,
+    leave_scope,
+    settled_state,
+    state,
+    with_trace,
+)
 from tracebridge.core.ir.eager_slot import EAGER
 
 if TYPE_CHECKING:
@@ -62,7 +68,18 @@ def current_trace() -> Trace:
     current = state()
     if current is None:
         return EAGER.trace
-    return current.trace or EAGER.debug
+    trace = current.trace
+    if trace is None:
+        return EAGER.debug
+    return _instead_of(trace) if trace.done else trace
+
+
+def _instead_of(ended: Trace) -> Trace:
+    """The trace in force where a copy of a context has one that has ended."""
+    current = settled_state()
+    if current is None:
+        return EAGER.trace
+    return ended if current.trace is ended else current.trace or EAGER.debug
 
 
 def trace_for(values: Sequence[Any]) -> Trace:
@@ -96,7 +113,7 @@ def _order(trace: Trace) -> float:
 
 def is_eager() -> bool:
     """Whether this thread evaluates at once."""
-    current = state()
+    current = settled_state()
     return current is None or current.trace is None
 
 

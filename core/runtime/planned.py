@@ -17,7 +17,14 @@ from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.inner_steps import inner_steps
-from tracebridge.core.config.scopes import on_global_change, option, state, tracing_key, with_trace
+from tracebridge.core.config.scopes import (
+    on_global_change,
+    option,
+    settled_state,
+    state,
+    tracing_key,
+    with_trace,
+)
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage
@@ -121,8 +128,11 @@ class Planned:
             except XlaRuntimeError as error:
                 raise_for(arrays, self.name, error)
                 raise
-        if current.trace is None:
+        trace = current.trace
+        if trace is None:
             return self.eager(arrays, statics)
+        if trace.done and settled_state() is not current:
+            return self(arrays, statics)
         return self.staged(arrays, statics, current)
 
     # under a trace -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tracebridge.core.config.scopes import (
     global_mesh,
     mesh_in_force,
     set_global_mesh,
-    state,
+    settled_state,
     with_mesh,
 )
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
@@ -104,7 +104,7 @@ class set_mesh(_MeshScope):
             raise AxisSpecError(
                 msg, expected="a Mesh, or None", hint="use use_abstract_mesh for an AbstractMesh"
             )
-        current = state()
+        current = settled_state()
         if current is not None and current.trace is not None:
             raise AxisSpecError(
                 "set_mesh: called inside a function that is traced",

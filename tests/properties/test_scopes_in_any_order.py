@@ -298,6 +298,55 @@ def test_a_context_that_began_inside_a_scope_keeps_it() -> None:
     assert tb.config.enable_x64 is False
 
 
+# What tells whether operations are recorded, by the paths on which they enter the engine.
+RECORDED: dict[str, Callable[[], Any]] = {
+    "operator": lambda: tnp.ones(2) + 1,
+    "planned": lambda: tnp.cumsum(tnp.ones(2)),
+    "primitive": lambda: lax.sin(np.ones(2, np.float32)),
+    "jit": lambda: tb.jit(lambda x: x + 1)(tnp.ones(2)),
+    "cond": lambda: lax.cond(True, lambda x: x, lambda x: x, 1.0),
+    "device_put": lambda: tb.device_put(np.ones(2), tb.devices()[0]),
+    "reference": lambda: tb.new_ref(1.0)[...],
+    "map": lambda: tb.pmap(lambda x: x + 1)(tnp.ones((1, 2))),
+}
+
+
+@pytest.mark.parametrize("trace", sorted(TRACES))
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_context_that_began_inside_a_trace_outlives_it(trace: str, wide: bool) -> None:
+    """Callbacks that a traced function has scheduled run eagerly, under the options it had."""
+    copies: list[contextvars.Context] = []
+
+    def function(x: Any) -> Any:
+        with tb.enable_x64(wide):
+            copies.append(contextvars.copy_context())
+        return x * 1.0
+
+    TRACES[trace](function)
+
+    for name, operation in RECORDED.items():
+        result = copies[0].copy().run(operation)
+        assert (name, "Array") == (name, type(result).__name__)
+    assert copies[0].run(lambda: tnp.ones(2) + 1).dtype == (np.float64 if wide else np.float32)
+    assert copies[0].run(is_eager)
+
+
+def test_a_context_that_began_inside_an_inner_trace_keeps_the_outer_one() -> None:
+    """Of the traces in a copied context only those that have ended are left out."""
+    copies: list[contextvars.Context] = []
+
+    def inner(x: Any) -> Any:
+        copies.append(contextvars.copy_context())
+        return x * 2.0
+
+    def outer(x: Any) -> Any:
+        tb.vmap(inner)(tnp.ones(3))
+        return copies[-1].run(lambda: x * x)
+
+    assert float(tb.jit(outer)(3.0)) == 9.0
+    assert float(tb.grad(outer)(3.0)) == 6.0
+
+
 def test_a_scope_that_a_finalizer_leaves_while_another_is_entered() -> None:
     """A step that is under way does not put back what ended meanwhile."""
     shown: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("shown", default=())
