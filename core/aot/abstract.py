@@ -68,7 +68,16 @@ def signature_of(leaf: Any, aval: ShapedArray, fallback: SingleDeviceSharding) -
     """Where an argument lives: an array's own signature, the sharding of a stand-in."""
     if type(leaf) is Array:
         return leaf._sig
+    if type(leaf) is Signature:
+        return leaf
     sharding = getattr(leaf, "sharding", None) if type(leaf) is ShapeDtypeStruct else None
     if sharding is None:
         return signature(aval, fallback, False)
     return signature(aval, sharding, True)
+
+
+def stand_in(leaf: Any, aval: ShapedArray) -> Any:
+    """What ``signature_of`` needs of an argument, without its memory."""
+    if type(leaf) is Array:
+        return leaf._sig
+    return leaf if type(leaf) is ShapeDtypeStruct else aval

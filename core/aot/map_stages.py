@@ -38,9 +38,10 @@ class _Whole:
 class _TracedMap:
     """What stages want to know of a traced call."""
 
-    __slots__ = ("out_tree", "whole")
+    __slots__ = ("out_tree", "refs", "whole")
 
     def __init__(self, mapped: Mapped) -> None:
+        self.refs = None  # mapped functions use none
         params = mapped.params
         self.out_tree = mapped.out_tree
         outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)

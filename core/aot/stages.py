@@ -9,10 +9,18 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import tracebridge.core.ir.pretty  # pyright: ignore[reportUnusedImport]  # noqa: F401 - Jaxprs print by it
 from tracebridge.core._jaxlib.xla import hlo_module_cost_analysis
-from tracebridge.core.aot.abstract import avals_of, signature_of
+from tracebridge.core.aot.abstract import avals_of, signature_of, stand_in
 from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
+from tracebridge.core.aot.ref_stages import (
+    call_with_references,
+    captured_signatures,
+    check_references,
+    contents_of_references,
+    donated_inputs,
+    shown_avals,
+)
 from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.jit import Jitted
+from tracebridge.core.control.jit import Jitted, list_of
 from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
@@ -23,7 +31,7 @@ from tracebridge.core.errors.runtime_errors import (
 )
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.float0 import hide_float0
+from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.shape_struct import struct_of
 from tracebridge.core.ir.tracer import Tracer
@@ -122,18 +130,18 @@ class Stage:
     @property
     def in_avals(self) -> Any:
         """Tree ``(args, kwargs)`` of the avals of the arguments."""
-        return self.in_tree.unflatten(self._avals)
+        return self.in_tree.unflatten(shown_avals(self._args, self._avals))
 
     @property
     def out_avals(self) -> Any:
         """Tree of the avals of the result."""
-        return self.out_tree.unflatten(self._traced.whole.out_avals)
+        return self.out_tree.unflatten(self._results)
 
     @property
     def args_info(self) -> Any:
         """Tree ``(args, kwargs)`` of ``ArgInfo``."""
-        donated = set(self._args.donated)
-        return self.in_tree.unflatten([ArgInfo(a, i in donated) for i, a in enumerate(self._avals)])
+        donated, avals = set(self._args.donated), shown_avals(self._args, self._avals)
+        return self.in_tree.unflatten([ArgInfo(a, i in donated) for i, a in enumerate(avals)])
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
@@ -143,7 +151,16 @@ class Stage:
     @property
     def out_info(self) -> Any:
         """Tree of ``ShapeDtypeStruct`` of the result."""
-        return self.out_tree.unflatten([struct_of(a) for a in self._traced.whole.out_avals])
+        return self.out_tree.unflatten([struct_of(a) for a in self._results])
+
+    @property
+    def _results(self) -> Sequence[ShapedArray]:
+        # What follows are the last contents of references.
+        return self._traced.whole.out_avals[: self.out_tree.num_leaves]
+
+    @property
+    def _given_memory(self) -> tuple[int, ...]:
+        return donated_inputs(self._args, self._traced.refs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name}>"
@@ -198,7 +215,9 @@ class Traced(Stage):
             signature_of(leaf, aval, fallback)
             for leaf, aval in zip(self._args.leaves, self._avals, strict=True)
         ]
-        wishes = self._jitted.wishes(self._args, self._traced, self._avals, sigs)
+        sigs += captured_signatures(f"jit({self._name}).lower", self._traced.refs, fallback)
+        avals = [s.aval for s in sigs]
+        wishes = self._jitted.wishes(self._args, self._traced, avals, sigs)
         placement, committed = choose_placement(
             sigs, self._name, None if placed is None else placed(), wishes
         )
@@ -231,7 +250,7 @@ class Traced(Stage):
             self._name,
             platform,
             keep_unused=self._jitted.options.keep_unused,
-            donated=self._args.donated,
+            donated=self._given_memory,
             mesh=mesh,
             located=located,
             result_names=paths,
@@ -318,21 +337,22 @@ class Lowered(Stage):
             placement = get_backend(self._platform).placement
         check_assignment(f"jit({self._name})", device_assignment, placement)
         options = dict(self._stage._jitted.options.compiler_options) | (compiler_options or {})
-        sigs = [signature(a, placement, False) for a in self._avals]
         whole, flags = self._traced.whole, tuple(sorted(options.items()))
+        sigs = [signature(a, placement, False) for a in whole.in_avals]
+        out_tree = self.out_tree if self._traced.refs is None else list_of(len(whole.outs))
         program = compile_lowered(
             inspected(self._module, whole, placement, flags),
             placement,
             whole.out_avals,
-            self._args.donated,
+            self._given_memory,
             flags,
         )
         entry = CallEntry(
             self._name,
             program,
-            self._traced.out_tree,
+            out_tree,
             self._committed,
-            self._args.donated,
+            self._given_memory,
             sigs,
         )
         return Compiled(self, program, entry)
@@ -393,6 +413,19 @@ class Compiled(Stage):
             leaves, tree = hide_float0(leaves, tree)  # no arguments of a program
         if tree != self._args.tree:
             raise self._wrong_structure(tree)
+        refs = self._traced.refs
+        if refs is None:
+            return self._run([to_array(v) for v in self._checked(leaves)])
+        outs = call_with_references(
+            self._called(), self._args, refs, leaves, self._checked, self._run
+        )
+        return self.out_tree.unflatten(outs)
+
+    def _run(self, arrays: list[Any]) -> Any:
+        return self._entry.call(self._at_place(arrays))
+
+    def _checked(self, leaves: Sequence[Any]) -> list[Any]:
+        """The arguments as values of the types that the program was compiled for."""
         arrays: list[Any] = []
         different: list[str] = []
         for i, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True)):
@@ -414,7 +447,7 @@ class Compiled(Stage):
                 f"{self._called()}: {'; '.join(different)}",
                 hint="compile it for these arguments too, or call the jitted function",
             )
-        return self._entry.call(self._at_place([to_array(v) for v in arrays]))
+        return arrays
 
     def _at_place(self, arrays: list[Any]) -> list[Any]:
         """The arrays at the program's place; an array committed elsewhere is an error."""
@@ -436,7 +469,7 @@ class Compiled(Stage):
         placement = self._program.placement
         if is_spread(placement):
             return placement.in_shardings
-        return [placement] * len(self._avals)
+        return [placement] * len(self._entry.sigs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The same as calling the object."""
@@ -476,29 +509,37 @@ class Compiled(Stage):
     @property
     def input_formats(self) -> Any:
         """Tree ``(args, kwargs)`` of the ``Format`` of the arguments: row-major ones."""
-        places = zip(self._avals, self._places(), strict=True)
+        places = zip(self._avals, self._places()[: len(self._avals)], strict=True)
         return self.in_tree.unflatten([row_major(a.ndim, place) for a, place in places])
 
     @property
     def output_formats(self) -> Any:
         """Tree of the ``Format`` of the result."""
-        results = self._program.signatures(True)
+        results = self._program.signatures(True)[: self.out_tree.num_leaves]
         return self.out_tree.unflatten([row_major(s.aval.ndim, s.sharding) for s in results])
 
     @property
     def input_shardings(self) -> Any:
         """Tree ``(args, kwargs)`` of the shardings of the arguments."""
-        return self.in_tree.unflatten(self._places())
+        return self.in_tree.unflatten(self._places()[: len(self._avals)])
 
     @property
     def output_shardings(self) -> Any:
         """Tree of the shardings of the result."""
-        results = self._program.signatures(True)
+        results = self._program.signatures(True)[: self.out_tree.num_leaves]
         return self.out_tree.unflatten([s.sharding for s in results])
 
 
 def trace_stage(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
     """``jit(f).trace(*args, **kwargs)``; stand-ins such as ShapeDtypeStruct are arguments too."""
+    name = f"jit({jitted.name})"
     call = jitted.resolve(jitted, args, kwargs)
-    avals = avals_of(f"jit({jitted.name})", call)
-    return Traced(jitted, call, avals, jitted.trace(call, avals))
+    if has_float0(call.leaves):
+        call.hide_float0()
+    passed = contents_of_references(name, call)
+    avals = avals_of(name, call)
+    traced = jitted.trace(call, avals, refs=True)
+    check_references(name, traced, passed)
+    # Stages live on: they know where the arguments are and do not keep their memory.
+    call.leaves = [stand_in(leaf, aval) for leaf, aval in zip(call.leaves, avals, strict=True)]
+    return Traced(jitted, call, avals, traced)
