@@ -23,6 +23,7 @@ METHODS = [
     ("argpartition", (1,), {}),
     ("argsort", (), {"axis": 0}),
     ("astype", (np.int32,), {}),
+    ("byteswap", (), {}),
     ("choose", ([X, X * 2],), {"mode": "clip"}),
     ("clip", (-1.0, 2.0), {}),
     ("clip", (), {"max": 2.0}),
