@@ -22,19 +22,17 @@ from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.torch_adapter import (
     DTYPES,
     EXACT,
-    PLAIN_KEYS,
     TORCH_DTYPES,
-    check_has_values,
-    is_ready,
-    keys_of,
     modes_active,
     torch_adapter,
 )
+from tracebridge.torch._dense import Places, make_dense, ready
 from tracebridge.torch._dependence import attached, paths_of, reached
 from tracebridge.torch._execute import Run, make_run, placement_for
 from tracebridge.torch._forward_only import split_if_possible
 from tracebridge.torch._names import types_of
 from tracebridge.torch._programs import Family, Mask, resolve, settings_of, vjp_handle
+from tracebridge.torch._residuals import from_values
 from tracebridge.torch._symbolic import aval_of_text
 
 MAX_RUNS = 4096  # of one family
@@ -49,47 +47,6 @@ def is_special() -> bool:
         return True
     # torch.jit.trace records operators; what bypasses them would be a constant of its graph.
     return torch._C._get_tracing_state() is not None  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
-
-
-def ready(x: torch.Tensor) -> torch.Tensor | None:
-    """``x`` as a dense plain tensor, by differentiable operations; None if it cannot be one."""
-    if type(x) not in EXACT or x.is_meta:
-        return None
-    if not _is_plain(x):
-        if x.is_nested or x.layout is not torch.strided or x.is_quantized:
-            check_has_values(x)
-        if keys_of(x).has(BATCHED) or keys_of(x).has(_PYTHON):
-            return None
-        if x._is_zerotensor():
-            # Only backward formulas make these; their history is empty.
-            return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
-        check_has_values(x)
-        x = x.resolve_conj().resolve_neg()
-        if not _is_plain(x):
-            return None
-    if x.is_contiguous():
-        return x
-    check_has_values(x)  # its storage may be gone, which torch does not look at
-    return x.contiguous()
-
-
-BATCHED = torch._C._dispatch_key_parse("Batched")
-_PYTHON = torch._C.DispatchKey.Python
-_DEVICE_KEYS: dict[torch.device, int] = {}
-
-
-def _is_plain(x: torch.Tensor) -> bool:
-    """Whether ``x`` has the dispatch keys of a dense tensor of its device."""
-    keys = keys_of(x).raw_repr()
-    if keys in PLAIN_KEYS:
-        return True
-    device = x.device
-    if device.type == "cpu":
-        return False
-    plain = _DEVICE_KEYS.get(device)
-    if plain is None:
-        plain = _DEVICE_KEYS[device] = keys_of(torch.empty(0, device=device)).raw_repr()
-    return keys == plain
 
 
 def aval_of(x: torch.Tensor) -> ShapedArray:
@@ -188,7 +145,8 @@ class Node:
         self.saved_inputs = [i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]]
         self.n_extra = len(extra)
         self.has_numbers = any(compiled.numbers)
-        self.backwards: dict[Mask, Run] = {}
+        # By the results that have cotangents, and which of these are given as one value.
+        self.backwards: dict[tuple[Mask, Places], Run] = {}
         self.in_graph = self._describe()
 
     def _describe(self) -> tuple[Any, ...]:
@@ -209,13 +167,18 @@ class Node:
         types = types_of(compiled.avals)
         return tuple(sources), self.active, self.paths, compiled.family.handle, types
 
-    def everything(self, leaves: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Gradients from all saved tensors and a cotangent of each result that can have one."""
+    def everything(
+        self, leaves: Sequence[torch.Tensor], values: Places = ()
+    ) -> Sequence[torch.Tensor]:
+        """Gradients from all saved tensors and a cotangent of each result that can have one.
+
+        The cotangents at ``values`` are the one value of all their elements.
+        """
         if self.n_extra:
             n = len(self.parts.inputs)
             leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
-        run = self.backwards.get(self.attached)
-        return (self.backward(self.attached) if run is None else run)(leaves)
+        run = self.backwards.get((self.attached, values))
+        return (self.backward(self.attached, values) if run is None else run)(leaves)
 
     def reached(self, cotangents: Mask) -> Mask:
         """The inputs that get a gradient from these cotangents."""
@@ -223,19 +186,23 @@ class Node:
             return self.active
         return reached(self.active, self.paths, cotangents)
 
-    def backward(self, cotangents: Mask) -> Run:
+    def backward(self, cotangents: Mask, values: Places) -> Run:
         """The executable ``(saved values, cotangents) -> gradients`` of ``reached`` inputs."""
-        found = self.backwards.get(cotangents)
+        key = cotangents, values
+        found = self.backwards.get(key)
         if found is None:
             with settings_of(self.compiled.jaxpr):
-                found = self.backwards[cotangents] = self._compile_backward(cotangents)
+                found = self.backwards[key] = self._compile_backward(cotangents, values)
         return found
 
-    def _compile_backward(self, cotangents: Mask) -> Run:
+    def _compile_backward(self, cotangents: Mask, values: Places) -> Run:
         compiled = self.compiled
         program = self.parts.backward_for(cotangents)
         pairs = zip(self.active, self.reached(cotangents), strict=True)
         program, _ = dce_jaxpr(program, tuple([here for a, here in pairs if a]), keep_in=True)
+        if values:
+            n_saved = program.n_in - sum(cotangents)
+            program = from_values(program, {n_saved + i for i in values})
         numbers = [compiled.numbers[i] for i in self.parts.inputs]
         numbers += [False] * (program.n_in - len(numbers))
         name = f"{compiled.family.name}_backward"
@@ -296,16 +263,10 @@ class Call(torch.autograd.Function):
         if ctx.numbers is None and not grad_enabled() and not is_special():
             given = [grads[i] for i in node.sources] if node.detached else grads
             leaves = [*saved, *given]
-            for i, x in enumerate(leaves):
-                if not is_ready(x):
-                    # A missing cotangent is None, which cannot be made ready either.
-                    dense = ready(x)
-                    if dense is None:
-                        break
-                    leaves[i] = dense
-            else:
+            values = make_dense(leaves, len(saved))
+            if values is not None:
                 # The common case: all results have a cotangent, all tensors are plain.
-                return gradients(node.everything(leaves), node.active)
+                return gradients(node.everything(leaves, values), node.active)
         mask = tuple([g is not None for g in grads])
         if not any(mask):
             return (None,) * (len(node.active) + 1)
@@ -327,13 +288,14 @@ def _general_backward(
     """A backward pass for some results, or with unusual tensors, or itself differentiated."""
     if grad_enabled() or is_special():
         return _backward_again(node, saved, numbers, given, mask)
-    dense: list[Any] = [ready(x) for x in (*saved, *given)]
-    if any([x is None for x in dense]):
+    dense: list[Any] = [*saved, *given]
+    values = make_dense(dense, len(saved))
+    if values is None:
         return _backward_again(node, saved, numbers, given, mask)
     n_saved, n_inputs = len(saved), len(node.saved_inputs)
     found = dict(zip(node.saved_inputs, dense, strict=False))
     inputs = [found[i] if i in found else numbers[i] for i in node.parts.inputs]  # type: ignore[index]  # who is not saved is a number
-    return node.backward(mask)([*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]])
+    return node.backward(mask, values)([*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]])
 
 
 def _pullback_inputs(

@@ -21,6 +21,7 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.settings import Settings
 from tracebridge.interop.torch_adapter import TORCH_DTYPES
 from tracebridge.torch import _eager
+from tracebridge.torch._dense import BATCHED, ready
 from tracebridge.torch._dependence import Paths, attached, paths_of, reached
 from tracebridge.torch._forward_only import NoSplit, split_if_possible
 from tracebridge.torch._graph_settings import settings_of_graph
@@ -83,7 +84,7 @@ _eager.OPERATOR.extend([CALL, apply_family])
 def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Memory in, memory out: all transformations have been peeled off."""
     family = resolve(h)
-    dense: list[Any] = [_eager.ready(_as_tensor(x)) for x in xs]
+    dense: list[Any] = [ready(_as_tensor(x)) for x in xs]
     for x in dense:
         if x is None:
             # Words the error.
@@ -231,7 +232,7 @@ def _tangents(
 
 
 def _is_legacy_batched(x: torch.Tensor) -> bool:
-    return torch._C._dispatch_keys(x).has(_eager.BATCHED)
+    return torch._C._dispatch_keys(x).has(BATCHED)
 
 
 def _results_of_jvp(outs: Sequence[torch.Tensor]) -> int:

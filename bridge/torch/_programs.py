@@ -192,6 +192,12 @@ class Derived(Family):
     def parse(self, arguments: str) -> None:
         """Read what stands in the brackets of the handle."""
 
+    @property
+    def name(self) -> str:
+        # The handle has a number besides, for functions that are wrapped again: programs that
+        # differ in nothing else share an executable.
+        return self.parent.name
+
     def width(self, avals: Avals) -> Width:
         # The inputs of the parent come first; what follows belongs to derivatives.
         return self.parent.width(avals)

@@ -29,6 +29,7 @@ from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
 from tracebridge.torch import _eager
 from tracebridge.torch._call_family import CallFamily
+from tracebridge.torch._dense import ready
 from tracebridge.torch._entry import CallTable, make_entry
 from tracebridge.torch._graph import call_structure, graph_call, know_closure, out_tree_of
 from tracebridge.torch._names import by_import_path, register
@@ -185,7 +186,7 @@ class Wrapped:
         family = self.family(args, kwargs, key, tuple(kinds))
         if _eager.is_special():
             return self.through_operator(family, leaves)
-        dense = [x if k != TENSOR else _eager.ready(x) for x, k in zip(leaves, kinds, strict=True)]
+        dense = [x if k != TENSOR else ready(x) for x, k in zip(leaves, kinds, strict=True)]
         if any([x is None for x in dense]):
             return self.through_operator(family, leaves)
         if option("disable_jit") and not _wants_gradients(dense):

@@ -183,7 +183,8 @@ def test_optimizers(name: str) -> None:
     """A step lowers the loss."""
     module = make_module()
     optimizer = getattr(torch.optim, name)(module.parameters(), lr=0.01)
-    x = torch.randn(6, 4)
+    # LBFGS raises the loss of one in fifty random inputs, in torch too.
+    x = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 
     def loss() -> Any:
         optimizer.zero_grad()

@@ -12,6 +12,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge import monitoring
+from tracebridge.core.runtime.monitoring import COMPILE, LOWER
 from tracebridge.torch import wrap
 
 pytestmark = pytest.mark.torch
@@ -40,6 +42,32 @@ def test_programs_die_with_the_function():
 
     assert fun() is None
     assert family() is None
+
+
+def test_functions_that_are_wrapped_anew_share_executables():
+    """Wrapping a function again compiles nothing, nor does taking its derivatives or mapping it."""
+
+    def fun(x):
+        return tnp.tanh(x) * 3.25
+
+    def use():
+        f = wrap(fun)
+        x = torch.ones(3, requires_grad=True)
+        (g,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        torch.autograd.grad(g.sum(), x)
+        torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(torch.ones(2, 3))
+
+    use()
+    compiled = []
+    listen = lambda event, duration, **kwargs: compiled.append(event)
+    monitoring.register_event_duration_secs_listener(listen)
+    try:
+        use()
+    finally:
+        monitoring.unregister_event_duration_listener(listen)
+
+    assert COMPILE not in compiled
+    assert LOWER in compiled, "programs are lowered, and found to be known"
 
 
 def test_arguments_die_after_the_call():
