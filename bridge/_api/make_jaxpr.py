@@ -58,12 +58,13 @@ def make_jaxpr(
 
     @named_like(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
-        scope = enter_scope(with_axes, axis_env or ())
+        scope = enter_scope(with_axes, axis_env) if axis_env else None
         try:
             call = splitter.arguments(args, kwargs)
             jaxpr, tree = trace_to_jaxpr("make_jaxpr", fun, call, axes=axes, captures=Captures())
         finally:
-            leave_scope(scope)
+            if scope is not None:
+                leave_scope(scope)
         closed = ClosedJaxpr(jaxpr)
         if not return_shape:
             return closed

@@ -93,11 +93,12 @@ def xla_computation(
             )
             raise ArgumentSpecError(msg, hint="give these arguments by position")
         call = splitter.arguments(args, kwargs)
-        scope = enter_scope(with_axes, axis_env or ())
+        scope = enter_scope(with_axes, axis_env) if axis_env else None
         try:
             jaxpr, tree = trace_to_jaxpr("xla_computation", fun, call)
         finally:
-            leave_scope(scope)
+            if scope is not None:
+                leave_scope(scope)
         if any([isinstance(c, Tracer) for c in jaxpr.consts]):
             raise UnexpectedTracerError(
                 f"xla_computation({name_of(fun)}): the function uses values of an enclosing "

@@ -124,6 +124,9 @@ class ScopeStack(abc.ABC):
     def leave_one_of(self, changes: list[Change]) -> None:
         """End the latest of several like blocks that is in force here, and forget its change."""
         node = self.get()
+        if node is not None and node.change is changes[-1]:
+            self.leave(changes.pop())
+            return
         while node is not None and node.change not in changes:
             node = node.outer
         change = changes[-1] if node is None else node.change

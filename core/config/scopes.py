@@ -313,7 +313,9 @@ def with_entered_mesh(current: State | None, mesh: Any) -> State | None:
 
 def mesh_in_force() -> Any:
     """Return the mesh of the innermost block, else that of the process, else None."""
-    current = settled_state()
+    current = state()
+    if current is not None and current.seen != SCOPES.lost:
+        current = settled_state()
     if current is None or current.mesh is None:
         return _GLOBAL_MESH[0]
     found = current.mesh
@@ -324,7 +326,9 @@ def mesh_in_force() -> Any:
 
 def mesh_of_computations() -> Any:
     """Return the mesh in force if computations are to run on its devices, else None."""
-    current = settled_state()
+    current = state()
+    if current is not None and current.seen != SCOPES.lost:
+        current = settled_state()
     if current is None or current.mesh is None:
         return _GLOBAL_MESH[0]
     found = current.mesh
@@ -375,10 +379,13 @@ def lookup(name: str) -> Option:
 
 def option(name: str) -> Any:
     """Return the value in force in this thread."""
-    current = settled_state()
-    if current is not None and name in current.values:
-        return current.values[name]
-    return _global[name]
+    # Here and below: `settled_state` is not called where it would give what `state` does.
+    current = state()
+    if current is None:
+        return _global[name]
+    if current.seen != SCOPES.lost:
+        current = settled_state()
+    return current.values[name] if current is not None and name in current.values else _global[name]
 
 
 def global_value(name: str) -> Any:
@@ -462,7 +469,9 @@ def tracing_key() -> Hashable:
     Equal values give equal keys, whether they were set globally or by a `with` block. The named
     axes are not in it: they belong to the caches of functions that may use collectives.
     """
-    current = settled_state()
+    current = state()
+    if current is not None and current.seen != SCOPES.lost:
+        current = settled_state()
     if current is None or not current.key:
         found = _global_key
     else:
@@ -485,7 +494,9 @@ def tracing_key() -> Hashable:
 
 def fast_path_allowed() -> bool:
     """Return whether compiled calls may skip the checks that debugging options ask for."""
-    current = settled_state()
+    current = state()
+    if current is not None and current.seen != SCOPES.lost:
+        current = settled_state()
     if current is None or not current.overrides:
         return _global_fast
     return not any(

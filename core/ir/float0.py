@@ -56,7 +56,8 @@ def _is_array(x: Any) -> bool:
 
 def has_float0(leaves: Sequence[Any]) -> bool:
     """Whether a leaf is a float0 array."""
-    return any([_is_array(x) for x in leaves])
+    # Every trace asks for all its leaves, hardly any of which is of NumPy.
+    return np.ndarray in map(type, leaves) and any([_is_array(x) for x in leaves])
 
 
 def hide_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:

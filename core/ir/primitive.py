@@ -85,7 +85,7 @@ class Primitive(abc.ABC):
         app = None if self.exact_keys else self.applications.get(key)
         try:
             if app is None:
-                if not all([issubclass(type(a), EngineValue) for a in args]):
+                if not _are_of_engine(args):
                     # Of another library: what it calls ``aval`` is none of ours.
                     args = tuple([as_value(a, self.name) for a in args])
                     key = (tuple([a.aval for a in args]), *params.items())
@@ -205,7 +205,7 @@ class HigherOrderPrimitive(Primitive):
 
     def bind(self, *args: Value, **params: Any) -> Any:
         """Apply the primitive to values under the current trace."""
-        if not all([issubclass(type(a), EngineValue) for a in args]):
+        if not _are_of_engine(args):
             args = tuple([as_value(a) for a in args])
         avals = tuple([a.aval for a in args])
         app = self.application(avals, params)
@@ -298,6 +298,19 @@ def _primitive_named(name: str) -> Primitive:
 def _exact(value: Any) -> Any:
     """What tells values apart that Python calls equal."""
     return (type(value), repr(value)) if isinstance(value, float | int | complex) else None
+
+
+# Classes of values that were seen; the set is looked up without a step of Python per operand.
+_OF_ENGINE: set[type] = set()
+
+
+def _are_of_engine(args: Sequence[Any]) -> bool:
+    """Whether what the operands call ``aval`` is ours: arrays of others have one, too."""
+    if _OF_ENGINE.issuperset(map(type, args)):
+        return True
+    found = {kind for kind in map(type, args) if issubclass(kind, EngineValue)}
+    _OF_ENGINE.update(found)
+    return found.issuperset(map(type, args))
 
 
 class LinearInput(EngineValue):
