@@ -18,6 +18,8 @@ from tracebridge._api.values import (
     values_of,
 )
 from tracebridge.core.control.inline_rules import user_value
+from tracebridge.core.control.ref import has_refs
+from tracebridge.core.control.ref_tangents import DualRefs, tangent_contents, write_finals
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.filtering import api_boundary
@@ -51,7 +53,8 @@ def jvp(
             ``(result, auxiliary data)``.
         primals: tuple or list of the arguments at which ``fun`` is differentiated.
         tangents: the direction: same structure, shapes and dtypes as ``primals``. The tangent of
-            an integer or boolean argument has dtype ``float0``.
+            an integer or boolean argument has dtype ``float0``. The tangent of a mutable reference
+            is a reference, whose content is the tangent of the content before and after.
         has_aux: see ``fun``.
 
     Returns:
@@ -61,6 +64,7 @@ def jvp(
         TreeMismatchError: ``primals`` and ``tangents`` differ in structure, or are no sequences.
         DtypeMismatchError: a tangent has another dtype than its primal requires.
         ShapeMismatchError: a tangent has another shape than its primal.
+        RefError: the tangent of a reference is none, or a reference occurs twice.
 
     >>> import tracebridge as tb
     >>> value, tangent = tb.jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))
@@ -80,14 +84,36 @@ def jvp(
     flat_tangents, tangent_tree = flatten(tuple(tangents))
     if tree != tangent_tree:
         check_same_structure(call, tangent_tree, tree, "tangents", "primals")
-    values = values_of(call, flat_primals, tree, "primals")
-    ts = tangent_values(
-        call, flat_tangents, [v.aval for v in values], tree, ("tangents", "primals")
-    )
-    flat = FlatCall(fun, tree, has_aux=has_aux)
+    if has_refs(flat_primals):
+        return _jvp_of_refs(call, fun, (flat_primals, flat_tangents), tree, has_aux)
+    return _jvp(call, FlatCall(fun, tree, has_aux=has_aux), flat_primals, flat_tangents, has_aux)
+
+
+def _jvp(
+    call: str,
+    flat: FlatCall,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool,
+    refs: tuple[DualRefs, Sequence[Any]] | None = None,
+) -> tuple[Any, ...]:
+    """What ``jvp`` gives for leaves; ``refs``: references among them, and their tangents."""
+    tree = flat.tree
+    values = values_of(call, primals, tree, "primals")
+    ts = tangent_values(call, tangents, [v.aval for v in values], tree, ("tangents", "primals"))
+    function = flat.call if refs is None else refs[0].function(flat.call)
     given = [user_value(v) if t is None else v for v, t in zip(values, ts, strict=True)]
-    outs, out_tangents = jvp_flat(flat.call, given, ts, call)
+    outs, out_tangents = jvp_flat(function, given, ts, call)
     n = flat.n_out
+    if refs is not None:
+        dual, tangent_refs = refs
+        first = len(outs) - sum(dual.written)
+        finals = list(zip(outs[first:], out_tangents[first:], strict=True))
+        dual.end()
+        dual.write_back([o for o, _ in finals])
+        changes = [tangent_or_zeros(t, o.aval.tangent) for o, t in finals]
+        write_finals(tangent_refs, dual.written, changes)
+        outs = outs[:first]
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
     tangent = flat.out_tree.unflatten(
         [
@@ -96,6 +122,27 @@ def jvp(
         ]
     )
     return (result, tangent, flat.aux(outs[n:])) if has_aux else (result, tangent)
+
+
+def _jvp_of_refs(
+    call: str, fun: Any, leaves: tuple[list[Any], list[Any]], tree: PyTreeDef, has_aux: bool
+) -> tuple[Any, ...]:
+    """``jvp`` where references are among the arguments: primals and tangents are updated."""
+    primals, tangents = leaves
+    names = _leaf_names(tree, "primals")
+    dual = DualRefs(call, primals, names)
+    tangents, refs = tangent_contents(
+        call, tangents, dual.places, _leaf_names(tree, "tangents"), primals
+    )
+    flat = FlatCall(fun, tree, has_aux=has_aux)
+    try:
+        return _jvp(call, flat, dual.contents(primals), tangents, has_aux, (dual, refs))
+    finally:
+        dual.end()
+
+
+def _leaf_names(tree: PyTreeDef, root: str) -> list[str]:
+    return [name_of_leaf(tree, i, root) for i in range(tree.num_leaves)]
 
 
 def tangent_values(
@@ -175,6 +222,7 @@ class LinearFunction:
         "_n_out",
         "_name",
         "_out_tree",
+        "_refs",
     )
 
     def __init__(
@@ -185,7 +233,10 @@ class LinearFunction:
         in_tree: PyTreeDef,
         out_tree: PyTreeDef,
         n_out: int,
+        refs: tuple[tuple[int, ...], tuple[bool, ...]] = ((), ()),
     ) -> None:
+        # Which arguments are references, and for each whether its last content is a result.
+        self._refs = refs
         self._name = name
         self._linear = linear
         self._in_avals = in_avals
@@ -200,11 +251,20 @@ class LinearFunction:
         leaves, tree = flatten(tangents)
         if tree != self._in_tree:
             check_same_structure(call, tree, self._in_tree, "tangents", "primals")
+        places, written = self._refs
+        refs: list[Any] = []
+        if places:
+            leaves, refs = tangent_contents(call, leaves, places, _leaf_names(tree, "tangents"))
         values = tangent_values(call, leaves, self._in_avals, tree, ("tangents", "primals"))
         # Integers are no inputs of the tape.
         values = [v for v in values if v is not None]
         linear = self._linear
-        outs = linear.forward(current_trace().process, values)[: self._n_out]
+        outs = linear.forward(current_trace().process, values)
+        if places:
+            first = len(outs) - sum(written)
+            finals = zip(outs[first:], linear.out_avals[first:], strict=True)
+            write_finals(refs, written, [tangent_or_zeros(t, a) for t, a in finals])
+        outs = outs[: self._n_out]
         return self._out_tree.unflatten(
             [
                 tangent_or_zeros(t, a)
@@ -218,7 +278,7 @@ class LinearFunction:
     def tree_flatten(self) -> tuple[list[Any], TapeStructure]:
         """Residuals and structure."""
         facts = (self._name, tuple(self._in_avals), self._in_tree, self._out_tree, self._n_out)
-        return take_apart(self._linear, facts)
+        return take_apart(self._linear, (*facts, self._refs))
 
     @classmethod
     def tree_unflatten(cls, structure: TapeStructure, residuals: Sequence[Any]) -> LinearFunction:
@@ -245,10 +305,12 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     Returns:
         ``(result, f_jvp)``, with ``has_aux`` also the auxiliary data. ``f_jvp(*tangents)`` takes
         tangents of the structure, shapes and dtypes of ``primals`` and gives the tangent of the
-        result.
+        result. Mutable references among the arguments have references as tangents, which
+        ``f_jvp`` reads, and writes where ``fun`` writes.
 
     Raises:
         UnsupportedDtypeError: an argument is no array or number.
+        RefError: a reference occurs twice.
 
     >>> import tracebridge as tb
     >>> value, f_jvp = tb.linearize(lambda x: x * x, 3.0)
@@ -257,11 +319,25 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """
     check_callable("linearize", fun)
     name = name_of(fun)
+    call = f"linearize({name})"
     leaves, tree = flatten(primals)
-    values = values_of(f"linearize({name})", leaves, tree, "primals")
     flat = FlatCall(fun, tree, has_aux=has_aux)
-    outs, linear = linearize_flat(flat.call, values, differentiable(values), f"linearize({name})")
+    refs: tuple[tuple[int, ...], tuple[bool, ...]] = ((), ())
+    if has_refs(leaves):
+        dual = DualRefs(call, leaves, _leaf_names(tree, "primals"))
+        try:
+            values = values_of(call, dual.contents(leaves), tree, "primals")
+            function = dual.function(flat.call)
+            outs, linear = linearize_flat(function, values, differentiable(values), call)
+        finally:
+            dual.end()
+        first = len(outs) - sum(dual.written)
+        dual.write_back(outs[first:])
+        outs, refs = outs[:first], (dual.places, dual.written)
+    else:
+        values = values_of(call, leaves, tree, "primals")
+        outs, linear = linearize_flat(flat.call, values, differentiable(values), call)
     n = flat.n_out
     result = flat.out_tree.unflatten([public(o) for o in outs[:n]])
-    f_jvp = LinearFunction(name, linear, [v.aval for v in values], tree, flat.out_tree, n)
+    f_jvp = LinearFunction(name, linear, [v.aval for v in values], tree, flat.out_tree, n, refs)
     return (result, f_jvp, flat.aux(outs[n:])) if has_aux else (result, f_jvp)

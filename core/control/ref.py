@@ -419,7 +419,7 @@ def _no_array(ref: Any) -> RefError:
     return RefError(
         f"got a reference {kind} where an array is expected",
         hint="read its content with ref[...]; references can't be results or carries of "
-        "transformed functions, nor be differentiated",
+        "transformed functions, nor be differentiated backwards: close over them instead",
     )
 
 
