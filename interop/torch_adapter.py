@@ -58,9 +58,10 @@ modes_active = torch._C._len_torch_dispatch_stack
 
 def _plain_keys() -> frozenset[int]:
     """The dispatch keys of tensors that are nothing but dense memory of the CPU."""
+    plain = torch.zeros((), device="cpu")  # whatever the default device is
     with torch.inference_mode():
-        inference = torch.zeros(())
-    return frozenset({keys_of(torch.zeros(())).raw_repr(), keys_of(inference).raw_repr()})
+        inference = torch.zeros((), device="cpu")
+    return frozenset({keys_of(plain).raw_repr(), keys_of(inference).raw_repr()})
 
 
 # A tensor with a conjugate or negative bit, a zero tensor, sparse, quantized, fake or functorch

@@ -298,6 +298,17 @@ def _general_backward(
     return node.backward(mask, values)([*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]])
 
 
+# What may be larger than the dtype holds is rounded to infinity by a cast, refused by ``full``.
+_EXACT_FIRST = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+def scalar_tensor(x: Any, dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
+    """A Python number as a tensor without axes. Dynamo reads these lines."""
+    if dtype in _EXACT_FIRST:
+        return torch.full((), x, dtype=_EXACT_FIRST[dtype], device=device).to(dtype)
+    return torch.full((), x, dtype=dtype, device=device)
+
+
 def _pullback_inputs(
     sources: Sequence[Any], saved: Sequence[Any], numbers: Any, device: torch.device
 ) -> list[torch.Tensor]:
@@ -307,7 +318,7 @@ def _pullback_inputs(
         if kind == "saved":
             leaves.append(saved[place])
         elif kind == "number":
-            leaves.append(torch.full((), numbers[place], dtype=dtype, device=device))
+            leaves.append(scalar_tensor(numbers[place], dtype, device))
         else:
             # Any memory of that shape does, and this takes none.
             leaves.append(torch.zeros((), dtype=dtype, device=device).expand(place))

@@ -215,6 +215,6 @@ def _disguised(aval: ShapedArray) -> Callable[[Any], torch.Tensor]:
         host: np.ndarray[Any, Any] = np.ndarray(aval.shape, carrier, memory)
         # A view would remember the carrier as its base.
         storage = torch.from_numpy(host).untyped_storage()
-        return torch.empty(0, dtype=dtype).set_(storage, 0, aval.shape)  # pyright: ignore[reportCallIssue] - the stubs lack untyped storages
+        return torch.empty(0, dtype=dtype, device="cpu").set_(storage, 0, aval.shape)  # pyright: ignore[reportCallIssue] - the stubs lack untyped storages
 
     return leave

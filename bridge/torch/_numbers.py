@@ -26,6 +26,7 @@ from tracebridge.torch._structure import BOOL, FLOAT, INT, TENSOR
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _WIDE = (torch.float64, torch.complex128)
 _NARROWED = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+_NARROWED_INTEGERS = {torch.int64: torch.int32, torch.uint64: torch.uint32}
 _WIDE_INTEGERS = (torch.int64, torch.uint64)
 
 
@@ -67,18 +68,20 @@ def leaf_avals(leaves: Sequence[Any], kinds: Sequence[str]) -> list[ShapedArray]
 def number_tensors(leaves: Sequence[Any], kinds: Sequence[str]) -> list[torch.Tensor]:
     """The leaves with Python numbers as tensors without axes. Dynamo reads these lines."""
     dtypes: list[torch.dtype] = []
-    device = None
+    device: Any = None
     for x, kind in zip(leaves, kinds, strict=True):
         if kind == TENSOR:
             device = x.device if device is None or x.ndim else device
             dtypes.append(x.dtype)
     wide = width_beside(dtypes)
+    if device is None:
+        device = "cpu"  # whatever device torch makes tensors on
     result: list[torch.Tensor] = []
     for x, kind in zip(leaves, kinds, strict=True):
         if kind == TENSOR:
             result.append(x)
         else:
-            result.append(torch.full((), x, dtype=_number_dtype(kind, x, wide), device=device))
+            result.append(_eager.scalar_tensor(x, _number_dtype(kind, x, wide), device))
     return result
 
 
@@ -115,7 +118,9 @@ def host_tensor(x: Any, wide: Width) -> torch.Tensor:
     tensor = torch.as_tensor(x)
     if wide is not True and tensor.dtype in _NARROWED:
         return tensor.to(_NARROWED[tensor.dtype])
-    return tensor.to(torch.int32) if not wide and tensor.dtype == torch.int64 else tensor
+    if not wide and tensor.dtype in _NARROWED_INTEGERS:
+        return tensor.to(_NARROWED_INTEGERS[tensor.dtype])
+    return tensor
 
 
 def _of_host(host: np.ndarray[Any, Any]) -> Any:

@@ -258,6 +258,8 @@ class Node(torch.autograd.Function):
         ctx: Any, h: str, active: Mask, paths: Paths, *xs: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         ctx.h, ctx.active, ctx.paths = h, active, paths
+        # No graph of torch holds the handle, so nothing else keeps the family until backward.
+        ctx.family = resolve(h)
         ctx.settings = Settings()
         ctx.set_materialize_grads(False)
         functorch = torch._C._are_functorch_transforms_active()

@@ -316,7 +316,8 @@ class Wrapped:
         """
         given, named = import_tree((args, kwargs), torch_adapter)
         outs, out_tree = flatten(self.fun(*given, **named))
-        return out_tree.unflatten([torch_adapter.export(asarray(x)) for x in outs])
+        # A result may be an argument or a constant itself, whose memory is not its own.
+        return out_tree.unflatten([torch_adapter.export(asarray(x)).clone() for x in outs])
 
 
 def _convert(leaf: Any) -> tuple[str, Any]:

@@ -252,3 +252,18 @@ def test_numbers_of_random_generators_stay() -> None:
     layer(*xs)
 
     np.testing.assert_array_equal(expected, torch.rand(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_default_device_is_that_of_others(dtype: torch.dtype) -> None:
+    """Results are where the tensors are, or on the CPU, wherever torch makes its own."""
+    f = wrap(lambda x, n=2.0: x * n)
+    x = torch.ones(5000, dtype=dtype, requires_grad=True)
+    host = np.ones(3, np.float32)
+    with torch.device("meta"):
+        results = [f(x), f(x, 3.0), torch.func.vmap(f)(x.detach()), f(host), f(2.0)]
+        (gradient,) = torch.autograd.grad(results[0], x, torch.ones_like(x), create_graph=True)
+
+    assert {"cpu"} == {r.device.type for r in [*results, gradient]}
+    assert [2.0, 3.0, 2.0, 2.0, 4.0] == [r.max().item() for r in results]
+    assert (gradient == 2).all()

@@ -215,11 +215,12 @@ def test_graphs_are_wide() -> None:
         assert [np.sqrt(2) * 0.1] * 2 == gradient.tolist()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64], ids=str)
 def test_numpy_arguments_in_graphs(dtype: torch.dtype) -> None:
     """A NumPy array enters a compiled graph as it enters an eager call."""
-    f = wrap(lambda x, a, n: (x * a, a, n))
-    arguments = (torch.ones(1, dtype=dtype), np.array([0.1]), np.array([3]))
+    f = wrap(lambda x, a, n, u: (x * a, a, n, x * u))
+    host = (np.array([0.1]), np.array([3]), np.array([3], np.uint64))
+    arguments = (torch.ones(1, dtype=dtype), *host)
     torch._dynamo.reset()
 
     compiled = torch.compile(f, backend="eager", fullgraph=True)(*arguments)

@@ -316,6 +316,24 @@ def test_disable_jit_runs_the_function():
     assert [3.0, 3.0] == x.grad.tolist()
 
 
+@pytest.mark.parametrize("step_by_step", [False, True])
+def test_results_have_memory_of_their_own(step_by_step: bool):
+    """Changing a result in place changes no argument, no constant and no other result."""
+    constant = tnp.ones(5000)
+    f = wrap(lambda x, a: [x, x, x.reshape(1, -1), constant, constant, a[0]])
+    x, a = torch.ones(5000), np.ones(3, np.float32)
+    with disable_jit(step_by_step):
+        for i in range(6):
+            f(x, [a])[i].zero_()
+            for j, result in enumerate(f(x, [a])):
+                if j != i:
+                    result.add_(1)
+
+    assert (x == 1).all()
+    assert (a == 1).all()
+    assert bool((constant == 1).all())
+
+
 def test_calls_after_one_that_failed():
     """A program that raises leaves nothing behind that the next call would use."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -131,3 +133,23 @@ def test_changing_a_numpy_argument_later_does_not_change_the_gradient():
     out.sum().backward()
 
     assert [2.0, 2.0, 2.0] == x.grad.tolist()
+
+
+def test_numbers_that_32_bits_do_not_hold_are_infinite_everywhere():
+    """A float that is too large for the tensors beside it overflows alike everywhere."""
+    f = wrap(lambda x, a: x * a)
+    x = torch.ones(2, requires_grad=True)
+    torch._dynamo.reset()
+    calls = [f, lambda x, a: torch.func.vmap(lambda x: f(x, a))(x)]
+    calls += [torch.compile(lambda x, a: f(x, a), backend="eager", fullgraph=True)]
+    for number in (1e300, -1e300, complex(1e300, 0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy about the overflow
+            results = [call(x, number) for call in calls]
+            (gradient,) = torch.autograd.grad(
+                results[0], x, torch.ones_like(results[0]), create_graph=True
+            )
+
+        assert [torch.isinf(r).all().item() for r in results] == [True] * 3
+        assert len({(r.dtype, str(r.tolist())) for r in results}) == 1
+        assert torch.isinf(gradient).all() or torch.isnan(gradient).all()

@@ -249,3 +249,23 @@ def test_a_function_that_calls_itself_from_a_callback():
     f = wrap(fun)
 
     assert 10.0 == float(f(torch.tensor(4.0), torch.tensor(1.0)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_pullback_outlives_the_function(order: int):
+    """What torch.func keeps for later derivatives keeps the programs that these need."""
+    f = wrap(lambda x: tnp.sin(x) * 3)
+    program = weakref.ref(f)
+    x = torch.tensor([0.5, 1.0])
+    function = f if order == 1 else lambda x, f=f: torch.func.grad(lambda x: f(x).sum())(x)
+    _, pullback = torch.func.vjp(function, x)
+
+    del f, function
+    gc.collect()
+    (gradient,) = pullback(torch.ones(2))
+
+    expected = 3 * torch.cos(x) if order == 1 else -3 * torch.sin(x)
+    assert torch.allclose(expected, gradient)
+    del pullback
+    gc.collect()
+    assert program() is None
