@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from tracebridge.core.config.scopes import fast_path_allowed, state, tracing_key
 from tracebridge.core.errors.exchange_errors import ExchangeError
+from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.debug import check_finite
@@ -260,22 +261,33 @@ class Call(torch.autograd.Function):
         saved = ctx.saved_tensors
         if is_compiling():
             return (None, *_graph_backward(node.in_graph, saved, ctx.numbers, grads))
-        if ctx.numbers is None and not grad_enabled() and not is_special():
-            given = [grads[i] for i in node.sources] if node.detached else grads
-            leaves = [*saved, *given]
-            values = make_dense(leaves, len(saved))
-            if values is not None:
-                # The common case: all results have a cotangent, all tensors are plain.
-                return gradients(node.everything(leaves, values), node.active)
-        mask = tuple([g is not None for g in grads])
-        if not any(mask):
-            return (None,) * (len(node.active) + 1)
-        given = [g for g in grads if g is not None]
-        results = _general_backward(node, saved, ctx.numbers, given, mask)
-        return gradients(results, node.reached(mask))
+        try:
+            return _gradients_of(node, saved, ctx.numbers, grads)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
 
 
 apply_call = super(torch.autograd.Function, Call).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
+
+
+def _gradients_of(
+    node: Node, saved: Sequence[torch.Tensor], numbers: Sequence[Any] | None, grads: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What the backward pass gives torch: None, then a gradient or None for each leaf."""
+    if numbers is None and not grad_enabled() and not is_special():
+        given = [grads[i] for i in node.sources] if node.detached else grads
+        leaves = [*saved, *given]
+        values = make_dense(leaves, len(saved))
+        if values is not None:
+            # The common case: all results have a cotangent, all tensors are plain.
+            return gradients(node.everything(leaves, values), node.active)
+    mask = tuple([g is not None for g in grads])
+    if not any(mask):
+        return (None,) * (len(node.active) + 1)
+    given = [g for g in grads if g is not None]
+    results = _general_backward(node, saved, numbers, given, mask)
+    return gradients(results, node.reached(mask))
 
 
 def _general_backward(

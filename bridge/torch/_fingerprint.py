@@ -35,7 +35,9 @@ UNIQUE = "only-"
 """What fingerprints of programs begin with that no other process can compare."""
 
 # Attributes of the engine's own objects that remember work, or lead to what does.
-_MEMOS = frozenset({"memo", "owner", "cache", "_known", "_memo", "__weakref__", "_lock", "lock"})
+_MEMOS = frozenset(
+    {"memo", "owner", "cache", "_known", "_memo", "__weakref__", "_lock", "lock", "plans", "runs"}
+)
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 # Whose values say nothing of what is computed.

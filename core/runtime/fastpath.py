@@ -183,7 +183,8 @@ def make_keyed_call(
                 else:
                     flat, key = flat_key(args, kwargs)
                     run = keyed[key, *[leaf._sig for leaf in flat]]
-            except (KeyError, AttributeError, TypeError):
+            except (KeyError, AttributeError, TypeError, SystemError):
+                # SystemError: a tree that is too deep, which the other path explains.
                 run, flat = None, args
             except Exception as error:
                 raise comparison_error(name, error, flat_key(args, kwargs)[1]) from error

@@ -39,6 +39,14 @@ def cyclic() -> Any:
     return found
 
 
+def knowing_trees():
+    """A jitted function that has been called with a tree by name, twice."""
+    f = tb.jit(lambda a: 1.0)
+    for _ in range(2):
+        f(a={"x": 1.0})
+    return f
+
+
 USES: dict[str, Callable[[Any], Any]] = {
     "flatten": tb.tree.flatten,
     "leaves": tb.tree.leaves,
@@ -47,6 +55,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "predicate": lambda x: tb.tree.leaves(x, is_leaf=lambda a: a is None),
     "jit": lambda x: tb.jit(lambda a: 1.0)(x),
     "jit by name": lambda x: tb.jit(lambda a: 1.0)(a=x),
+    "jit by name that knows trees": lambda x: knowing_trees()(a=x),
     "result of jit": lambda x: tb.jit(lambda: x)(),
     "grad": lambda x: tb.grad(lambda a: 1.0)(x),
     "vmap": lambda x: tb.vmap(lambda a: 1.0)(x),

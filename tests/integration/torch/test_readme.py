@@ -17,11 +17,11 @@ pytestmark = pytest.mark.torch
 def test_example_prints_the_gradient(
     subprocess_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """The first Python block prints the gradient that the text below it promises."""
+    """The first Python block prints the gradient that its last line promises."""
     text = README.read_text(encoding="utf-8")
     example = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    promised = re.search(r"prints a gradient of `(-?[\d.]+)`", text)
     assert example
+    promised = re.findall(r"-?\d+\.\d+", example[1].splitlines()[-1])
     assert promised
     script = tmp_path / "readme_example.py"
     script.write_text(example[1], encoding="utf-8")
@@ -36,4 +36,4 @@ def test_example_prints_the_gradient(
     )
 
     assert done.returncode == 0, done.stderr
-    assert [float(promised[1])] * 3 == [float(n) for n in re.findall(r"-?\d+\.\d+", done.stdout)]
+    assert promised == re.findall(r"-?\d+\.\d+", done.stdout)
