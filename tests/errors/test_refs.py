@@ -54,7 +54,7 @@ get: the reference Ref{f32[2]} was frozen
         """\
 got a reference Ref{float32[2]} where an array is expected
     way out: read its content with ref[...]; references can't be results or carries of transformed \
-functions, nor be differentiated""",
+functions, nor be differentiated backwards: close over them instead""",
     ),
     (
         differentiated,
