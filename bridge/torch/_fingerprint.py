@@ -28,6 +28,7 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.tree import PyTreeDef
 from tracebridge.core.util.caching import BoundedCache
+from tracebridge.torch._names import by_import_path
 
 _KEY = "torch fingerprint"
 _DIGEST_BYTES = 12
@@ -199,6 +200,9 @@ class _Digest:
 
     def function(self, x: types.FunctionType) -> None:
         """Code, defaults, closure, and what the code refers to in its own package."""
+        if _package(x) == "tracebridge" and by_import_path(x.__module__, x.__qualname__) is x:
+            self.named(x)  # a library function, whose closure remembers what was called
+            return
         self.text("function", x.__qualname__)
         self.code(x.__code__)
         self.each("defaults", (x.__defaults__, x.__kwdefaults__))
