@@ -15,8 +15,10 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError, Undefine
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.tree import map as tree_map
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.custom_batching")
 @final
 class custom_vmap:
     """Set up a function with a rule of its own for ``vmap``.

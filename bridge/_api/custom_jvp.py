@@ -19,8 +19,10 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.lax.elementwise.arithmetic import add
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.tree import map as tree_map
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge")
 @final
 class custom_jvp:
     """Set up a function with a derivative rule of its own, for both modes of differentiation.

@@ -24,8 +24,10 @@ from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.custom_transpose")
 @final
 class custom_transpose:
     """Set up a linear function with a transpose of its own.

@@ -18,8 +18,10 @@ from tracebridge.core.errors.transform_errors import (
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.tree.tree import flatten
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge")
 @final
 class custom_vjp:
     """Set up a function with a reverse-mode rule of its own.

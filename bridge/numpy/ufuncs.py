@@ -14,6 +14,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import reductions, searching
@@ -37,6 +38,7 @@ class _UfuncType(type):
         return type.__instancecheck__(cls, instance) or hasattr(instance, "_ufunc")
 
 
+@public_path("tracebridge.numpy")
 @final
 class ufunc(metaclass=_UfuncType):
     """A function of elements that is applied to arrays, with reductions made of it.

@@ -15,6 +15,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, leaves_with_path
+from tracebridge.core.util.public_path import public_path
 from tracebridge.interop.torch_adapter import torch_adapter
 from tracebridge.torch._structure import describe, rebuild
 from tracebridge.torch.wrapping import Wrapped, wrap
@@ -38,6 +39,7 @@ class Layout:
         return Layout, (self.skeleton,)
 
 
+@public_path("tracebridge.torch")
 class Module(torch.nn.Module):
     """A function ``fun(params, *args, **kwargs)`` as a module that owns ``params``.
 

@@ -12,6 +12,8 @@ import re
 
 import jaxlib.version
 
+from tracebridge.core.util.public_path import public_path
+
 MIN_VERSION = (0, 10, 2)
 """The oldest jaxlib that the contract tests pass on."""
 
@@ -19,6 +21,7 @@ END_VERSION = (0, 13)
 """The first jaxlib that nobody has tried yet (exclusive)."""
 
 
+@public_path("tracebridge.errors")
 class UnsupportedJaxlibError(ImportError):
     """The installed jaxlib is older or newer than the range this engine was tested with."""
 

@@ -50,6 +50,7 @@ from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.util.public_path import public_path
 
 logger = logging.getLogger("tracebridge.compile")
 
@@ -57,6 +58,7 @@ CompilerOptions = dict[str, str | bool | int | float]
 """XLA flags by name."""
 
 
+@public_path("tracebridge.stages")
 class ArgInfo(NamedTuple):
     """What a stage knows of one argument."""
 
@@ -74,6 +76,7 @@ class ArgInfo(NamedTuple):
         return self.aval.dtype
 
 
+@public_path("tracebridge.stages")
 @runtime_checkable
 class Wrapped(Protocol):
     """What ``jit`` returns: callable, with ways to look at its stages."""
@@ -166,6 +169,7 @@ class Stage:
         return f"<{type(self).__name__} {self._name}>"
 
 
+@public_path("tracebridge.stages")
 @final
 class Traced(Stage):
     """A function traced at the avals of some arguments: the result of ``jit(f).trace``.
@@ -257,6 +261,7 @@ class Traced(Stage):
         )
 
 
+@public_path("tracebridge.stages")
 @final
 class Lowered(Stage):
     """A function lowered to StableHLO: the result of ``jit(f).lower``.
@@ -379,6 +384,7 @@ def checked_dialect(dialect: str | None) -> str:
     raise ArgumentValueError(msg)
 
 
+@public_path("tracebridge.stages")
 @final
 class Compiled(Stage):
     """A compiled program: the result of ``jit(f).lower(...).compile()``.

@@ -16,8 +16,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import mapped_to_front
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.extend.core")
 class CallPrimitive(HigherOrderPrimitive):
     """Calls parameter ``jaxpr``; other parameters say how. One equation, one function."""
 

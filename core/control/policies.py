@@ -16,6 +16,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.lax.annotations import name_p
 from tracebridge.core.lax.contract.dot import dot_general_p
+from tracebridge.core.util.public_path import public_path
 
 Policy = Callable[..., Any]
 
@@ -46,6 +47,7 @@ Recompute = RecomputeType()
 """What a policy returns for values that are computed again; the same as False."""
 
 
+@public_path("tracebridge.ad_checkpoint")
 class Offloadable(NamedTuple):
     """What a policy returns for values that are kept in another memory until they are needed.
 

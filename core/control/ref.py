@@ -35,6 +35,7 @@ from tracebridge.core.lax.elementwise.convert import convert_dtype
 from tracebridge.core.runtime.dispatch import to_array
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.tree.tree import flatten
+from tracebridge.core.util.public_path import public_path
 
 _PYTHON_SCALARS = (bool, int, float, complex)
 
@@ -98,6 +99,7 @@ class _Access(HasContent):
         raise _no_array(self)
 
 
+@public_path("tracebridge")
 @final
 class Ref(_Access):
     """A mutable array: ``ref[...]`` reads its content, ``ref[...] = x`` replaces it.

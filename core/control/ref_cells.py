@@ -13,6 +13,7 @@ from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import Trace
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.control.ref import Ref
@@ -54,6 +55,7 @@ class HasContent(abc.ABC):
         return self.inner_aval.weak_type
 
 
+@public_path("tracebridge.ref")
 @final
 class AbstractRef(HasContent):
     """The type of a reference: that of its content, and where and how it is kept."""

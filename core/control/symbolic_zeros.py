@@ -12,8 +12,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.tree import map as tree_map
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.custom_derivatives")
 @final
 class SymbolicZero:
     """A tangent or cotangent that is zero, known by its aval alone.
@@ -74,6 +76,7 @@ class SymbolicZero:
         return f"SymbolicZero({self.aval.str_short()})"
 
 
+@public_path("tracebridge.custom_derivatives")
 @final
 class CustomVJPPrimal:
     """An argument of a forward rule with symbolic zeros: its value, and whether it is perturbed."""

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from tracebridge.core.util.public_path import public_path
 
+
+@public_path("tracebridge.dtypes")
 class extended(np.generic):
     """Abstract scalar class above all extended dtypes, for ``issubdtype``."""
 
 
+@public_path("tracebridge.dtypes")
 class prng_key(extended):
     """Abstract scalar class above the dtypes of typed random keys."""
 

@@ -21,6 +21,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import LinearInput, is_linear_input
 from tracebridge.core.ir.typeof import as_value, typeof
 from tracebridge.core.tree.registry import register_pytree_node
+from tracebridge.core.util.public_path import public_path
 
 __all__ = [
     "JvpTrace",
@@ -45,6 +46,7 @@ __all__ = [
 Rule = Callable[..., Any]
 
 
+@public_path("tracebridge.interpreters.ad")
 @final
 class Zero:
     """A tangent or cotangent that is zero, known by its aval alone.

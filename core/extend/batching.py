@@ -13,12 +13,14 @@ from tracebridge.core.interpreters.plans import BatchInfo, SpmdAxis
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front
 from tracebridge.core.lax.shape.reshape import reshape
+from tracebridge.core.util.public_path import public_path
 
 Rule = Callable[..., Any]
 not_mapped = None
 """The axis of an argument, or of a result, that is the same for all elements of the batch."""
 
 
+@public_path("tracebridge.interpreters.batching")
 class AxisData(NamedTuple):
     """The axis that is being mapped, as the rules of ``fancy_primitive_batchers`` get it."""
 

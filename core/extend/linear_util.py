@@ -12,14 +12,17 @@ from typing import Any, final
 
 from tracebridge.core.ir.debug_info import DebugInfo, name_of
 from tracebridge.core.util.caching import WeakIdCache
+from tracebridge.core.util.public_path import public_path
 
 Transformation = Callable[..., Any]
 
 
+@public_path("tracebridge.extend.linear_util")
 class StoreException(Exception):
     """A store is read before it is filled, or filled twice."""
 
 
+@public_path("tracebridge.extend.linear_util")
 @final
 class Store:
     """A place for one further result."""
@@ -58,6 +61,7 @@ class Store:
         return self._value
 
 
+@public_path("tracebridge.extend.linear_util")
 @final
 class WrappedFun:
     """A function with transformations; made by ``wrap_init``, called by ``call_wrapped``."""

@@ -22,6 +22,7 @@ from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
 from tracebridge.core.lowering.callbacks import emit_callback
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.context import mlir_context
+from tracebridge.core.util.public_path import public_path
 
 Rule = Callable[..., Any]
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu", "METAL")
@@ -29,6 +30,7 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu", "METAL")
 _ALIASES = {"gpu": ("cuda", "rocm")}
 
 
+@public_path("tracebridge.interpreters.mlir")
 @final
 class ModuleContext:
     """What the rules of one module share."""
@@ -68,6 +70,7 @@ class ModuleContext:
         self._builder.keepalives.append(keepalive)
 
 
+@public_path("tracebridge.interpreters.mlir")
 @final
 class LoweringRuleContext:
     """What a lowering rule may ask: the types of its equation, the module and the platform."""

@@ -17,8 +17,10 @@ from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr, constant
 from tracebridge.core.ir.trace import Trace, current_trace, use_trace
 from tracebridge.core.ir.typeof import as_value, typeof
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.interpreters.partial_eval")
 @final
 class PartialVal(tuple[Any, Any]):
     """A known value, ``(None, value)``, or the type of an unknown one, ``(aval, None)``.

@@ -25,11 +25,13 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.dispatch import forget_executables, to_array
 from tracebridge.core.runtime.fastpath import clear_fast_paths
 from tracebridge.core.util.caching import BoundedCache, clear_all
+from tracebridge.core.util.public_path import public_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rule = Callable[..., Any]
 
 
+@public_path("tracebridge.extend.core")
 class Primitive(base.Primitive):
     """An operation that is defined by functions.
 

@@ -21,11 +21,13 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.symbolic.dims import is_static, is_symbolic_dim
+from tracebridge.core.util.public_path import public_path
 
 ParamDict = dict[str, Any]
 Value = Any
 
 
+@public_path("tracebridge.core")
 class AbstractValue(abc.ABC):  # noqa: B024 - it classifies
     """What types of arrays have in common; ``ShapedArray`` is the only kind."""
 
@@ -33,6 +35,7 @@ class AbstractValue(abc.ABC):  # noqa: B024 - it classifies
 AbstractValue.register(ShapedArray)
 
 
+@public_path("tracebridge.extend.core")
 class DebugInfo(abc.ABC):  # noqa: B024 - it constructs and classifies
     """What a traced function, its arguments and its results are called.
 
@@ -66,6 +69,7 @@ class DebugInfo(abc.ABC):  # noqa: B024 - it constructs and classifies
         return issubclass(other, known_names.DebugInfo)
 
 
+@public_path("tracebridge.extend.core")
 class Jaxpr(abc.ABC):  # noqa: B024 - it constructs and classifies
     """A program of equations between variables.
 

@@ -25,11 +25,13 @@ from tracebridge.core.ir.jaxpr import constant
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
 
 
+@public_path("tracebridge.core")
 class Trace(trace_base.Trace):
     """Base of traces that users write: a subclass defines ``process_primitive``.
 
@@ -85,10 +87,11 @@ class _TracerClass(type):
     """Makes the engine's own tracers instances of ``Tracer``."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        known = tracer_base.Tracer if cls.__module__ == __name__ else cls
+        known = tracer_base.Tracer if cls is Tracer else cls
         return known in type(instance).__mro__
 
 
+@public_path("tracebridge.core")
 class Tracer(tracer_base.Tracer, metaclass=_TracerClass):
     """Base of tracers that users write.
 
@@ -292,6 +295,7 @@ def valid_jaxtype(x: Any) -> bool:
     return is_array_like(x)
 
 
+@public_path("tracebridge.extend.core")
 @final
 class TraceTag:
     """A mark by which traces of one transformation know each other; compared by identity."""

@@ -14,6 +14,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer, known_value, shown
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.values import Value
 
 
+@public_path("tracebridge.interpreters.ad", "JVPTracer")
 @final
 class JvpTracer(Tracer):
     """A primal with its tangent."""
@@ -45,6 +47,7 @@ class JvpTracer(Tracer):
         return f"(primal={shown(self.primal)}, tangent={shown(self.tangent)})"
 
 
+@public_path("tracebridge.interpreters.ad", "JVPTrace")
 class JvpTrace(Trace):
     """Runs each application's jvp plan on the parent trace."""
 

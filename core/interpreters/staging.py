@@ -23,6 +23,7 @@ from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 get_traceback = Traceback.get_traceback
 
 
+@public_path("tracebridge.interpreters.partial_eval", "DynamicJaxprTracer")
 @final
 class StagedTracer(Tracer):
     """Tracer and variable of a staged program."""

@@ -16,6 +16,7 @@ from tracebridge.core.errors.transform_errors import JaxprTypeError
 from tracebridge.core.ir.name_stack import NamedSource
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Application
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _NUMBERS = itertools.count()
 
 
+@public_path("tracebridge.extend.core")
 class Var:
     """A variable of a Jaxpr: an input, a constant or a result of an equation.
 
@@ -43,6 +45,7 @@ class Var:
         return f"Var({self.number}:{self.aval.str_short()})"
 
 
+@public_path("tracebridge.extend.core")
 class DropVar(Var):
     """The place of a result that nothing uses."""
 
@@ -52,6 +55,7 @@ class DropVar(Var):
         return "_"
 
 
+@public_path("tracebridge.extend.core", "Literal")
 class LiteralAtom:
     """A scalar constant in the place of a variable; ``val`` is the number.
 
@@ -101,6 +105,7 @@ class OpenConst:
         self.aval = aval
 
 
+@public_path("tracebridge.extend.source_info_util")
 class NameStack(tuple[str, ...]):
     """A path of named scopes, outermost first; its text joins them by slashes.
 
@@ -128,6 +133,7 @@ class NameStack(tuple[str, ...]):
         return "/".join(self)
 
 
+@public_path("tracebridge.extend.source_info_util")
 class SourceInfo(NamedTuple):
     """Where an equation comes from: a stored traceback, and the named scopes around it."""
 
@@ -148,6 +154,7 @@ def _source_of(info: SourceInfo) -> Any:
     )
 
 
+@public_path("tracebridge.extend.core")
 class JaxprEqn:
     """One equation: ``outvars = primitive[params] invars``. Immutable but by ``replace``."""
 

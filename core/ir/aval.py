@@ -13,6 +13,7 @@ from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.util.caching import interned
+from tracebridge.core.util.public_path import public_path
 
 Shape = tuple[Any, ...]
 
@@ -24,6 +25,7 @@ _NO_MESH = AbstractMesh((), ())
 _INTERNED: dict[tuple[Any, ...], weakref.ReferenceType[ShapedArray]] = {}
 
 
+@public_path("tracebridge.core")
 @final
 class ShapedArray:
     """Shape, dtype and weak type of an array. Interned: compare with ``is``.

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from tracebridge.core.errors.transform_errors import EffectError
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.extend.core")
 class Effect:
     """Base of effects; two effects of one class are equal.
 
@@ -56,6 +58,7 @@ class OrderedIOEffect(IOEffect):
     over_devices = True
 
 
+@public_path("tracebridge.debug")
 class DebugEffect(Effect):
     """A callback that only looks on: it follows what transformations do to its equation."""
 
@@ -64,6 +67,7 @@ class DebugEffect(Effect):
     in_batched_choice = True
 
 
+@public_path("tracebridge.debug")
 class OrderedDebugEffect(DebugEffect):
     """The same, in the order of the program."""
 

@@ -35,6 +35,7 @@ from tracebridge.core.ir.name_scopes import enter, leave
 from tracebridge.core.ir.name_stack import NAMES, in_use, names_of
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 Step = tuple["Application", tuple[int, ...]]
 
 
+# The path of the class that users ask `isinstance` for; nobody makes these by their path.
+@public_path("tracebridge.extend.core")
 @final
 class Jaxpr:
     """A program: inputs, constants, steps, results. Immutable but for its memo ``cache``."""
@@ -158,6 +161,7 @@ class Jaxpr:
 PRINTER: list[Any] = []
 
 
+@public_path("tracebridge.extend.core")
 @final
 class ClosedJaxpr:
     """A Jaxpr with its array constants: what ``make_jaxpr`` returns.

@@ -15,6 +15,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace, scoped, use_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.util.caching import BoundedCache
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -313,6 +314,7 @@ def _are_of_engine(args: Sequence[Any]) -> bool:
     return found.issuperset(map(type, args))
 
 
+@public_path("tracebridge.interpreters.ad", "UndefinedPrimal")
 class LinearInput(EngineValue):
     """Stands for a linear argument in a transpose rule: only its aval is known."""
 

@@ -12,8 +12,10 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge")
 @final
 class ShapeDtypeStruct:
     """Shape and dtype of an array that need not exist. Immutable, hashable.

@@ -20,6 +20,7 @@ from tracebridge.core.ir.operators import OF_TENSORS, ArrayOperators
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,8 @@ def known_value(value: Any) -> Any:
     return value.known() if isinstance(value, Tracer) else value
 
 
+# The path of the class that users ask `isinstance` for; nobody makes these by their path.
+@public_path("tracebridge.core")
 class Tracer(ArrayOperators):
     """Base of all tracers: an aval and the trace that owns the tracer.
 

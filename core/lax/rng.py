@@ -20,6 +20,7 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
 from tracebridge.core.mlir.attrs import i64_array
+from tracebridge.core.util.public_path import public_path
 
 _I32 = ShapedArray((), int32)
 
@@ -85,6 +86,7 @@ class Threefry2x32(Primitive):
         return outs, [dim, dim]
 
 
+@public_path("tracebridge.lax")
 class RandomAlgorithm(enum.IntEnum):
     """Generators that StableHLO names; the default is the fastest of the platform.
 

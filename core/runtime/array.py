@@ -26,6 +26,7 @@ from tracebridge.core.runtime.shards import Shard, gather, shard_aval, shard_buf
 from tracebridge.core.runtime.signature import Signature, signature
 from tracebridge.core.sharding.layout import Format, row_major
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,6 +103,7 @@ class ArrayMethods:
         nonzero: Callable[..., tuple[Array, ...]]
 
 
+@public_path("tracebridge")
 @final
 class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     """An immutable array on a device. Make one with ``tracebridge.numpy``, never by this class.
@@ -435,9 +437,6 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
-
-
-Array.__module__ = "tracebridge"  # from where users import it, and what its repr says
 
 
 def new_array(buf: Any, sig: Signature) -> Array:

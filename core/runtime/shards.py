@@ -9,6 +9,7 @@ import numpy as np
 from tracebridge.core._jaxlib.xla import buffer_to_numpy, rewrap
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tracebridge.core.sharding.sharding import Sharding
 
 
+@public_path("tracebridge")
 @final
 class Shard:
     """One part of an array: the device that holds it, where it lies in the array, its elements.

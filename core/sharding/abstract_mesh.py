@@ -13,8 +13,10 @@ from tracebridge.core.sharding.axis_types import (
     axis_names_of,
     axis_types_of,
 )
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.sharding")
 @final
 class AbstractDevice:
     """The kind of device that an abstract mesh is meant for.
@@ -45,6 +47,7 @@ class AbstractDevice:
         return f"AbstractDevice(device_kind={kind!r}, num_cores={cores}, platform={platform!r})"
 
 
+@public_path("tracebridge.sharding")
 @final
 class AbstractMesh(TypedAxes):
     """The names and sizes of the axes of a mesh, without its devices. Immutable.

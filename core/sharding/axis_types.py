@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge.core.errors.transform_errors import AxisSpecError
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.sharding")
 class AxisType(enum.Enum):
     """Who decides how arrays are split over an axis of a mesh."""
 
@@ -65,6 +67,7 @@ class TypedAxes:
         return self._are_all(AxisType.Manual)
 
 
+@public_path("tracebridge.sharding")
 @final
 class ManualAxisType:
     """What a value is to axes of a mesh that a program handles by itself. Immutable.

@@ -22,6 +22,7 @@ from tracebridge.core.sharding.mesh import EMPTY_MESH, Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.util.public_path import public_path
 
 
 def get_mesh() -> Mesh:
@@ -74,6 +75,7 @@ class _MeshScope:
         SCOPES.leave_one_of(self._open)
 
 
+@public_path("tracebridge")
 @final
 class set_mesh(_MeshScope):
     """Put a mesh in force: from now on for the process, or inside a ``with`` block.
@@ -122,6 +124,7 @@ class set_mesh(_MeshScope):
         return super().__enter__()
 
 
+@public_path("tracebridge.sharding")
 @final
 class use_abstract_mesh(_MeshScope):
     """A ``with`` block in which a mesh without devices is in force.

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, final
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.sharding.sharding import Sharding
+from tracebridge.core.util.public_path import public_path
 
 
 @final
@@ -26,6 +27,7 @@ class _Auto:
 _AUTO: Final = _Auto()
 
 
+@public_path("tracebridge.experimental.layout")
 @final
 class Layout:
     """The order of the axes of an array in memory, from the slowest to the fastest. Immutable.
@@ -124,6 +126,7 @@ class Layout:
         return Layout, self._key
 
 
+@public_path("tracebridge.experimental.layout")
 @final
 class Format:
     """A layout and a sharding: where an array is, and in which order it lies there. Immutable.

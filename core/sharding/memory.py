@@ -6,8 +6,10 @@ import enum
 from typing import Any
 
 from tracebridge.core.sharding.sharding import Sharding, default_memory_kind
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.memory")
 class Space(enum.Enum):
     """A memory: of the device, or of its host; ``Any`` is the one where an array is."""
 

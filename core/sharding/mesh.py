@@ -21,12 +21,14 @@ from tracebridge.core.sharding.axis_types import (
     axis_names_of,
     axis_types_of,
 )
+from tracebridge.core.util.public_path import public_path
 
 # The open ``with mesh`` blocks of each mesh, in all threads.
 _ENTERED: weakref.WeakKeyDictionary[Mesh, list[Change]] = weakref.WeakKeyDictionary()
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Mesh] = weakref.WeakValueDictionary()
 
 
+@public_path("tracebridge.sharding")
 @final
 class Mesh(TypedAxes):
     """Devices in a grid whose axes have names. Interned: compare with ``==``.

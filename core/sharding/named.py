@@ -23,6 +23,7 @@ from tracebridge.core.sharding.sharding import (
     default_memory_kind,
     own_memory_kind,
 )
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], NamedSharding] = (
 )
 
 
+@public_path("tracebridge")
 @final
 class NamedSharding(Sharding):
     """An array whose axes are split over the axes of a mesh, as a PartitionSpec says.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, final
 
+from tracebridge.core.util.public_path import public_path
+
 
 @final
 class _Unconstrained:
@@ -19,6 +21,7 @@ class _Unconstrained:
 _UNCONSTRAINED: Final = _Unconstrained()
 
 
+@public_path("tracebridge.sharding")
 @final
 class PartitionSpec:
     """For each axis of an array the mesh axes that split it: a name, a tuple of names, or None.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ def default_memory_kind(device: Any) -> str:
     return device.default_memory().kind
 
 
+@public_path("tracebridge.sharding")
 class Sharding(abc.ABC):
     """Which device holds which part of an array. Immutable and interned: compare with ``==``."""
 

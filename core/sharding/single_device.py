@@ -10,6 +10,7 @@ from tracebridge.core.sharding.sharding import (
     default_memory_kind,
     own_memory_kind,
 )
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _INTERNED: dict[tuple[Any, str | None], SingleDeviceSharding] = {}
 
 
+@public_path("tracebridge.sharding")
 @final
 class SingleDeviceSharding(Sharding):
     """All of an array on ``device``. Interned: compare with ``is`` or ``==``.

@@ -19,6 +19,7 @@ from tracebridge.core.symbolic.dims import (
 from tracebridge.core.symbolic.evaluate import DimOps, dims_evaluate
 from tracebridge.core.symbolic.parse import parse_constraint, parse_shape
 from tracebridge.core.symbolic.polynomial import FLOORDIV, MOD, VAR, Factor, Terms
+from tracebridge.core.util.public_path import public_path
 
 _MEMO_SIZE = 4096
 
@@ -33,6 +34,7 @@ class Condition(NamedTuple):
     """The difference is 0."""
 
 
+@public_path("tracebridge.export")
 @final
 class SymbolicScope:
     """The variables of a family of shapes and the constraints on them.

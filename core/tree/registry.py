@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from tracebridge.core._jaxlib.pytree import DictKey, GetAttrKey, PyTreeDef, PyTreeRegistry
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.util.public_path import public_path
 
 T = TypeVar("T")
 Class = TypeVar("Class", bound=type[Any])
@@ -335,6 +336,7 @@ def _check_methods(call: str, cls: Any, *names: str) -> None:
         raise ArgumentTypeError(msg)
 
 
+@public_path("tracebridge.tree_util")
 class Partial(functools.partial[Any]):
     """``functools.partial`` as a pytree: the bound arguments are children.
 

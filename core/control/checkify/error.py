@@ -16,6 +16,7 @@ from tracebridge.core.errors.check_errors import CheckError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.tree.registry import register_pytree_node
+from tracebridge.core.util.public_path import public_path
 
 Category = type[CheckError]
 
@@ -55,6 +56,7 @@ class Site(NamedTuple):
 Sites = tuple[Site, ...]
 
 
+@public_path("tracebridge.experimental.checkify")
 @final
 class Error:
     """The result of the checks of a function: empty, or what failed first.

@@ -11,8 +11,10 @@ from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.experimental.jet")
 @final
 class ZeroSeries:
     """Stands for the series of something that does not change."""
@@ -21,6 +23,7 @@ class ZeroSeries:
         return "zero_series"
 
 
+@public_path("tracebridge.experimental.jet")
 @final
 class ZeroTerm:
     """Stands for a term of a series that is zero."""

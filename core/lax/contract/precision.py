@@ -10,8 +10,10 @@ from tracebridge.core.config.scopes import option
 from tracebridge.core.dtypes.dtypes import as_dtype, bfloat16, float16, float32, float64
 from tracebridge.core.errors.config_errors import OptionValueError
 from tracebridge.core.mlir.types import element_type
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.lax")
 class Precision(enum.Enum):
     """How many passes a product of floating arrays may take. CPU computes in full in any case.
 
@@ -57,6 +59,7 @@ class _TF32:
 tf32: Any = _TF32()
 
 
+@public_path("tracebridge.lax")
 class DotAlgorithm(NamedTuple):
     """Which formats a product uses inside: the fields of StableHLO's ``dot_algorithm``.
 
@@ -74,6 +77,7 @@ class DotAlgorithm(NamedTuple):
     allow_imprecise_accumulation: bool = False
 
 
+@public_path("tracebridge.lax")
 class DotAlgorithmPreset(enum.Enum):
     """Named algorithms: format of the factors, of the sum, and the number of products.
 

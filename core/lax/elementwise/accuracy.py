@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.lax")
 class AccuracyMode(enum.Enum):
     """Which implementation the compiler takes: the most accurate one, or its usual one.
 
@@ -21,6 +23,7 @@ class AccuracyMode(enum.Enum):
     DEFAULT = 2
 
 
+@public_path("tracebridge.lax")
 class Tolerance(NamedTuple):
     """The largest error that is accepted: ``atol + rtol * abs(exact)``, or a number of ulps.
 

@@ -12,8 +12,10 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
+from tracebridge.core.util.public_path import public_path
 
 
+@public_path("tracebridge.lax")
 class RoundingMethod(enum.IntEnum):
     """Where ``round`` takes numbers that lie halfway between two integers.
 

@@ -14,6 +14,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.util.public_path import public_path
 
 _I32 = np.dtype(np.int32)
 _I64 = np.dtype(np.int64)
@@ -22,6 +23,7 @@ _BOOL = np.dtype(np.bool_)
 Axes = tuple[int, ...]
 
 
+@public_path("tracebridge.lax")
 class GatherScatterMode(enum.Enum):
     """What happens with windows that leave the operand.
 
@@ -63,6 +65,7 @@ _MODES: dict[str | None, GatherScatterMode] = {
 }
 
 
+@public_path("tracebridge.lax")
 class GatherDimensionNumbers(NamedTuple):
     """Which axes of a gather mean what; the index vector is the last axis of the indices.
 
@@ -85,6 +88,7 @@ class GatherDimensionNumbers(NamedTuple):
     start_indices_batching_dims: Axes = ()
 
 
+@public_path("tracebridge.lax")
 class ScatterDimensionNumbers(NamedTuple):
     """Which axes of a scatter mean what; the index vector is the last axis of the indices.
 
