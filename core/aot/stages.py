@@ -20,7 +20,7 @@ from tracebridge.core.aot.ref_stages import (
     shown_avals,
 )
 from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.jit import Jitted, list_of
+from tracebridge.core.control.jit import Jitted, JitOptions, list_of
 from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
@@ -111,6 +111,8 @@ class Stage:
         self, name: str, args: Arguments, avals: tuple[ShapedArray, ...], traced: TracedCall
     ) -> None:
         self._name = name
+        # A program needs its function no more, whose closure may hold large arrays.
+        args.fun = None
         self._args = args
         self._avals = avals
         self._traced = traced
@@ -239,26 +241,9 @@ class Traced(Stage):
             if platform != placement.device.platform:
                 placement, committed = None, False
         start = time.perf_counter()
-        module = self._module(platform, mesh=mesh_of(placement))
+        module = module_of(self, self._jitted.options, platform, mesh=mesh_of(placement))
         finished(LOWER, self._name, start, logger)
         return Lowered(self, module, placement, committed, platform)
-
-    def _module(
-        self, platform: str, *, located: bool = False, mesh: Mesh | None = None
-    ) -> LoweredModule:
-        """The module for a platform; ``located``: with names and lines, to be read."""
-        tree = self.out_tree
-        paths = ["result" + keystr(p) for p in leaf_paths(tree)] if located else []
-        return lower_module(
-            self._traced.whole,
-            self._name,
-            platform,
-            keep_unused=self._jitted.options.keep_unused,
-            donated=self._given_memory,
-            mesh=mesh,
-            located=located,
-            result_names=paths,
-        )
 
 
 @public_path("tracebridge.stages")
@@ -272,7 +257,7 @@ class Lowered(Stage):
     True
     """
 
-    __slots__ = ("_committed", "_module", "_placement", "_platform", "_stage")
+    __slots__ = ("_committed", "_module", "_options", "_placement", "_platform")
 
     def __init__(
         self,
@@ -283,7 +268,7 @@ class Lowered(Stage):
         platform: str,
     ) -> None:
         super().__init__(traced._name, traced._args, traced._avals, traced._traced)
-        self._stage = traced
+        self._options = traced._jitted.options
         self._module = module
         self._placement = placement
         self._committed = committed
@@ -302,7 +287,7 @@ class Lowered(Stage):
         as_hlo = checked_dialect(dialect) == "hlo"
         module, mesh = self._module, mesh_of(self._placement)
         if debug_info:
-            module = self._stage._module(self._platform, located=True, mesh=mesh)
+            module = module_of(self, self._options, self._platform, located=True, mesh=mesh)
         if as_hlo:
             return hlo_text(module, metadata=debug_info)
         with building():
@@ -341,7 +326,7 @@ class Lowered(Stage):
         if placement is None:
             placement = get_backend(self._platform).placement
         check_assignment(f"jit({self._name})", device_assignment, placement)
-        options = dict(self._stage._jitted.options.compiler_options) | (compiler_options or {})
+        options = dict(self._options.compiler_options) | (compiler_options or {})
         whole, flags = self._traced.whole, tuple(sorted(options.items()))
         sigs = [signature(a, placement, False) for a in whole.in_avals]
         out_tree = self.out_tree if self._traced.refs is None else list_of(len(whole.outs))
@@ -361,6 +346,29 @@ class Lowered(Stage):
             sigs,
         )
         return Compiled(self, program, entry)
+
+
+def module_of(
+    stage: Stage,
+    options: JitOptions,
+    platform: str,
+    *,
+    located: bool = False,
+    mesh: Mesh | None = None,
+) -> LoweredModule:
+    """The module for a platform; ``located``: with names and lines, to be read."""
+    tree = stage.out_tree
+    paths = ["result" + keystr(p) for p in leaf_paths(tree)] if located else []
+    return lower_module(
+        stage._traced.whole,
+        stage._name,
+        platform,
+        keep_unused=options.keep_unused,
+        donated=stage._given_memory,
+        mesh=mesh,
+        located=located,
+        result_names=paths,
+    )
 
 
 def check_assignment(call: str, devices: Sequence[Any] | None, placement: Any) -> None:

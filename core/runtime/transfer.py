@@ -14,6 +14,7 @@ from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
     array_from_shards,
     batched_device_put,
+    collect_garbage,
     copy_to_devices,
     rewrap,
 )
@@ -100,6 +101,7 @@ def _transferred(
     except XlaRuntimeError as error:
         raise_failure(f"the transfer of {aval.str_short()}", error)
         raise
+    collect_garbage()  # jaxlib would hold the ndarray that was copied until its next call
     return new_array(buf, signature(aval, where, committed, borrow))
 
 
@@ -234,10 +236,12 @@ def _on_devices(parts: Sequence[Any], aval: ShapedArray, placement: Sharding) ->
     part, kind = shard_aval(aval, placement), placement.memory_kind
     mine = [d for d in placement.device_tuple if d in placement.addressable_devices]
     places = [SingleDeviceSharding(d, memory_kind=kind).backend_sharding for d in mine]
-    return [
+    made = [
         batched_device_put(part, where, [x], [device], True, COPY)
         for x, where, device in zip(parts, places, mine, strict=True)
     ]
+    collect_garbage()
+    return made
 
 
 def assemble(

@@ -217,7 +217,8 @@ class Rem(NumericBinary):
 class Extremum(BinaryElementwise):
     """max or min; complex numbers are ordered by their real, then by their imaginary parts.
 
-    Where the operands are equal each gets half of the tangent. NaN wins, and has a NaN derivative.
+    Where the operands are equal each gets half of the tangent. NaN wins, but equals nothing: both
+    derivatives are 0 then, so that NaNs which the user masks afterwards spoil no gradient.
     """
 
     direction: str
@@ -243,12 +244,9 @@ class Extremum(BinaryElementwise):
 
     def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
         mine, other = (x, y) if i == 0 else (y, x)
-        none, half, whole, nan = (scalar_like(ans, v) for v in (0, 0.5, 1, float("nan")))
-        other_won = lax.eq(other, ans)
-        share = lax.select_n(other_won, whole, half)
-        # A result that is neither operand is NaN.
-        lost = lax.select_n(other_won, nan, none)
-        return lax.mul(t, lax.select_n(lax.eq(mine, ans), lost, share))
+        none, half, whole = (scalar_like(ans, v) for v in (0, 0.5, 1))
+        share = lax.select_n(lax.eq(other, ans), whole, half)
+        return lax.mul(t, lax.select_n(lax.eq(mine, ans), none, share))
 
 
 @final

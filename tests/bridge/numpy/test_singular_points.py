@@ -2,7 +2,8 @@
 
 The reference is NumPy by finite differences. Between two one-sided derivatives each number is one;
 what is left out (a NaN of a nan-function, an element without ``where``) has derivative 0; a value
-that is NaN for another reason has a NaN derivative where it is not linear.
+that is NaN for another reason has a NaN derivative where it is not linear. Choices between two
+operands (maximum, clip) are the exception: beside a NaN neither is chosen, so both derivatives are 0.
 """
 
 from __future__ import annotations
@@ -125,14 +126,41 @@ def test_derivatives_of_two_operands(name: str, i: int) -> None:
     check_between(name, [x, y], i)
 
 
-@pytest.mark.parametrize("name", ["maximum", "minimum"])
-def test_nan_beside_a_number_is_not_hidden(name: str) -> None:
-    """Where the value is NaN both derivatives are."""
-    x, y = np.array([NAN, 1.0, NAN]), np.array([1.0, NAN, NAN])
+CHOICES: dict[str, Callable[[Any], Any]] = {
+    "maximum": lambda x: tnp.maximum(x, 0.0),
+    "minimum": lambda x: tnp.minimum(x, 0.0),
+    "maximum of two": lambda x: tnp.maximum(x, 2 * x),
+    "fmax": lambda x: tnp.fmax(x, 0.0),
+    "fmin": lambda x: tnp.fmin(x, 0.0),
+    "clip": lambda x: tnp.clip(x, -1.0, 1.0),
+    "clip at nan": lambda x: tnp.clip(x, NAN, 1.0),
+    "clip below": lambda x: tnp.clip(x, min=0.0),
+    "clamp": lambda x: tb.lax.clamp(-1.0, x, 1.0),
+}
+DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
+    "grad": lambda f, x: tb.grad(lambda v: f(v).sum())(x),
+    "jvp": lambda f, x: tb.jvp(f, (x,), (tnp.ones_like(x),))[1],
+    "jit of grad": lambda f, x: tb.jit(tb.grad(lambda v: f(v).sum()))(x),
+    "vmap of grad": lambda f, x: tb.vmap(tb.grad(f))(x),
+    "grad of grad": lambda f, x: tb.grad(lambda v: tb.grad(lambda w: f(w).sum())(v).sum())(x),
+}
 
-    found = [slopes(name, [x, y], i) for i in (0, 1)]
 
-    assert np.isnan(found).all()
+@pytest.mark.parametrize("derive", DERIVATIVES)
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_masked_nan_spoils_no_choice_between_operands(name: str, derive: str) -> None:
+    """No operand is the greater one beside a NaN: each has derivative 0, a mask or none."""
+    chosen, x = CHOICES[name], np.array([NAN, 3.0, -3.0, NAN])
+    mask = np.isfinite(x)
+
+    masked = DERIVATIVES[derive](
+        lambda v: tnp.where(tnp.isfinite(v), chosen(v), 0.0), tnp.asarray(x)
+    )
+    bare = DERIVATIVES[derive](chosen, tnp.asarray(x))
+
+    np.testing.assert_array_equal([0.0, 0.0], np.asarray(masked)[~mask])
+    np.testing.assert_array_equal([0.0, 0.0], np.asarray(bare)[~mask])
+    assert np.isfinite(masked).all()
 
 
 def test_derivatives_at_infinity() -> None:
