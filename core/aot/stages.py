@@ -20,7 +20,7 @@ from tracebridge.core.aot.ref_stages import (
     shown_avals,
 )
 from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.jit import Jitted, JitOptions, list_of
+from tracebridge.core.control.jit import JitOptions, Jitted, list_of
 from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary

@@ -3,7 +3,7 @@
 The reference is NumPy by finite differences. Between two one-sided derivatives each number is one;
 what is left out (a NaN of a nan-function, an element without ``where``) has derivative 0; a value
 that is NaN for another reason has a NaN derivative where it is not linear. Choices between two
-operands (maximum, clip) are the exception: beside a NaN neither is chosen, so both derivatives are 0.
+operands (maximum, clip) are the exception: beside a NaN neither is chosen, both derivatives are 0.
 """
 
 from __future__ import annotations

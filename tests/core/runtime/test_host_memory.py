@@ -1,4 +1,4 @@
-"""Memory of the host: nothing holds an ndarray that was copied, or a constant longer than needed."""
+"""Memory of the host: nothing holds an ndarray that was copied, or constants that nobody needs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,20 @@ def test_an_ndarray_that_was_copied_is_free(name: str) -> None:
     del made
 
 
-@pytest.mark.parametrize("take", [tb.dlpack.from_dlpack, lambda c: tb.device_put(c, may_alias=True)])
-def test_borrowed_memory_goes_with_the_array(take: Callable[[Any], Any]) -> None:
+BORROWS: dict[str, Callable[[Any], Any]] = {
+    "from_dlpack": tb.dlpack.from_dlpack,
+    "device_put": lambda c: tb.device_put(c, may_alias=True),
+}
+
+
+@pytest.mark.parametrize("name", BORROWS)
+def test_borrowed_memory_goes_with_the_array(name: str) -> None:
     """The garbage collector frees what an array had borrowed."""
     tnp.ones(3)
     host = np.ones(SIZE, np.float32)
     alive = weakref.ref(host)
 
-    array = take(host)
+    array = BORROWS[name](host)
     del host, array
     gc.collect()
 
