@@ -182,7 +182,7 @@ def promote_types(a: Any, b: Any) -> Any:
     return promotion.promote_types(a, b)
 
 
-def issubdtype(arg1: Any, arg2: Any) -> Any:
+def issubdtype(arg1: Any, arg2: Any) -> bool:
     """Whether a dtype lies below another, or below an abstract class such as ``floating``.
 
     >>> import tracebridge.numpy as tnp
@@ -203,7 +203,7 @@ _KINDS: dict[str, frozenset[Any]] = {
 }
 
 
-def isdtype(dtype: Any, kind: Any) -> Any:
+def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind of the array API.
 
     Args:
@@ -226,7 +226,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     return False
 
 
-def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Whether NumPy would convert one dtype to another; ``casting`` as there.
 
     >>> import tracebridge.numpy as tnp
@@ -265,7 +265,7 @@ def ndim(a: Any) -> int:
     return len(_shape(a))
 
 
-def size(a: Any, axis: Any = None) -> Any:
+def size(a: Any, axis: Any = None) -> int:
     """The number of elements, in all or along axes.
 
     >>> import tracebridge.numpy as tnp
@@ -281,7 +281,7 @@ def size(a: Any, axis: Any = None) -> Any:
     return total
 
 
-def iterable(y: Any) -> Any:
+def iterable(y: Any) -> bool:
     """Whether one can walk through ``y``; an array without axes is not iterable.
 
     >>> import tracebridge.numpy as tnp

@@ -11,6 +11,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
@@ -273,7 +274,7 @@ fmod = binary_function(
 _divmod_list = binary(Planned(_divmod, "divmod"))
 
 
-def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
     """``(x // y, x % y)``, elementwise.
 
     >>> import tracebridge.numpy as tnp

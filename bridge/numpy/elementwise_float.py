@@ -221,7 +221,7 @@ def _frexp(x: Any) -> list[Any]:
 _frexp_planned = Planned(_frexp, "frexp")
 
 
-def frexp(x: Any, /) -> tuple[Any, Any]:
+def frexp(x: Any, /) -> tuple[Array, Array]:
     """``(m, n)`` with ``x == m * 2 ** n`` and ``0.5 <= abs(m) < 1``, elementwise.
 
     Zero, infinities and NaN are their own mantissa with exponent 0; ``n`` has dtype int32.
@@ -251,7 +251,7 @@ def _modf(x: Any) -> list[Any]:
 _modf_planned = Planned(_modf, "modf")
 
 
-def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
+def modf(x: Any, /, out: None = None) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of ``x``, elementwise.
 
     >>> import tracebridge.numpy as tnp

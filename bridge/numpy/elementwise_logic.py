@@ -16,6 +16,7 @@ from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.runtime.array import Array
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -53,7 +54,7 @@ def _ordered(name: str, order: str) -> Any:
     return run
 
 
-def _comparison(implementation: Any, name: str, doc: str) -> Any:
+def _comparison(implementation: Any, name: str, doc: str) -> Callable[[Any, Any], Array]:
     """The public comparison; a Python int outside the dtype of the other operand is compared too.
 
     Arithmetic with such a number is an error, but the result of a comparison fits.

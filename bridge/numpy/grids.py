@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -56,7 +56,9 @@ def _meshgrid(*args: Any) -> list[Any]:
 _meshgrid_planned = Planned(_meshgrid, "meshgrid")
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Array]:
     """The coordinates of a grid, one array for each vector of coordinates.
 
     Args:
@@ -86,6 +88,22 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     return _meshgrid_planned(xi, (bool(sparse), indexing == "xy")) if xi else []
 
 
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: Any = None, sparse: Literal[False] = False
+) -> Array: ...
+
+
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: Any = None, *, sparse: Literal[True]
+) -> tuple[Array, ...]: ...
+
+
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: Any = None, sparse: bool = False
+) -> Array | tuple[Array, ...]: ...
 def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
     """The positions along each axis of an array of shape ``dimensions``.
 
@@ -122,7 +140,7 @@ _indices_planned = Planned(_indices, "indices")
 # positions of diagonals and triangles ------------------------------------------------------------
 
 
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The positions of the main diagonal of an array with ``ndim`` axes of size ``n``.
 
     Raises:
@@ -139,7 +157,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return (arange(size),) * count
 
 
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+def diag_indices_from(arr: Any) -> tuple[Array, ...]:
     """The positions of the main diagonal of ``arr``, whose axes have equal sizes.
 
     Raises:
@@ -170,7 +188,7 @@ def _lower_mask(name: str, n: Any, k: Any, m: Any) -> np.ndarray[Any, Any]:
     return np.tri(rows, columns, index_of(k, name, "k"), dtype=bool)
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The positions of the lower triangle of an ``n`` by ``m`` matrix, up to diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -180,7 +198,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     return _host_pair(_lower_mask("tril_indices", n, k, m))
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The positions of the upper triangle of an ``n`` by ``m`` matrix, from diagonal ``k`` on.
 
     >>> import tracebridge.numpy as tnp
@@ -198,7 +216,7 @@ def _matrix_shape(name: str, arr: Any) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     """The positions of the lower triangle of a matrix, up to diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -209,7 +227,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
     return tril_indices(rows, k, columns)
 
 
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     """The positions of the upper triangle of a matrix, from diagonal ``k`` on.
 
     >>> import tracebridge.numpy as tnp
@@ -222,7 +240,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 
 def mask_indices(
     n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """The positions of an ``n`` by ``n`` matrix that ``mask_func`` leaves nonzero.
 
     >>> import tracebridge.numpy as tnp
@@ -242,7 +260,7 @@ _ones_planned = Planned(
 # open grids and flat positions -------------------------------------------------------------------
 
 
-def ix_(*args: Any) -> tuple[Any, ...]:
+def ix_(*args: Any) -> tuple[Array, ...]:
     """Index arrays that choose the rows and columns (and so on) given by vectors.
 
     Raises:
@@ -294,7 +312,7 @@ def _unravel(flat: Any, shape: tuple[Any, ...]) -> list[Any]:
 _unravel_planned = Planned(_unravel, "unravel_index")
 
 
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Any, shape: Any) -> tuple[Array, ...]:
     """The positions along each axis of ``shape`` for positions in the flattened array.
 
     Negative positions count from the end; those out of bounds are clamped. The results have the

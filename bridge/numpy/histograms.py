@@ -239,7 +239,7 @@ _histogram_planned = Planned(_histogram, "histogram", judges=False)
 
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """How many elements lie in each bin.
 
     Args:
@@ -304,7 +304,7 @@ def histogramdd(
     range: Any = None,
     weights: Any = None,
     density: bool | None = None,
-) -> tuple[Any, list[Any]]:
+) -> tuple[Array, list[Array]]:
     """How many points lie in each cell of a grid.
 
     Args:
@@ -356,7 +356,7 @@ def histogram2d(
     range: Any = None,
     weights: Any = None,
     density: bool | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Array, Array, Array]:
     """How many points of a plane lie in each cell of a grid.
 
     Args:

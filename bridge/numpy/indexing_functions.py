@@ -371,7 +371,7 @@ def _place(x: Any, mask: Any, values: Any) -> Any:
 _place_planned = Planned(_place, "place")
 
 
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
     """A copy of ``arr`` with the elements under ``mask`` replaced by ``vals``, one after another.
 
     Args:

@@ -345,7 +345,7 @@ def _cuts(name: str, where: Any) -> Any:
     return tuple([index_of(p, name, "an entry of indices_or_sections") for p in positions])
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Parts of ``ary`` along an axis.
 
     Args:
@@ -364,7 +364,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split_planned((ary,), ("split", cuts, index_of(axis, "split", "axis"), True))
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Parts of ``ary`` along an axis; as ``split``, but the parts may differ in size by one.
 
     >>> import tracebridge.numpy as tnp
@@ -377,7 +377,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     )
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Parts of ``ary`` along axis 0; see ``split``.
 
     >>> import tracebridge.numpy as tnp
@@ -387,7 +387,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split_planned((ary,), ("vsplit", _cuts("vsplit", indices_or_sections), 0, True))
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Parts of ``ary`` along axis 1, of a vector along axis 0; see ``split``.
 
     >>> import tracebridge.numpy as tnp
@@ -398,7 +398,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return _split_planned((ary,), ("hsplit", _cuts("hsplit", indices_or_sections), axis, True))
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Parts of ``ary`` along axis 2; see ``split``.
 
     >>> import tracebridge.numpy as tnp
@@ -420,7 +420,7 @@ def _unstack(x: Any, axis: int) -> list[Any]:
 _unstack_planned = Planned(_unstack, "unstack")
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of ``x`` along an axis, without that axis.
 
     >>> import tracebridge.numpy as tnp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
@@ -339,7 +339,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     )
 
 
-def broadcast_arrays(*args: Any) -> list[Any]:
+def broadcast_arrays(*args: Any) -> list[Array]:
     """The arrays, repeated to their common shape.
 
     >>> import tracebridge.numpy as tnp
@@ -366,6 +366,12 @@ def _atleast(name: str, n: int) -> Any:
 _atleast_1d, _atleast_2d, _atleast_3d = (_atleast(f"atleast_{n}d", n) for n in (1, 2, 3))
 
 
+@overload
+def atleast_1d(ary: Any, /) -> Array: ...
+
+
+@overload
+def atleast_1d(*arys: Any) -> Any: ...
 def atleast_1d(*arys: Any) -> Any:
     """Arrays with at least one axis.
 
@@ -376,6 +382,12 @@ def atleast_1d(*arys: Any) -> Any:
     return _atleast_1d(arys[0]) if len(arys) == 1 else [_atleast_1d(a) for a in arys]
 
 
+@overload
+def atleast_2d(ary: Any, /) -> Array: ...
+
+
+@overload
+def atleast_2d(*arys: Any) -> Any: ...
 def atleast_2d(*arys: Any) -> Any:
     """Arrays with at least two axes.
 
@@ -386,6 +398,12 @@ def atleast_2d(*arys: Any) -> Any:
     return _atleast_2d(arys[0]) if len(arys) == 1 else [_atleast_2d(a) for a in arys]
 
 
+@overload
+def atleast_3d(ary: Any, /) -> Array: ...
+
+
+@overload
+def atleast_3d(*arys: Any) -> Any: ...
 def atleast_3d(*arys: Any) -> Any:
     """Arrays with at least three axes.
 

@@ -246,7 +246,7 @@ def _polydiv(u: Any, v: Any) -> list[Any]:
 _polydiv_planned = Planned(_polydiv, "polydiv")
 
 
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of two polynomials; the remainder has as many coefficients as ``u``.
 
     Args:

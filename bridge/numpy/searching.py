@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -38,6 +38,18 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 _where_planned = Planned(_where, "where")
 
 
+@overload
+def where(condition: Any, /, *, size: Any = None, fill_value: Any = None) -> tuple[Array, ...]: ...
+
+
+@overload
+def where(condition: Any, x: Any, y: Any, /) -> Array: ...
+
+
+@overload
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+) -> Any: ...
 def where(
     condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
 ) -> Any:
@@ -239,7 +251,7 @@ def _nonzero(*args: Any) -> list[Any]:
 _nonzero_planned = Planned(_nonzero, "nonzero")
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
     """Positions of the elements that are not zero: one array for each axis.
 
     Args:

@@ -49,7 +49,7 @@ def _choose(*args: Any) -> Any:
 _choose_planned = Planned(_choose, "choose")
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """Elements of ``choices[a]``, elementwise.
 
     Args:

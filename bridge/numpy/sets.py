@@ -6,7 +6,7 @@ host; in traced code ``size=`` says how many elements the result has.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -108,6 +108,40 @@ def _intersect(*args: Any) -> list[Any]:
 _intersect_planned = Planned(_intersect, "intersect1d")
 
 
+@overload
+def intersect1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    return_indices: Literal[False] = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Array: ...
+
+
+@overload
+def intersect1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    *,
+    return_indices: Literal[True],
+    size: int | None = None,
+    fill_value: Any = None,
+) -> tuple[Array, Array, Array]: ...
+
+
+@overload
+def intersect1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Array | tuple[Array, Array, Array]: ...
 def intersect1d(
     ar1: Any,
     ar2: Any,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -77,6 +77,31 @@ def fit_weights(a: Any, w: Any, axes: tuple[int, ...], axis: Any) -> Any:
 _average_planned = Planned(_average, "average")
 
 
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: Literal[False] = False,
+    keepdims: bool = False,
+) -> Array: ...
+
+
+@overload
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    *,
+    returned: Literal[True],
+    keepdims: bool = False,
+) -> tuple[Array, Array]: ...
+
+
+@overload
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Array | tuple[Array, Array]: ...
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Any:

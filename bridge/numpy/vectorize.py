@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.array import Array
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
 from tracebridge.numpy.creation import arange, canonical_shape
@@ -199,7 +200,7 @@ def apply_along_axis(
     return function(value)
 
 
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Any:
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Array:
     """A reduction applied to axes one after another, which stay with size 1.
 
     Raises:

@@ -235,14 +235,14 @@ class BinaryOperators:
             hide_internal_frames(error)
             raise
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
         try:
             return NAMESPACE.divmod(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
         try:
             return NAMESPACE.rdivmod(self, other)
         except Exception as error:
@@ -259,14 +259,14 @@ class ArrayOperators(BinaryOperators, EngineValue):
     # What to do about attributes that are missing for a reason.
     _ways_out: Mapping[str, str] = MappingProxyType(OF_TENSORS)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Self:  # type: ignore[override] - elementwise, as in NumPy
         try:
             return NAMESPACE.eq(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Self:  # type: ignore[override] - elementwise, as in NumPy
         try:
             return NAMESPACE.ne(self, other)
         except Exception as error:
@@ -345,7 +345,7 @@ class ArrayOperators(BinaryOperators, EngineValue):
         )
         raise ArgumentTypeError(msg)
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Self:
         try:
             return NAMESPACE.round_(self, ndigits)
         except Exception as error:

@@ -8,8 +8,8 @@ import pickle
 
 import pytest
 
-import tracebridge
 import tracebridge as tb
+import tracebridge.core
 import tracebridge.numpy as tnp
 from tests.public_modules import is_ours, public_modules, public_names
 
@@ -47,7 +47,7 @@ def test_printed_path_is_public(cls: type) -> None:
 @pytest.mark.parametrize("cls", CLASSES, ids=CLASSES.values())
 def test_classes_are_pickled_by_their_public_path(cls: type) -> None:
     """A pickle of a public class gives the class again."""
-    assert cls is pickle.loads(pickle.dumps(cls))  # noqa: S301 - our own bytes
+    assert cls is pickle.loads(pickle.dumps(cls))
 
 
 def test_paths_of_what_users_meet() -> None:

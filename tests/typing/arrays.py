@@ -33,3 +33,39 @@ def results(x: tb.Array) -> None:
     assert_type(x[0], tb.Array)
     assert_type(x.reshape(-1).astype("float32").sum(), tb.Array)
     assert_type(x.shape, tuple[Any, ...])
+
+
+def comparisons(x: tb.Array) -> None:
+    """Equality is elementwise, with numbers too."""
+    assert_type(x == x, tb.Array)
+    assert_type(x != 1, tb.Array)
+    assert_type(tnp.equal(x, 1), tb.Array)
+    assert_type(tnp.less_equal(x, x), tb.Array)
+    assert_type(divmod(x, 2), tuple[tb.Array, tb.Array])
+    assert_type(round(x), tb.Array)
+
+
+def results_by_arguments(x: tb.Array) -> None:
+    """Arguments that ask for more results change the type."""
+    assert_type(tnp.where(x > 0, x, 0), tb.Array)
+    assert_type(tnp.where(x > 0), tuple[tb.Array, ...])
+    assert_type(tnp.unique(x), tb.Array)
+    assert_type(tnp.linspace(0, 1, 5), tb.Array)
+    assert_type(tnp.linspace(0, 1, retstep=True), tuple[tb.Array, tb.Array])
+    assert_type(tnp.average(x), tb.Array)
+    assert_type(tnp.average(x, returned=True), tuple[tb.Array, tb.Array])
+    assert_type(tnp.intersect1d(x, x), tb.Array)
+    assert_type(tnp.indices((2, 3)), tb.Array)
+    assert_type(tnp.atleast_2d(x), tb.Array)
+
+
+def several_results(x: tb.Array) -> None:
+    """Functions with several results say of each that it is an array."""
+    assert_type(tnp.divmod(x, 2), tuple[tb.Array, tb.Array])
+    assert_type(tnp.frexp(x), tuple[tb.Array, tb.Array])
+    assert_type(tnp.nonzero(x), tuple[tb.Array, ...])
+    assert_type(tnp.split(x, 2), list[tb.Array])
+    assert_type(tnp.meshgrid(x, x), list[tb.Array])
+    assert_type(tnp.histogram(x), tuple[tb.Array, tb.Array])
+    assert_type(tnp.unique_counts(x).values, tb.Array)
+    assert_type(tnp.tril_indices(3), tuple[tb.Array, tb.Array])
