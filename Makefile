@@ -63,8 +63,11 @@ ci:
 env: $(VENV)/.installed-test
 env-dev: $(VENV)/.installed-dev
 
+# Bytecode is made here as pip makes it for a wheel: an import takes twice as long without, and environments
+# that forbid Python to write it (PYTHONDONTWRITEBYTECODE) would never have it.
 tree:
 	@bash .ci/devtree
+	@if [[ -x $(BIN)/python ]]; then $(BIN)/python -m compileall -q bridge core interop; fi
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else \

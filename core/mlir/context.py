@@ -29,5 +29,5 @@ def mlir_context() -> Any:
 def building() -> Iterator[Any]:
     """Enter the context and an unknown location; holds the lock."""
     context = mlir_context()
-    with LOCK, context, mlir.ir.Location.unknown(context):
+    with LOCK, mlir.no_dialect_classes(), context, mlir.ir.Location.unknown(context):
         yield context

@@ -167,8 +167,9 @@ def _make_cpu() -> Backend:
 
 
 def _make_plugin(platform: str) -> Backend | None:
+    installed = plugins.discover_plugins()
     for name in _ALIASES.get(platform, (platform,)):
-        if name in plugins.discover_plugins():
+        if name in installed:
             return Backend(name, plugins.make_plugin_client(name))
     return None
 
@@ -202,7 +203,8 @@ def get_backend(platform: str | None = None) -> Backend:
 def _choose_default() -> Backend:
     wanted = [p for p in option("platforms").split(",") if p]
     if not wanted:
-        wanted = [p for p in ("tpu", "cuda", "rocm") if p in plugins.discover_plugins()] + ["cpu"]
+        installed = plugins.discover_plugins()  # looks through all installed packages: once
+        wanted = [p for p in ("tpu", "cuda", "rocm") if p in installed] + ["cpu"]
     failures: list[Exception] = []
     for platform in wanted:
         try:
