@@ -1,7 +1,8 @@
 """Composition root: fills the hooks of the engine. Nothing else changes anything at import.
 
 1. the eager traces, which execute operations at once;
-2. the array namespace, through which operators and methods of arrays reach tracebridge.numpy.
+2. the array namespace, through which operators and methods of arrays reach tracebridge.numpy;
+3. the last finder of modules, which says what to use instead of those that are not here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from tracebridge import _missing_modules
 from tracebridge.core.ir.array_protocol import install_array_namespace
 from tracebridge.core.ir.eager_slot import install_eager_traces
 
@@ -27,3 +29,4 @@ def _eager_traces() -> tuple[Any, Any]:
 
 install_eager_traces(_eager_traces)
 install_array_namespace(_numpy_functions)
+_missing_modules.install()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import types
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.public_modules import public_modules
+from tracebridge import _missing_modules
 from tracebridge._api.missing import instead, names_in_table
 
 # Of the peer's arrays, and not of NumPy's.
@@ -69,6 +71,32 @@ def test_missing_names_say_what_to_use(module: str, name: str) -> None:
 
     assert name == caught.value.name
     assert instead(module, name) in str(caught.value)
+
+
+PACKAGES = [(m, n) for m, n in TABLE if hasattr(importlib.import_module(m), "__path__")]
+
+
+@pytest.mark.parametrize(("module", "name"), PACKAGES)
+def test_imports_of_missing_names_say_what_to_use(module: str, name: str) -> None:
+    """Both forms of the statement; who only asks whether there is such a module hears no."""
+    for statement in (f"from {module} import {name}", f"import {module}.{name}"):
+        with pytest.raises(ImportError, match="way out: ") as caught:
+            exec(statement)
+
+        assert f"{module}.{name} is not part of this version" in str(caught.value)
+    assert importlib.util.find_spec(f"{module}.{name}") is None
+
+
+def test_imports_of_other_names_just_fail() -> None:
+    """As Python says it; one finder serves all, after all others."""
+    with pytest.raises(ImportError, match=r"^cannot import name 'sinn' from 'tracebridge.numpy'"):
+        exec("from tracebridge.numpy import sinn")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'tracebridge.sinn'$"):
+        exec("import tracebridge.sinn")
+    _missing_modules.install()
+
+    ours = [type(finder).__module__ for finder in sys.meta_path]
+    assert 1 == ours.count("tracebridge._missing_modules")
 
 
 def test_ways_out_exist() -> None:
