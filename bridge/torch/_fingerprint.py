@@ -1,17 +1,32 @@
 """Fingerprints of programs: digests of what is computed, equal in all processes.
 
-Nothing in them depends on addresses, on the order of sets, on names of files or on what was
-computed before: constants enter by their content, functions (rules of derivatives, callbacks) by
-their code and what it refers to. What has no content that can be compared gets a fingerprint that
-no other process has.
+Nothing in them depends on addresses, on the order of sets and dicts, on names of files or on what
+was computed before. What enters:
+
+* constants: their values, dtypes and shapes;
+* functions (rules of derivatives, callbacks): code, defaults, attributes, closure, and the globals
+  that the code names, also those of modules (``settings.SCALE``);
+* objects: their class and their attributes, or what they are pickled as if their class says so
+  (``__reduce__``, ``__getstate__``); containers by their items, members of enums by their values;
+* classes: their methods, attributes and bases;
+* functions and classes of libraries, and of other packages than that of the function that refers
+  to them: their import path, if they can be imported by it.
+
+Modules of libraries, locks, loggers, weak references and caches compute nothing. What has no
+content that can be compared (generators, open files), and what is too large or too deep to walk
+over, gives a fingerprint that no other process has.
 """
 
 from __future__ import annotations
 
+import copyreg
 import enum
 import functools
 import hashlib
+import logging
 import struct
+import sys
+import threading
 import types
 import uuid
 import weakref
@@ -19,7 +34,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
+from tracebridge.core.control.jit import Jitted
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -32,6 +50,7 @@ from tracebridge.torch._names import by_import_path
 
 _KEY = "torch fingerprint"
 _DIGEST_BYTES = 12
+_MAX_OBJECTS = 1 << 18
 UNIQUE = "only-"
 """What fingerprints of programs begin with that no other process can compare."""
 
@@ -40,9 +59,23 @@ _MEMOS = frozenset(
     {"memo", "owner", "cache", "_known", "_memo", "__weakref__", "_lock", "lock", "plans", "runs"}
 )
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+_CONTAINERS = (tuple, list, dict, set, frozenset)
+_PLAIN = frozenset({*_NUMBERS, *_CONTAINERS, np.ndarray, types.MappingProxyType})
 _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 # Whose values say nothing of what is computed.
-_SKIPPED = (weakref.ReferenceType, BoundedCache, DebugInfo)
+_SKIPPED = (
+    weakref.ReferenceType, weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet,
+    BoundedCache, DebugInfo, logging.Logger, threading.local,
+    type(threading.Lock()), type(threading.RLock()),
+)  # fmt: skip
+# What classes hold besides what users write into them.
+_OF_CLASSES = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_METHOD_KINDS = (types.FunctionType, classmethod, staticmethod, property)
+# Packages that a program is not fingerprinted through: their functions are known by name.
+_LIBRARIES = frozenset({
+    *sys.stdlib_module_names, "tracebridge", "jaxlib", "ml_dtypes", "numpy", "scipy", "torch",
+    "tensorflow", "keras",
+}) - {"__main__"}  # fmt: skip
 
 
 def fingerprint(jaxpr: Jaxpr) -> str:
@@ -51,7 +84,7 @@ def fingerprint(jaxpr: Jaxpr) -> str:
     if found is None:
         try:
             found = _Digest().of(jaxpr).hex()
-        except NoContentError:
+        except (NoContentError, RecursionError):
             found = f"{UNIQUE}{uuid.uuid4().hex}"
         jaxpr.cache[_KEY] = found
     return found
@@ -69,28 +102,42 @@ class _Digest:
     depends on caches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: _Digest | None = None) -> None:
         self.hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-        self.known: dict[int, bytes] = {}
+        self.known: dict[Any, bytes] = {}
         # The objects that the walk is inside of, and how deep each one is.
-        self.open: dict[int, int] = {}
+        self.open: dict[int, int] = {} if outer is None else outer.open
         self.alive: list[Any] = []
+        self.count: list[int] = [0] if outer is None else outer.count
+        # The package of the function that refers to what is met.
+        self.package: str | None = None if outer is None else outer.package
 
     def of(self, x: Any) -> bytes:
         """The digest of an object."""
-        key = id(x)
+        key = id(x), self.package
         found = self.known.get(key)
         if found is None:
-            if key in self.open:
-                return b"%d levels up" % (len(self.open) - self.open[key])
-            self.open[key] = len(self.open)
+            if id(x) in self.open:
+                return b"%d levels up" % (len(self.open) - self.open[id(x)])
+            self.count[0] += 1
+            if self.count[0] > _MAX_OBJECTS:
+                raise NoContentError("too many objects")
+            self.open[id(x)] = len(self.open)
             outer, self.hash = self.hash, hashlib.blake2b(digest_size=_DIGEST_BYTES)
+            package = self.package
             self._method_of(x)(self, x)
             found = self.known[key] = self.hash.digest()
             self.alive.append(x)  # so that no other object gets its address
-            self.hash = outer
-            del self.open[key]
+            self.hash, self.package = outer, package
+            del self.open[id(x)]
         return found
+
+    def apart(self, x: Any) -> bytes:
+        """The digest of an object, whatever was met before: for items in no order.
+
+        How deep a cycle is entered would depend on the order.
+        """
+        return _Digest(self).of((x,))
 
     def _method_of(self, x: Any) -> Callable[[_Digest, Any], None]:
         for kinds, method in _METHODS:
@@ -124,13 +171,18 @@ class _Digest:
 
     def mapping(self, items: Mapping[Any, Any]) -> None:
         self.text("mapping", len(items))
-        for key, value in items.items():
-            self.add(key)
+        try:
+            listed = sorted([(k.encode(), v) for k, v in items.items()], key=lambda pair: pair[0])
+        except AttributeError:  # keys of other types
+            listed = [(self.apart(k), v) for k, v in items.items()]
+            listed.sort(key=lambda pair: pair[0])
+        for key, value in listed:
+            self.text(key)
             self.add(value)
 
     def add(self, x: Any) -> None:
         """Anything that a program may refer to."""
-        if isinstance(x, _NUMBERS):
+        if type(x) in _NUMBERS:
             self.text(type(x).__name__, x if isinstance(x, str | bytes) else repr(x))
             return
         if isinstance(x, ShapedArray):
@@ -151,20 +203,52 @@ class _Digest:
     def memory(self, x: np.ndarray[Any, Any] | np.generic) -> None:
         if x.dtype.hasobject:
             self.each("objects", np.asarray(x).ravel().tolist())
+            self.text(x.shape)
         else:
-            self.text("memory", x.dtype.name, x.shape, np.asarray(x).tobytes())
+            self.dtype(x.dtype)
+            self.text("memory", x.shape, np.asarray(x).tobytes())
+        self.more(x)
+
+    def tensor(self, x: torch.Tensor) -> None:
+        try:
+            with _disable_current_modes(), torch.no_grad():
+                dense = x.detach().cpu().resolve_conj().resolve_neg().contiguous()
+                content = dense.reshape(-1).view(torch.uint8).numpy().tobytes()
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            raise NoContentError("tensor") from error
+        self.text("tensor", type(x).__qualname__, x.dtype, tuple(x.shape), content)
 
     def dtype(self, x: np.dtype[Any]) -> None:
-        self.text("dtype", x.name)
+        self.text("dtype", x.name, x.str, x.descr if x.names else "")
 
     def member(self, x: enum.Enum) -> None:
-        self.text("member", type(x).__qualname__, x.name)
+        self.add(type(x))
+        self.text("member", x.name)
+        self.add(x.value)
 
     def sequence(self, x: tuple[Any, ...] | list[Any]) -> None:
         self.each(type(x).__qualname__, x)
+        self.more(x)
 
     def unordered(self, x: set[Any] | frozenset[Any]) -> None:
-        self.text("set", *sorted([_Digest().of((item,)) for item in x]))
+        self.text("set", *sorted([self.apart(item) for item in x]))
+        self.more(x)
+
+    def table(self, x: Mapping[Any, Any]) -> None:
+        self.mapping(x)
+        self.more(x)
+
+    def number(self, x: Any) -> None:
+        kinds = [kind for kind in _NUMBERS if isinstance(x, kind)]
+        self.text("number", kinds[0].__name__, kinds[0].__repr__(x))
+        self.more(x)
+
+    def more(self, x: Any) -> None:
+        """What a subclass of a plain type has besides."""
+        if type(x) not in _PLAIN and not isinstance(x, np.generic):
+            self.add(type(x))
+            self.add(getattr(x, "default_factory", None))
+            self.mapping(_attributes(x))
 
     def tree(self, x: PyTreeDef) -> None:
         node = x.node_data()
@@ -191,42 +275,75 @@ class _Digest:
         self.each("method", (x.__func__, x.__self__))
 
     def cell(self, x: types.CellType) -> None:
-        try:
-            content = x.cell_contents
-        except ValueError:
-            self.text("empty cell")
-            return
-        self.add(content)
+        self.add(_content(x))
+
+    def cached(self, x: Any) -> None:
+        self.each("cached", (x.__wrapped__, x.cache_parameters()))
 
     def function(self, x: types.FunctionType) -> None:
-        """Code, defaults, closure, and what the code refers to in its own package."""
-        if _package(x) == "tracebridge" and by_import_path(x.__module__, x.__qualname__) is x:
-            self.named(x)  # a library function, whose closure remembers what was called
+        """Code, defaults, closure, and what the code refers to."""
+        if self.by_name(x):
+            self.named(x)
+            return
+        compiled = getattr(x.__dict__.get("clear_cache"), "__self__", None)
+        if isinstance(compiled, Jitted) and compiled.fun is x.__dict__.get("__wrapped__"):
+            self.add(compiled)  # the rest of the closure remembers what was called
             return
         self.text("function", x.__qualname__)
+        self.package = _package(x)
         self.code(x.__code__)
         self.each("defaults", (x.__defaults__, x.__kwdefaults__))
-        self.each("closure", x.__closure__ or ())
-        for name in sorted(_global_names(x.__code__)):
-            if name in x.__globals__:
-                self.text(name)
-                self.reference(x.__globals__[name], _package(x))
+        self.mapping(x.__dict__)
+        names = _global_names(x.__code__)
+        self.text("closure", len(x.__closure__ or ()))
+        for cell in x.__closure__ or ():
+            self.reference(_content(cell), names, [])
+        if str(x.__globals__.get("__name__")).partition(".")[0] in _LIBRARIES:
+            return  # made by a transformation or decorator, whose module remembers what it did
+        for name in sorted(names & x.__globals__.keys()):
+            self.text(name)
+            self.reference(x.__globals__[name], names, [])
 
-    def reference(self, x: Any, package: str) -> None:
-        """What a global name refers to; libraries are known by their names."""
-        if isinstance(x, types.ModuleType):
-            self.named(x)
+    def reference(self, x: Any, names: set[str], inside: list[Any]) -> None:
+        """What a global name refers to, with what the same code takes out of a module."""
+        self.add(x)
+        if not isinstance(x, types.ModuleType) or x in inside:
             return
-        inside = _package(x) == package and package != "tracebridge"
-        if isinstance(x, types.FunctionType) and not inside:
-            self.named(x)
-        elif isinstance(x, (types.FunctionType, tuple, Array, np.ndarray, *_NUMBERS)):
-            self.add(x)
-        else:
-            self.text(type(x).__qualname__, getattr(x, "__name__", ""))
-            decorated = getattr(x, "__wrapped__", None) if inside else None
-            if isinstance(decorated, types.FunctionType):
-                self.add(decorated)
+        if x.__name__.partition(".")[0] not in _LIBRARIES:
+            for name in sorted(names & vars(x).keys()):
+                self.text(name)
+                self.reference(vars(x)[name], names, [*inside, x])
+
+    def by_name(self, x: Any) -> bool:
+        """Whether a function or class is known by its import path."""
+        package = _package(x)
+        if package in _LIBRARIES or self.package not in (None, package):
+            return by_import_path(x.__module__, x.__qualname__) is x
+        return False
+
+    def compiled(self, x: Jitted) -> None:
+        options = x.options
+        self.each("jit", (x.fun, options.static_argnums, options.static_argnames))
+
+    def kind(self, x: type) -> None:
+        """A class: its name, bases, methods and attributes."""
+        self.named(x)
+        package = _package(x)
+        if package in _LIBRARIES or self.by_name(x):
+            return
+        self.package = package
+        self.each("bases", (type(x), *x.__bases__))
+        members: Mapping[str, Any] = {}
+        if issubclass(x, enum.Enum):
+            members = x.__members__
+            self.mapping({k: m.value for k, m in members.items()})
+        self.mapping(
+            {k: v for k, v in vars(x).items() if k not in members and _is_of_user(k, v, x)}
+        )
+
+    def descriptor(self, x: Any) -> None:
+        parts = ("__func__", "fget", "fset", "fdel", "func")
+        self.each(type(x).__qualname__, [getattr(x, part, None) for part in parts])
 
     def code(self, x: types.CodeType) -> None:
         self.text(x.co_code, x.co_names, x.co_freevars, x.co_cellvars, x.co_flags)
@@ -237,40 +354,80 @@ class _Digest:
     def object(self, x: Any) -> None:
         """The class and the attributes, or what pickle would write."""
         kind = type(x)
-        self.text("object", kind.__module__, kind.__qualname__)
+        self.add(kind)
         if getattr(x, "is_symbolic_dim", False):
             self.text(str(x))
             return
-        call = kind.__dict__.get("__call__")
-        if isinstance(call, types.FunctionType) and kind.__module__.split(".")[0] != "tracebridge":
-            self.add(call)
-        attributes = _attributes(x)
-        if attributes:
-            self.mapping(attributes)
+        content = getattr(x, "fingerprinted", None)
+        if _package(kind) == "tracebridge" and content is not None:
+            self.add(content())
             return
+        if not _pickles_itself(kind):
+            attributes = _attributes(x)
+            if attributes:
+                self.mapping(attributes)
+                return
         try:
-            reduced = x.__reduce_ex__(4)
+            known = copyreg.dispatch_table.get(kind)
+            reduced = x.__reduce_ex__(4) if known is None else known(x)
         except Exception as error:
             raise NoContentError(kind.__qualname__) from error
         if isinstance(reduced, str):
             self.text(reduced)
             return
-        make, arguments, *state = reduced
-        self.each("made", (make, arguments, *state[:1]))
+        make, arguments, *more = reduced
+        state, items, pairs = [*more[:3], None, None, None][:3]
+        self.each("made", (make, arguments, state, list(items or ())))
+        self.mapping(dict(pairs or ()))
 
     def nothing(self, x: Any) -> None:
         self.text("skipped", type(x).__qualname__)
 
 
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty cell"
+
+
 def _attributes(x: Any) -> dict[str, Any]:
     """Attributes of an object that Python code has made, without what they remember."""
-    found: dict[str, Any] = dict(getattr(x, "__dict__", {}))
-    for kind in type(x).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
+    kind = type(x)
+    # Those of users' objects may have any name.
+    memos = _MEMOS if _package(kind) == "tracebridge" else ("__weakref__",)
+    found = {
+        name: value
+        for name, value in getattr(x, "__dict__", {}).items()
+        if not isinstance(getattr(kind, name, None), functools.cached_property)
+    }
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(x, name):
-                found[name] = getattr(x, name)
-    return {k: found[k] for k in sorted(found) if k not in _MEMOS}
+            own = name
+            if name.startswith("__") and not name.endswith("__"):
+                own = f"_{base.__name__.lstrip('_')}{name}"
+            if hasattr(x, own):
+                found[own] = getattr(x, own)
+    return {k: v for k, v in found.items() if k not in memos}
+
+
+def _pickles_itself(kind: type) -> bool:
+    """Whether a class says better than its attributes what its objects hold."""
+    package = _package(kind)
+    if package in _LIBRARIES:
+        return package != "tracebridge"
+    names = ("__reduce__", "__reduce_ex__", "__getstate__")
+    return any([getattr(kind, n, None) is not getattr(object, n, None) for n in names])
+
+
+def _is_of_user(name: str, value: Any, kind: type) -> bool:
+    """Whether an attribute of a class is more than what Python puts there."""
+    if isinstance(value, _OF_CLASSES) or name in ("__orig_bases__", "_abc_impl"):
+        return False
+    if issubclass(kind, enum.Enum) and name.startswith("_") and not name.startswith("__"):
+        return False
+    return not name.startswith("__") or isinstance(value, _METHOD_KINDS)
 
 
 def _global_names(code: types.CodeType) -> set[str]:
@@ -292,18 +449,24 @@ _METHODS: list[tuple[Any, Callable[[_Digest, Any], None]]] = [
     (Array, _Digest.array),
     (np.ndarray | np.generic, _Digest.memory),
     (np.dtype, _Digest.dtype),
+    (torch.Tensor, _Digest.tensor),
     (enum.Enum, _Digest.member),
     ((tuple, list), _Digest.sequence),
     ((set, frozenset), _Digest.unordered),
-    ((dict, types.MappingProxyType), _Digest.mapping),
+    ((dict, types.MappingProxyType), _Digest.table),
+    (_NUMBERS, _Digest.number),
     (PyTreeDef, _Digest.tree),
-    (type | types.ModuleType | np.ufunc, _Digest.named),
+    (type, _Digest.kind),
+    (types.ModuleType | np.ufunc, _Digest.named),
     (_BUILTINS, _Digest.named),
     (types.FunctionType, _Digest.function),
     (types.MethodType, _Digest.method),
     (functools.partial, _Digest.partial),
+    (functools._lru_cache_wrapper, _Digest.cached),
+    ((classmethod, staticmethod, property, functools.cached_property), _Digest.descriptor),
     (types.CellType, _Digest.cell),
     (types.CodeType, _Digest.code),
     (Primitive, _Digest.primitive),
+    (Jitted, _Digest.compiled),
     (_SKIPPED, _Digest.nothing),
 ]

@@ -170,6 +170,10 @@ class Wrapped:
             return by_import_path, (module, qualname)
         return _rewrap, (self.fun, *self.static)
 
+    def fingerprinted(self) -> Any:
+        """What counts where a callback refers to it."""
+        return self.fun, self.static
+
     # eager ---------------------------------------------------------------------------------------
 
     def eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
