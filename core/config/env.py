@@ -46,3 +46,8 @@ def full_tracebacks(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether TRACEBRIDGE_TRACEBACK=full asks for unfiltered tracebacks."""
     value = (os.environ if environ is None else environ).get(f"{PREFIX}TRACEBACK", "")
     return value.strip().lower() == "full"
+
+
+def xla_flags() -> str:
+    """The flags that XLA reads by itself."""
+    return os.environ.get("XLA_FLAGS", "")

@@ -1,6 +1,6 @@
 """Every option, in one table, with its type, default, variable and meaning.
 
-At most 25 options: a new one must replace a choice that the engine could make itself.
+At most 28 options: a new one must replace a choice that the engine could make itself.
 Values live in `scopes`.
 """
 
@@ -79,6 +79,8 @@ class Option:
             return None
         if self.type is bool and isinstance(value, int) and value in (0, 1):
             return bool(value)
+        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
         fits = self.type is object or (
             isinstance(value, self.type) and not (self.type is int and isinstance(value, bool))
         )
@@ -116,6 +118,8 @@ class Option:
                 value = env.parse_bool(text)
             elif self.type is int:
                 value = int(text)
+            elif self.type is float:
+                value = float(text)
         except ValueError as exc:
             raise OptionValueError(
                 f"environment variable {self.env}={text!r} is not a {self.type.__name__}"
@@ -218,17 +222,18 @@ _ROWS = (
            "Comma-separated platforms to start, best first; empty means all that are found.",
            scoped=False),
     Option("compilation_cache_dir", str, None,
-           "Folder of the persistent compilation cache; None turns it off.",
+           "Folder of the persistent compilation cache; None turns it off. What is in it is run: "
+           "nobody else may write there.",
            scoped=False, optional=True),
+    Option("persistent_cache_min_compile_time_secs", float, 0.05,
+           "Seconds that a compilation must take for its executable to be kept in that folder.",
+           scoped=False),
     Option("threefry_partitionable", bool, True,
            "The threefry generator splits its counters so that it can be partitioned.",
            affects_tracing=True),
     Option("default_prng_impl", str, "threefry2x32",
            "Generator of new random keys.",
            affects_tracing=True, choices=("threefry2x32", "rbg", "unsafe_rbg")),
-    Option("eager_cache_size", int, 4096,
-           "Number of compiled programs that are kept for operations outside jit.",
-           scoped=False),
     Option("source_locations", bool, True,
            "Equations remember the line that made them, for messages and profiles.",
            scoped=False),

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
-    DeviceList,
     XlaRuntimeError,
     array_result_handler,
-    compile_and_load,
     make_compile_options,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
@@ -23,6 +21,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.backends import backend_of, check_not_forked
+from tracebridge.core.runtime.compilation_cache import compile_or_load
 from tracebridge.core.runtime.executables import EXECUTABLES
 from tracebridge.core.runtime.monitoring import COMPILE, LOWER, finished
 from tracebridge.core.runtime.placement import MeshPlacement, mesh_of
@@ -187,7 +186,8 @@ def compile_lowered(
     key = None if own else (bytecode, placement, compiler_options)
     executable = None if key is None else EXECUTABLES.get(key)
     if executable is None:
-        executable = _compile(lowered, placement, compiler_options)
+        shared = None if own else bytecode
+        executable = _compile(lowered, placement, compiler_options, shared)
     for inspect in lowered.inspections:
         inspect(placement)
     from_device = [_constant_on(c, placement) for c in lowered.hoisted]
@@ -211,19 +211,23 @@ def _constant_on(array: Any, placement: SingleDeviceSharding) -> Any:
 
 
 def _compile(
-    lowered: LoweredModule, placement: SingleDeviceSharding, options: tuple[tuple[str, Any], ...]
+    lowered: LoweredModule,
+    placement: SingleDeviceSharding,
+    options: tuple[tuple[str, Any], ...],
+    bytecode: bytes | None,
 ) -> Any:
     device = placement.device
     start = time.perf_counter()
     settings = make_compile_options(device_assignment=[[device.id]], env_overrides=options)
     try:
         with building():
-            executable = compile_and_load(
+            executable = compile_or_load(
                 backend_of(device).client,
                 lowered.module,
-                DeviceList((device,)),
+                (device,),
                 settings,
-                lowered.callbacks,
+                bytecode=bytecode,
+                host_callbacks=lowered.callbacks,
             )
     except XlaRuntimeError as error:
         msg = f"XLA could not compile {lowered.name}: {error}"

@@ -2,7 +2,9 @@
 
 The engine reports how long tracing, lowering and compiling took, for each compiled function:
 ``/tracebridge/core/compile/jaxpr_trace_duration``, ``.../jaxpr_to_mlir_module_duration`` and
-``.../backend_compile_duration``, with the name of the function as ``fun_name``.
+``.../backend_compile_duration``, with the name of the function as ``fun_name``. With a persistent
+compilation cache each look into it is an event ``/tracebridge/compilation_cache/cache_hits`` or
+``.../cache_misses``.
 Thread-safety: lists of listeners are replaced, never changed.
 """
 
@@ -18,6 +20,8 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 TRACE = "/tracebridge/core/compile/jaxpr_trace_duration"
 LOWER = "/tracebridge/core/compile/jaxpr_to_mlir_module_duration"
 COMPILE = "/tracebridge/core/compile/backend_compile_duration"
+CACHE_HIT = "/tracebridge/compilation_cache/cache_hits"
+CACHE_MISS = "/tracebridge/compilation_cache/cache_misses"
 _DONE = {TRACE: "traced", LOWER: "lowered", COMPILE: "compiled"}
 
 Listener = Callable[..., None]

@@ -16,11 +16,9 @@ import numpy as np
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
-    DeviceList,
     HloSharding,
     XlaRuntimeError,
     array_result_handler,
-    compile_and_load,
     make_compile_options,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
@@ -29,6 +27,7 @@ from tracebridge.core.ir.effects import check_over_devices, ordered_effects
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.shardy import define_mesh, sharding_attribute
 from tracebridge.core.runtime.backends import backend_of
+from tracebridge.core.runtime.compilation_cache import compile_or_load
 from tracebridge.core.runtime.executables import EXECUTABLES
 from tracebridge.core.runtime.monitoring import COMPILE, finished
 from tracebridge.core.runtime.placement import MeshPlacement
@@ -283,12 +282,13 @@ def _load(
     start = time.perf_counter()
     try:
         with building():
-            executable = compile_and_load(
+            executable = compile_or_load(
                 backend_of(devices[0]).client,
                 module,
-                DeviceList(devices),
+                devices,
                 settings,
-                lowered.callbacks,
+                bytecode=None if key is None or lowered.keepalives else key[0],
+                host_callbacks=lowered.callbacks,
             )
     except XlaRuntimeError as error:
         msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"

@@ -120,6 +120,7 @@ def test_default_device_is_a_device_or_a_platform(value: Any) -> None:
         ("num_cpu_devices", "8", 8),
         ("compilation_cache_dir", "none", None),
         ("compilation_cache_dir", "cache", "cache"),
+        ("persistent_cache_min_compile_time_secs", "2", 2.0),
         ("numpy_rank_promotion", "raise", "raise"),
     ],
 )
