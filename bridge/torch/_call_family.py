@@ -97,9 +97,12 @@ class CallFamily(Family):
         return with_numbers(wide, [a.dtype for a, kind in given if kind != TENSOR])
 
     def build(self, avals: Avals) -> Jaxpr:
+        n = len(self.kinds)
+        # Without arguments there may be a tensor for torch, which nothing reads.
+        kinds = self.kinds or (TENSOR,) * len(avals)
         typed = [
             a if kind == TENSOR else a.update(weak_type=kind != BOOL)
-            for a, kind in zip(avals, self.kinds, strict=True)
+            for a, kind in zip(avals, kinds, strict=True)
         ]
         owner = self.owner()
         if owner is not None:
@@ -108,7 +111,7 @@ class CallFamily(Family):
         trees: list[Any] = []
 
         def flat(*xs: Any) -> list[Any]:
-            outs, out_tree = flat_fun.call(*xs)
+            outs, out_tree = flat_fun.call(*xs[:n])
             trees.append(out_tree)
             return outs
 

@@ -82,6 +82,9 @@ def number_tensors(leaves: Sequence[Any], kinds: Sequence[str]) -> list[torch.Te
             result.append(x)
         else:
             result.append(_eager.scalar_tensor(x, _number_dtype(kind, x, wide), device))
+    if not result:
+        # torch chooses kernels by tensors. The program drops it: see CallFamily.
+        result.append(_eager.scalar_tensor(False, torch.bool, device))
     return result
 
 

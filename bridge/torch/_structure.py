@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import enum
-import importlib
+import itertools
+import weakref
 from collections import OrderedDict
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.tree.registry import DATACLASSES, path_of_dataclass
+from tracebridge.torch._names import by_import_path
 
 NONE = "None"
 # What stands for a leaf tells how it enters: as a tensor or as a Python number.
@@ -52,7 +54,8 @@ def describe(x: Any, leaves: list[Any]) -> Any:
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         kind = type(x)
         children = tuple([describe(v, leaves) for v in x])
-        return ("namedtuple", kind.__module__, kind.__qualname__, children)
+        module, name = namedtuple_path(kind)
+        return ("namedtuple", module, name, children)
     if isinstance(x, tuple):
         return ("tuple", tuple([describe(v, leaves) for v in x]))
     if isinstance(x, list):
@@ -114,12 +117,37 @@ def rebuild(structure: Any, leaves: Any) -> Any:
     return tuple.__new__(namedtuple_class(structure[1], structure[2]), children)
 
 
+# Classes of named tuples that cannot be imported, by module and name. Whatever uses them, such as
+# the structure of a call, keeps them alive.
+_LOCAL: weakref.WeakValueDictionary[tuple[str, str], type] = weakref.WeakValueDictionary()
+_PATHS: weakref.WeakKeyDictionary[type, tuple[str, str]] = weakref.WeakKeyDictionary()
+_NUMBERS = itertools.count(1)
+
+
 @torch._dynamo.assume_constant_result
-def namedtuple_class(module: str, qualname: str) -> Any:
-    """The class of a named tuple, by its import path."""
-    found: Any = importlib.import_module(module)
-    for part in qualname.split("."):
-        found = getattr(found, part)
+def namedtuple_path(kind: type) -> tuple[str, str]:
+    """Module and name of a class of named tuples; a name of this process if it has no path."""
+    module, name = kind.__module__, kind.__qualname__
+    if by_import_path(module, name) is kind:
+        return module, name
+    found = _PATHS.get(kind)
+    if found is None:
+        found = _PATHS[kind] = module, f"{name}#{next(_NUMBERS)}"
+        _LOCAL[found] = kind
+    return found
+
+
+@torch._dynamo.assume_constant_result
+def namedtuple_class(module: str, name: str) -> Any:
+    """The class of a named tuple that ``namedtuple_path`` tells.
+
+    Raises:
+        ExchangeError: it is a local class of another process.
+    """
+    found = _LOCAL.get((module, name)) or by_import_path(module, name)
+    if found is None:
+        msg = f"a torch graph holds named tuples of the class {module}.{name}, which is not there"
+        raise ExchangeError(msg, hint="define the class at the top level of a module")
     return found
 
 
