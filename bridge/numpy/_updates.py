@@ -29,6 +29,7 @@ from tracebridge.numpy._index_parts import (
     split_index,
 )
 from tracebridge.numpy._indexing import GatherPlan, Layout, layout_of, refuse_empty_axes
+from tracebridge.numpy._losses import warn_of_loss
 from tracebridge.numpy._promote import broadcast_to
 
 _MODES = {
@@ -177,9 +178,12 @@ def updated(
     indices_are_sorted: bool,
     unique_indices: bool,
     wrap: bool,
+    method: str = "",
 ) -> Any:
     """A copy of ``x`` with the elements at ``index`` combined with ``values`` as ``name`` says."""
     values = values if issubclass(type(values), EngineValue) else as_value(values)
+    if values.aval.dtype != x.aval.dtype:
+        warn_of_loss(f"at[...].{method or name}", x, values)
     if values.aval.ndim == 0 and is_whole_mask(x, index):
         # A traced mask with a scalar value needs no positions.
         return _mask_update_planned((x, index, values), (name,))

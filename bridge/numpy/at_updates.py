@@ -60,7 +60,7 @@ def _method(name: str, doc: str) -> Callable[..., Any]:
                 out = updated(x, index, name, values, *options)
             else:
                 ones = lax.full_like(x, 1)
-                out = combine(x, updated(ones, index, "multiply", values, *options))
+                out = combine(x, updated(ones, index, "multiply", values, *options, name))
             if out_sharding is not None:
                 return lax.constrained_result(f"at[...].{name}", out, out_sharding)
         except Exception as error:
@@ -81,6 +81,8 @@ class IndexUpdateRef:
     ``indices_are_sorted`` and ``unique_indices`` promise what they say and allow faster code.
     ``out_sharding``: how to split the result over a mesh with axes of the type Explicit.
     ``wrap_negative_indices=False``: negative integers are out of bounds.
+    Values of another dtype are converted to that of ``x``, with a FutureWarning where promotion
+    would give another dtype: floats for integers, say.
     """
 
     __slots__ = ("_index", "_x")
@@ -232,7 +234,8 @@ class IndexUpdateRef:
                 return self.set(False, **options)  # there is nothing to choose: checks the index
             if unique_indices or known_distinct(x, index):
                 options["unique_indices"] = unique_indices
-                return self.set(func(self.get(**options)), **options)
+                new = lax.convert_dtype(as_value(func(self.get(**options))), x.aval.dtype)
+                return self.set(new, **options)
             places: dict[str, Any] = {**options, "mode": mode or "fill", "fill_value": NOWHERE}
             positions = IndexUpdateRef(positions_in(x), index).get(**places)
             return apply_in_turn(x, as_value(positions), func)

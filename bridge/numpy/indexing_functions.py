@@ -22,6 +22,7 @@ from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
+from tracebridge.numpy._losses import warn_of_loss
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -311,6 +312,7 @@ def put_along_axis(
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     _not_in_place("put_along_axis", inplace)
+    warn_of_loss("put_along_axis", arr, values)
     where = None if axis is None else index_of(axis, "put_along_axis", "axis")
     return _put_along_axis_planned((arr, indices, values), (where, _mode("put_along_axis", mode)))
 
@@ -351,6 +353,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     [9, 1, 2, 9]
     """
     _not_in_place("put", inplace)
+    warn_of_loss("put", a, v)
     if 0 in (value_of(ind).aval.size, value_of(v).aval.size):
         return value_of(a)
     return _put_planned((a, ind, v), (_mode("put", mode),))
@@ -389,6 +392,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
     [0, 7, 8, 7]
     """
     _not_in_place("place", inplace)
+    warn_of_loss("place", arr, vals)
     if value_of(vals).aval.size == 0:
         msg = "place: vals is empty, expected at least one number"
         raise ArgumentValueError(msg)
@@ -432,4 +436,5 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     [[5.0, 0.0], [0.0, 5.0]]
     """
     _not_in_place("fill_diagonal", inplace)
+    warn_of_loss("fill_diagonal", a, val)
     return _fill_diagonal_planned((a, val), (bool(wrap),))

@@ -332,6 +332,7 @@ def percentile(
     keepdims: bool = False,
     *,
     weights: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """Percentiles over axes: ``quantile`` with ``q`` from 0 to 100.
 
@@ -341,9 +342,12 @@ def percentile(
     """
     check_no_out("percentile", out)
     del overwrite_input
-    return quantiles(
+    found = quantiles(
         "percentile", a, q, axis, method, keepdims, weights, percent=True, skip_nan=False
     )
+    if out_sharding is None:
+        return found
+    return lax.constrained_result("percentile", found, out_sharding)
 
 
 def median_of(x: Any, axes: tuple[int, ...], keepdims: bool, skip_nan: bool = False) -> Any:

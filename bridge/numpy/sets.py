@@ -12,7 +12,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
-from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
+from tracebridge.core.errors.argument_errors import IntegerRangeError, index_of
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
 from tracebridge.core.runtime.transfer import put_canonical, put_numpy
@@ -78,6 +78,12 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
 
 
 _joined_planned = Planned(lambda a, b: lax.concatenate(_flat_pair(a, b), 0), "union1d")
+
+
+def _filled(pair: tuple[Any, Any], fill_value: Any, length: int) -> Any:
+    """What a function gives that finds nothing: zeros, or the given value."""
+    filler = value_of(0 if fill_value is None else fill_value)
+    return broadcast_to(filler, (length,)).astype(_pair_planned(pair)[0].dtype)
 
 
 def _with_positions(x: Any) -> tuple[Any, Any]:
@@ -161,9 +167,6 @@ def intersect1d(
         size: how many to give, needed while tracing.
         fill_value: what to fill with if there are fewer (default: the first).
 
-    Raises:
-        ArgumentValueError: a ``size`` is given and an array is empty.
-
     >>> import tracebridge.numpy as tnp
     >>> tnp.intersect1d(tnp.array([1, 2, 3]), tnp.array([3, 1])).tolist()
     [1, 3]
@@ -177,8 +180,11 @@ def intersect1d(
         shared = pair[0][first] if is_traced(pair[0]) else put_numpy(values)
         results = [shared, put_canonical(first), put_canonical(second)]
     elif a.aval.size == 0 or b.aval.size == 0:
-        msg = f"intersect1d: size={size} of an empty array"
-        raise ArgumentValueError(msg)
+        length = index_of(size, "intersect1d", "size")
+        nothing = _filled((a, b), fill_value, length)
+        # As where fewer elements are found: positions behind the last.
+        ends = [np.full((length,), v.aval.size, default_int()) for v in (a, b)]
+        results = [nothing, *map(put_numpy, ends)]
     else:
         xs = (a, b) if fill_value is None else (a, b, fill_value)
         results = _intersect_planned(xs, (index_of(size, "intersect1d", "size"),))
@@ -236,9 +242,7 @@ def setdiff1d(
         found = np.setdiff1d(*host, assume_unique=assume_unique)
         return put_numpy(found.astype(a.aval.dtype))
     if a.aval.size == 0:
-        filler = value_of(0 if fill_value is None else fill_value)
-        length = index_of(size, "setdiff1d", "size")
-        return broadcast_to(filler, (length,)).astype(_pair_planned((a, b))[0].dtype)
+        return _filled((a, b), fill_value, index_of(size, "setdiff1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
     return _difference_planned(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
 
@@ -289,6 +293,8 @@ def setxor1d(
             values, counts = unique(both, return_counts=True)
             return values[np.flatnonzero(concrete(counts, _WHY) == 1)]
         return put_numpy(np.setxor1d(*host, assume_unique=assume_unique))
+    if a.aval.size == 0 and b.aval.size == 0:
+        return _filled((a, b), fill_value, index_of(size, "setxor1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
     return _exclusive_planned(xs, (index_of(size, "setxor1d", "size"),))
 

@@ -138,6 +138,24 @@ def _unique_with_nans(x: Any, axis: int) -> tuple[Any, Any, Any, Any]:
     return kept, index[:count], inverse, counts[:count]
 
 
+def _unique_of_nothing(
+    x: Any, axis: int | None, count: int, fill_value: Any
+) -> tuple[Any, Any, Any, Any]:
+    """The same of an array without elements: there are no slices, or all of them are equal."""
+    slices = 0 if axis is None else x.aval.shape[axis]
+    if count and not slices and fill_value is None:
+        msg = f"unique: size={count}, but {x.aval.str_short()} has no elements"
+        raise ArgumentValueError(msg, hint="pass fill_value=, which fills the result")
+    shape = list(x.aval.shape) if axis is not None else [0]
+    shape[axis or 0] = count
+    filler = value_of(0 if fill_value is None else fill_value)
+    values = broadcast_to(filler, tuple(shape)).astype(x.aval.dtype)
+    counts = np.zeros((count,), default_int())
+    counts[:1] = slices
+    index, inverse = np.zeros((count,), default_int()), np.zeros((slices,), default_int())
+    return values, put_numpy(index), put_numpy(inverse), put_numpy(counts)
+
+
 def _unique(
     x: Any, axis: Any, equal_nan: bool, size: int | None, fill_value: Any
 ) -> tuple[Any, Any, Any, Any]:
@@ -168,15 +186,7 @@ def _unique(
         return put_numpy(values), integers[0], integers[1], integers[2]
     count = index_of(size, "unique", "size")
     if x.aval.size == 0:
-        if count and fill_value is not None and x.aval.ndim == 1:
-            xs = (broadcast_to(value_of(fill_value), (count,)).astype(x.aval.dtype),)
-            none = put_numpy(np.zeros((count,), default_int()))
-            return xs[0], none, put_numpy(np.zeros((0,), default_int())), none
-        if count:
-            msg = f"unique: size={count}, but {x.aval.str_short()} has no elements"
-            raise ArgumentValueError(msg)
-        nothing = put_numpy(np.zeros((0,), default_int()))
-        return put_numpy(np.zeros((0,), x.aval.dtype)), nothing, nothing, nothing
+        return _unique_of_nothing(x, where, count, fill_value)
     xs = (x,) if fill_value is None else (x, fill_value)
     values, index, inverse, counts = _unique_planned(xs, (where, bool(equal_nan), count))
     return values, index, inverse, counts

@@ -42,14 +42,20 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     return out if sharding is None else lax.at_sharding("full", out, sharding)
 
 
-def empty(shape: Any, dtype: Any) -> Any:
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     """An array whose elements do not matter (they are zero).
+
+    Args:
+        shape: shape of the result.
+        dtype: dtype of the result.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     >>> import tracebridge as tb
     >>> tb.lax.empty((2, 3), "int8").shape
     (2, 3)
     """
-    return full(shape, 0, dtype)
+    out = full(shape, 0, dtype)
+    return out if out_sharding is None else lax.constrained_result("empty", out, out_sharding)
 
 
 def full_like(

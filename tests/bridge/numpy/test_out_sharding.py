@@ -50,6 +50,8 @@ SPLIT: dict[str, Callable[[Any], Any]] = {
     "matmul": lambda s: tnp.matmul(X, X, precision="highest", out_sharding=s),
     "tensordot": lambda s: tnp.tensordot(X, X, 1, out_sharding=s),
     "einsum": lambda s: tnp.einsum("ij,jk->ik", X, X, out_sharding=s),
+    "percentile": lambda s: tnp.percentile(X, 50, axis=0, out_sharding=s),
+    "lax.empty": lambda s: lax.empty((4, 4), "float32", out_sharding=s),
     "bincount": lambda s: tnp.bincount(np.arange(8), length=8, out_sharding=s),
     "at get": lambda s: tnp.array(X).at[::-1].get(out_sharding=s),
     "at set": lambda s: tnp.array(X).at[1:3].set(7.0, out_sharding=s),

@@ -1,0 +1,82 @@
+"""Values of updates that are not of the array's dtype: what fits is silent, what may not warns."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.testing import assert_allclose
+
+# dtype of the array, values, whether promotion keeps the dtype of the array
+CASES: list[tuple[str, Any, bool]] = [
+    ("int32", 2, True),
+    ("int8", 2, True),
+    ("int32", True, True),
+    ("float16", 1.5, True),
+    ("float16", tnp.int32(2), True),
+    ("float32", tnp.float16(2), True),
+    ("complex64", 1.5, True),
+    ("int32", 1.5, False),
+    ("int32", tnp.float32(2), False),
+    ("int32", 1 + 2j, False),
+    ("float32", 1 + 2j, False),
+    ("float16", tnp.float32(2), False),
+    ("bfloat16", tnp.float16(2), False),
+    ("int8", tnp.int32(2), False),
+    ("uint8", tnp.int32(2), False),
+    ("bool", 1, False),
+]
+METHODS = ("set", "add", "multiply", "min", "divide")
+INDICES: dict[str, Any] = {"number": 0, "slice": slice(1, 2), "array": tnp.array([0, 1])}
+
+
+@pytest.mark.parametrize(("dtype", "values", "fits"), CASES)
+def test_updates_warn_of_values_that_may_not_fit(dtype: str, values: Any, fits: bool) -> None:
+    """Eagerly and traced, whatever the method and the index; the line is the user's."""
+    x = tnp.ones(3, dtype)
+    for index in INDICES.values():
+        for call in (
+            lambda i=index: x.at[i].set(values),
+            lambda i=index: tb.jit(lambda v: v.at[i].set(values))(x),
+        ):
+            if fits:
+                assert x.dtype == call().dtype
+            else:
+                with pytest.warns(FutureWarning, match="may not hold them") as found:
+                    assert x.dtype == call().dtype
+                assert {__file__} == {warning.filename for warning in found}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_method_warns(name: str) -> None:
+    """Not only the one that replaces."""
+    with pytest.warns(FutureWarning, match=rf"at\[\.\.\.\]\.{name}: values of float32"):
+        getattr(tnp.arange(3).at[0], name)(1.5)
+
+
+def test_masks_and_functions_on_updates_warn() -> None:
+    """A traced mask of the whole array; functions that update."""
+    x = tnp.arange(3)
+    for call in (
+        lambda: tb.jit(lambda v: v.at[v > 1].set(1.5))(x),
+        lambda: tnp.put(x, 0, 1.5, inplace=False),
+        lambda: tnp.put_along_axis(x, tnp.array([0]), 1.5, 0, inplace=False),
+        lambda: tnp.place(x, x > 1, 1.5, inplace=False),
+        lambda: tnp.fill_diagonal(tnp.ones((2, 2), int), 1.5, inplace=False),
+        lambda: tnp.add.at(x, 0, 1.5, inplace=False),
+    ):
+        with pytest.warns(FutureWarning, match="may not hold them"):
+            call()
+
+
+def test_applied_functions_are_silent() -> None:
+    """The function does not choose its dtype: the result is converted back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = tnp.array([4, 9]).at[1].apply(tnp.sqrt)
+
+    assert_allclose(found, tnp.array([4, 3]))
