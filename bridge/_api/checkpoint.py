@@ -17,6 +17,7 @@ from tracebridge.core.control.traced_call import Arguments, argument_names, trac
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import has_float0, is_float0
@@ -175,8 +176,9 @@ def leaf_values(call: str, args: Arguments) -> list[Any]:
             values.append(as_value(leaf))
         except UnsupportedDtypeError as error:
             msg = (
-                f"{call}: argument {argument_names(args.tree, args.parameters)[i]} is {leaf!r} of "
-                f"type {type(leaf).__name__}; expected arrays, numbers, and trees of them"
+                f"{call}: argument {argument_names(args.tree, args.parameters)[i]} is "
+                f"{shown(leaf)} of type {type(leaf).__name__}; expected arrays, numbers, and trees "
+                "of them"
             )
             raise UnsupportedDtypeError(
                 msg, hint=way_out_of(leaf, "name it in static_argnums if it is a constant")

@@ -15,6 +15,7 @@ from tracebridge.core.control.pmap_call import PmapOptions, make_pmap
 from tracebridge.core.control.traced_call import Arguments, argument_names
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     AxisSizeError,
@@ -289,7 +290,7 @@ def _check_spec(option: str, axes: Any) -> None:
         # A bool is an index for Python, but hardly meant as an axis.
         if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
             raise AxisSpecError(
-                f"pmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
+                f"pmap: {option} contains {shown(leaf)} of type {type(leaf).__name__}",
                 expected="ints, None, and tuples, lists or dicts of them",
             )
 

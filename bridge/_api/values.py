@@ -9,6 +9,7 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import float0, inexact, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import is_eager
@@ -75,7 +76,7 @@ def name_of_leaf(tree: PyTreeDef, index: int, root: Root) -> str:
 
 def short_repr(x: Any) -> str:
     """The text of ``x``, cut to one line of a message."""
-    text = repr(x)
+    text = shown(x, None)
     return text if len(text) <= 80 and "\n" not in text else f"{text[:77].splitlines()[0]}..."
 
 

@@ -25,6 +25,7 @@ from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.plans import SpmdAxis
@@ -167,7 +168,7 @@ def _check_specs(**options: Any) -> None:
                 continue
             if isinstance(leaf, bool) or not hasattr(leaf, "__index__"):
                 raise AxisSpecError(
-                    f"vmap: {option} contains {leaf!r} of type {type(leaf).__name__}",
+                    f"vmap: {option} contains {shown(leaf)} of type {type(leaf).__name__}",
                     expected="ints, None, and tuples, lists or dicts of them",
                 )
 

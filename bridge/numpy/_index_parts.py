@@ -16,6 +16,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
@@ -73,7 +74,12 @@ def split_index(index: Any) -> tuple[tuple[Any, ...], list[Any]]:
 
 def _array_of(entry: Sequence[Any]) -> np.ndarray[Any, Any]:
     """A sequence of numbers or truth values in an index, as NumPy reads it."""
-    array = np.asarray(entry)
+    try:
+        array = np.asarray(entry)
+    except (ValueError, RecursionError) as error:
+        msg = f"an index is a list that no array can be made of: {shown(entry)}"
+        hint = "lists in an index are as long as their neighbours"
+        raise IndexingError(msg, hint=hint) from error
     return array if array.size or array.dtype.kind in "iub" else array.astype(INT32)
 
 
@@ -98,7 +104,7 @@ def _split_array(entry: Any, static: list[Any], arrays: list[Any]) -> None:
         msg = f"arrays are not indexed by strings, got {entry!r}"
         raise UnsupportedDtypeError(msg)
     if isinstance(entry, list | tuple):
-        msg = f"an index that is a sequence must be an array or a tuple, got {entry!r}"
+        msg = f"an index that is a sequence must be an array or a tuple, got {shown(entry)}"
         raise UnsupportedDtypeError(msg, hint="wrap it: x[tracebridge.numpy.array(sequence)]")
     value = entry if issubclass(type(entry), EngineValue) else as_value(entry)
     dtype = value.aval.dtype

@@ -28,6 +28,7 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.values import Literal
@@ -161,7 +162,7 @@ def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
     view = _buffer_of(x)
     if view is not None:
         return _of_numpy(np.asarray(view), dtype)
-    msg = f"array: cannot convert {x!r} of type {type(x).__name__} to an array"
+    msg = f"array: cannot convert {shown(x)} of type {type(x).__name__} to an array"
     raise UnsupportedDtypeError(msg)
 
 

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
+from tracebridge.core.errors.argument_errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    TreeDepthError,
+    index_of,
+)
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.array import Array
@@ -282,7 +287,13 @@ def block(arrays: Any) -> Array:
     (3, 3)
     """
     leaves: list[Any] = []
-    form = _form_of(arrays, leaves)
+    try:
+        form = _form_of(arrays, leaves)
+    except RecursionError as error:
+        raise TreeDepthError(
+            "block: the lists are deeper than Python's recursion limit allows, or one contains "
+            "itself"
+        ) from error
     return _block_planned(leaves, (form,))
 
 

@@ -10,6 +10,7 @@ from tracebridge.core.control.traced_call import Arguments, argument_names
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import attribute, shown
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
@@ -32,7 +33,7 @@ def aval_of(x: Any) -> ShapedArray:
     kind = type(x)
     if kind is ShapeDtypeStruct:
         return x.to_aval()
-    aval = x.aval if hasattr(kind, "aval") else None
+    aval = attribute(x, "aval") if hasattr(kind, "aval") else None
     if isinstance(aval, ShapedArray):
         return aval
     if kind is not np.ndarray and (
@@ -51,11 +52,9 @@ def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
         try:
             avals.append(aval_of(leaf))
         except UnsupportedDtypeError as error:
-            text = repr(leaf)
-            shown = text if len(text) <= 80 else f"{text[:77]}..."
             name = argument_names(args.tree, args.parameters)[i]
             raise UnsupportedDtypeError(
-                f"{call}: argument {name} is {shown} of type {type(leaf).__name__}; "
+                f"{call}: argument {name} is {shown(leaf)} of type {type(leaf).__name__}; "
                 "expected arrays, numbers, and trees of them",
                 hint=way_out_of(
                     leaf, "mark it static (static_argnums, static_argnames) if it is a constant"

@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.collectives.replicas import replica_groups
 from tracebridge.core.config.scopes import axis_env
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
@@ -119,7 +120,7 @@ def checked_groups(call: str, names: Sequence[Any], groups: Any, *, equal: bool 
         msg = f"{call}: axis_index_groups needs exactly one axis name, got {tuple(names)}"
         raise AxisSpecError(msg)
     if not isinstance(groups, tuple | list | np.ndarray):
-        msg = f"{call}: axis_index_groups is {groups!r} of type {type(groups).__name__}"
+        msg = f"{call}: axis_index_groups is {shown(groups)} of type {type(groups).__name__}"
         raise AxisSpecError(msg, expected="a list of lists of positions, or None")
     found = tuple([tuple([int(i) for i in g]) for g in groups])
     members = sorted([i for g in found for i in g])

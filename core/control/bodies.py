@@ -12,6 +12,7 @@ from tracebridge.core.control.rewire import rewire
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.ref_errors import RefError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
 from tracebridge.core.ir.float0 import has_float0, hold_float0
@@ -199,7 +200,7 @@ def _leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
     except UnsupportedDtypeError as error:
         path = leaf_paths(tree)[index]
         msg = (
-            f"{call}: {role}{path} is {leaf!r} of type {type(leaf).__name__}; "
+            f"{call}: {role}{path} is {shown(leaf)} of type {type(leaf).__name__}; "
             "expected an array, a number, or a tree of them"
         )
         raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error

@@ -16,6 +16,7 @@ from tracebridge.core.control.traced_call import Arguments, TracedCall, argument
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
@@ -132,7 +133,7 @@ class Pmapped:
             except UnsupportedDtypeError as error:
                 name = argument_names(call.tree, call.parameters)[i]
                 msg = (
-                    f"pmap({self.name}): argument {name} is {leaf!r} of type "
+                    f"pmap({self.name}): argument {name} is {shown(leaf)} of type "
                     f"{type(leaf).__name__}; expected arrays, numbers, and trees of them"
                 )
                 raise UnsupportedDtypeError(

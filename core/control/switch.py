@@ -28,6 +28,7 @@ from tracebridge.core.errors.dtype_errors import (
     UnsupportedDtypeError,
 )
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -159,7 +160,7 @@ def _as_scalar(call: str, role: str, x: Any) -> Any:
     try:
         value = as_value(x)
     except UnsupportedDtypeError as error:
-        msg = f"{call}: {role} is {x!r} of type {type(x).__name__}, expected a scalar"
+        msg = f"{call}: {role} is {shown(x)} of type {type(x).__name__}, expected a scalar"
         raise ArgumentSpecError(msg) from error
     if value.aval.ndim:
         msg = f"{call}: {role} is {value.aval.str_short()}, expected a scalar"

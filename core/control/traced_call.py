@@ -15,6 +15,7 @@ from tracebridge.core.control.ref_calls import RefUses
 from tracebridge.core.control.ref_cells import Captures, refuse_captures
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.interpreters.specialize import specialize_jaxpr
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
 from tracebridge.core.ir.debug_info import DebugInfo, Parameters, name_of, parameter_names, where_is
@@ -197,8 +198,8 @@ def leaf_values(args: Arguments, name: str) -> list[Any]:
         except UnsupportedDtypeError as error:
             msg = (
                 f"jit({name}): argument {argument_names(args.tree, args.parameters)[i]} is "
-                f"{leaf!r} of type {type(leaf).__name__}; expected arrays, numbers, and trees of "
-                "them"
+                f"{shown(leaf)} of type {type(leaf).__name__}; expected arrays, numbers, and trees "
+                "of them"
             )
             raise UnsupportedDtypeError(
                 msg,

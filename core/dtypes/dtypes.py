@@ -13,6 +13,7 @@ import numpy as np
 
 from tracebridge.core.dtypes.extended import ExtendedDType
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shown import shown
 
 DType = np.dtype[Any] | ExtendedDType
 DTypeLike = Any
@@ -163,10 +164,10 @@ def as_dtype(dtype: DTypeLike) -> DType:
         return found
     try:
         return np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         raise UnsupportedDtypeError(
             call="dtype",
-            got=f"{dtype!r} of type {type(dtype).__name__}",
+            got=f"{shown(dtype)} of type {type(dtype).__name__}",
             expected="a dtype, a scalar class, or a name such as 'float32'",
         ) from None
 

@@ -11,6 +11,7 @@ from tracebridge.core.config.wide import INTEGERS
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.dtypes.extended import ExtendedDType
+from tracebridge.core.errors.shown import attribute
 
 Pair = tuple[Any, bool]
 
@@ -76,7 +77,7 @@ def pair_of(x: Any) -> Pair:
     """``(dtype, weak)`` of a value: array, tracer, NumPy value or Python scalar."""
     # On the class: objects that forward attributes to an array are no arrays.
     if hasattr(type(x), "aval"):
-        aval = x.aval
+        aval = attribute(x, "aval")
         dtype = getattr(aval, "dtype", None)  # of another library's array it may be anything
         if isinstance(dtype, np.dtype | ExtendedDType):
             return dtype, bool(getattr(aval, "weak_type", False))

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 from tracebridge.core.errors.base import TracebridgeError
+from tracebridge.core.errors.shown import attribute, shown
 
 
 class ArgumentValueError(TracebridgeError, ValueError):
@@ -113,16 +114,16 @@ def index_of(value: Any, call: str, what: str) -> int:
             if call:
                 error.say(call)
             raise
-        aval = getattr(value, "aval", None)
+        aval = attribute(value, "aval")
         ours = type(aval).__module__.startswith("tracebridge.")
-        given = kind_of(value) if ours else f"{value!r} of type {type(value).__name__}"
+        given = kind_of(value) if ours else f"{shown(value)} of type {type(value).__name__}"
     at = f"{call}: " if call else ""
     raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
 
 
 def kind_of(value: Any) -> str:
     """What a function returned or was given, in a few words: "an array f32[3]", "a tuple of 2"."""
-    aval = getattr(value, "aval", None)
+    aval = attribute(value, "aval")
     if aval is not None and type(aval).__module__.startswith(
         "tracebridge."
     ):  # else of another library

@@ -6,6 +6,7 @@ from typing import Any, final
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
@@ -43,7 +44,7 @@ class FlatFun:
         except UnsupportedDtypeError as error:
             place = named_path("the result", leaf_paths(out_tree)[index])
             msg = (
-                f"{self.name}: {place} is {leaf!r} of type {type(leaf).__name__}; "
+                f"{self.name}: {place} is {shown(leaf)} of type {type(leaf).__name__}; "
                 "functions return arrays, numbers, and trees of them"
             )
             raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error

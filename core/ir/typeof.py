@@ -12,6 +12,7 @@ import numpy as np
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import attribute, shown
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.operators import EngineValue
@@ -137,10 +138,7 @@ def as_value(x: Any, call: str = "") -> Value:
 
 
 def _describe(x: Any) -> str:
-    text = repr(x)
-    if len(text) > 80:
-        text = text[:77] + "..."
-    return f"{text} of type {type(x).__name__}"
+    return f"{shown(x)} of type {type(x).__name__}"
 
 
 def typeof(x: Any) -> ShapedArray:
@@ -152,7 +150,7 @@ def typeof(x: Any) -> ShapedArray:
     """
     kind = type(x)
     if hasattr(kind, "aval"):
-        aval = x.aval
+        aval = attribute(x, "aval")
         if isinstance(aval, ShapedArray):
             return aval
     if hasattr(kind, "__tracebridge_typeof__"):

@@ -14,6 +14,7 @@ from tracebridge.core.config.scopes import (
     outside_of_traces,
 )
 from tracebridge.core.errors.runtime_errors import CallbackError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.runtime.array import Array
@@ -115,7 +116,7 @@ class HostCallback:
             host = np.asarray(leaf)
         except Exception as error:
             raise CallbackError(
-                f"{self.name}: the callback returned{self._where(index)} {leaf!r} of type "
+                f"{self.name}: the callback returned{self._where(index)} {shown(leaf)} of type "
                 f"{type(leaf).__name__}",
                 expected=aval.str_short(),
             ) from error

@@ -11,6 +11,7 @@ from tracebridge.core.control.scan.forward import bind_scan
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.application import Application
@@ -107,7 +108,8 @@ def result_types(call: str, result_shape_dtypes: Any) -> tuple[tuple[ShapedArray
         shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
         if shape is None or dtype is None:
             where = keystr(leaves_with_path(result_shape_dtypes)[i][0])
-            msg = f"{call}: result_shape_dtypes{where} is {leaf!r} of type {type(leaf).__name__}"
+            given = f"{shown(leaf)} of type {type(leaf).__name__}"
+            msg = f"{call}: result_shape_dtypes{where} is {given}"
             raise ArgumentSpecError(
                 msg,
                 expected="something with shape and dtype, such as ShapeDtypeStruct(shape, dtype)",

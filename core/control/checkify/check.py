@@ -12,6 +12,7 @@ from tracebridge.core.control.bodies import flatten_values
 from tracebridge.core.control.checkify.error import Error, Lane, Layout, Site
 from tracebridge.core.errors.check_errors import FailedCheckError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect, Effects
@@ -164,7 +165,7 @@ def _predicate(pred: Any) -> Any:
     try:
         value = as_value(pred)
     except UnsupportedDtypeError as error:
-        msg = f"check: pred is {pred!r} of type {type(pred).__name__}, expected a scalar bool"
+        msg = f"check: pred is {shown(pred)} of type {type(pred).__name__}, expected a scalar bool"
         raise ArgumentSpecError(msg) from error
     if value.aval.ndim or value.aval.dtype != np.bool_:
         msg = f"check: pred is {value.aval.str_short()}, expected a scalar bool"
