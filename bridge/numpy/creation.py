@@ -254,8 +254,8 @@ def arange(
         raise ZeroDivisionError(msg)
     kind = canonicalize_explicit(dtype, "arange") if dtype is not None else _arange_dtype(given)
     bounds: list[Any] = [np.asarray(g)[()] for g in given]
-    host = np.arange(*bounds)
-    return on_device(put_made(host.astype(kind)), device, out_sharding, "arange")
+    made = put_made("arange", lambda: np.arange(*bounds).astype(kind))
+    return on_device(made, device, out_sharding, "arange")
 
 
 def _arange_dtype(given: list[Any]) -> Any:

@@ -121,7 +121,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     if sparse:
         return tuple(_indices_planned((), (shape, kind, True)))
     if not shape:
-        return put_made(np.zeros((0,), kind))
+        return put_made("indices", lambda: np.zeros((0,), kind))
     return _indices_planned((), (shape, kind, False))
 
 
@@ -174,18 +174,20 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape))
 
 
-def _host_pair(mask: np.ndarray[Any, Any]) -> tuple[Any, Any]:
-    rows, columns = mask.nonzero()
-    return put_made(rows.astype(default_int())), put_made(columns.astype(default_int()))
-
-
-def _lower_mask(name: str, n: Any, k: Any, m: Any) -> np.ndarray[Any, Any]:
+def _triangle(name: str, n: Any, k: int, m: Any, *, upper: bool) -> tuple[Any, Any]:
+    """Rows and columns of the places up to diagonal ``k``, or of the others."""
     rows = index_of(n, name, "n")
     columns = rows if m is None else index_of(m, name, "m")
     if rows < 0 or columns < 0:
         msg = f"{name}: n and m must not be negative, got {rows} and {columns}"
         raise ArgumentValueError(msg)
-    return np.tri(rows, columns, index_of(k, name, "k"), dtype=bool)
+
+    def places() -> np.ndarray[Any, Any]:
+        lower = np.tri(rows, columns, k, dtype=bool)
+        return np.asarray((~lower if upper else lower).nonzero(), default_int())
+
+    made = put_made(name, places)
+    return made[0], made[1]
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -195,7 +197,8 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> [p.tolist() for p in tnp.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    return _host_pair(_lower_mask("tril_indices", n, k, m))
+    name = "tril_indices"
+    return _triangle(name, n, index_of(k, name, "k"), m, upper=False)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -205,7 +208,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> [p.tolist() for p in tnp.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    return _host_pair(~_lower_mask("triu_indices", n, index_of(k, "triu_indices", "k") - 1, m))
+    name = "triu_indices"
+    return _triangle(name, n, index_of(k, name, "k") - 1, m, upper=True)
 
 
 def _matrix_shape(name: str, arr: Any) -> tuple[int, int]:

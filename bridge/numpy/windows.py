@@ -23,8 +23,8 @@ def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -
     if count < 0:
         msg = f"{name}: the number of points must not be negative, got {count}"
         raise ArgumentValueError(msg)
-    host = np.ones(count) if count <= 1 else formula(count)
-    return put_made(host.astype(default_float()))
+    made = np.ones if count <= 1 else formula
+    return put_made(name, lambda: made(count).astype(default_float()))
 
 
 def bartlett(M: int) -> Array:

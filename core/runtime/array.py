@@ -12,6 +12,7 @@ from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
     batched_block_until_ready,
     buffer_to_numpy,
+    collect_garbage,
     start_copy_to_host,
 )
 from tracebridge.core.config.transfer_guards import guards_in_force
@@ -210,6 +211,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         if not is_shared(self):
             self._host = None
             self._buf.delete()
+            collect_garbage()  # borrowed memory goes now, not with jaxlib's next call
 
     def is_ready(self) -> bool:
         """Whether the computation that makes the array has finished."""

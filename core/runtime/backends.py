@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import sys
 import threading
@@ -13,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core._jaxlib import plugins
-from tracebridge.core._jaxlib.xla import collect_garbage, make_cpu_client
+from tracebridge.core._jaxlib.xla import make_cpu_client
 from tracebridge.core.config.scopes import (
     before_global_change,
     on_global_change,
@@ -129,16 +128,6 @@ def _stop_daemons() -> None:
 atexit.register(_stop_daemons)
 
 
-def _free_borrowed(phase: str, _: Any) -> None:
-    """Let memory go that freed arrays had borrowed, at each run of the garbage collector.
-
-    jaxlib would hold it until its next call. Not in a forked child: a thread of the parent may have
-    held the lock that this takes.
-    """
-    if phase == "stop" and not _forked:
-        collect_garbage()
-
-
 # The largest block that glibc takes from its heap once it has seen one of this size freed; less
 # its own words, and one page for rounding.
 _TAUGHT_BYTES = (32 << 20) - 8192
@@ -158,7 +147,6 @@ def _keep_freed_memory() -> None:
 
 def _make_cpu() -> Backend:
     _keep_freed_memory()
-    gc.callbacks.append(_free_borrowed)
     client = make_cpu_client(
         num_devices=read_environment_again("num_cpu_devices"),
         asynchronous=option("cpu_async_dispatch"),

@@ -31,6 +31,20 @@ def raise_failure(name: str, error: BaseException) -> None:
         raise ExecutionError(f"{name}: XLA could not run the program: {text}") from error
     asked = re.search(r"(\d+) ?bytes", text)
     size = _readable(int(asked[1])) if asked else "more memory than there is"
+    _raise_out_of_memory(name, size, error)
+
+
+def raise_no_host_memory(name: str, error: MemoryError) -> None:
+    """Raise our error for one of NumPy, where the host makes the numbers of an array.
+
+    Raises:
+        OutOfMemoryError: as for devices.
+    """
+    asked = re.search(r"allocate ([\d.]+ [KMGTPE]?i?B|\d+ bytes)", str(error))
+    _raise_out_of_memory(name, asked[1] if asked else "more memory than there is", error)
+
+
+def _raise_out_of_memory(name: str, size: str, error: BaseException) -> None:
     arrays = sorted(living_arrays(), key=_bytes, reverse=True)
     held = f"{len(arrays)} arrays hold {_readable(sum(map(_bytes, arrays)))}"
     if arrays:

@@ -28,7 +28,7 @@ from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.array import _FROM_NUMPY, Array, new_array, share
 from tracebridge.core.runtime.backends import default_placement, end_thread
-from tracebridge.core.runtime.failures import raise_failure
+from tracebridge.core.runtime.failures import raise_failure, raise_no_host_memory
 from tracebridge.core.runtime.guards import check_transfer
 from tracebridge.core.runtime.shards import shard_aval, shard_buffers
 from tracebridge.core.runtime.signature import signature
@@ -105,12 +105,20 @@ def _transferred(
     return new_array(buf, signature(aval, where, committed, borrow))
 
 
-def put_made(host: np.ndarray[Any, Any]) -> Array:
-    """An uncommitted Array of numbers that the library made by a formula.
+def put_made(name: str, make: Callable[[], np.ndarray[Any, Any]]) -> Array:
+    """An uncommitted Array of numbers that the library makes by a formula.
 
     The host computes them by choice, as a program on the device could: nothing of the user's is
-    transferred, so transfer_guard has no say.
+    transferred, so transfer_guard has no say. ``name``: the function that asks for them.
+
+    Raises:
+        OutOfMemoryError: the host has not the memory for them.
     """
+    try:
+        host = make()
+    except MemoryError as error:
+        raise_no_host_memory(name, error)
+        raise
     check_host_dtype(host.dtype)
     where = default_placement()
     return _transferred(host, ShapedArray(host.shape, host.dtype), where)

@@ -1,4 +1,4 @@
-"""Objects whose repr or attributes raise, lists beyond the recursion limit: our errors name them."""
+"""Objects whose repr or attributes raise, lists beyond the recursion limit: errors name them."""
 
 from __future__ import annotations
 

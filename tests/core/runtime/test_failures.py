@@ -46,6 +46,31 @@ def test_out_of_memory(call: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
+HUGE = 1 << 46
+MADE: dict[str, Callable[[], Any]] = {
+    "zeros": lambda: tnp.zeros(HUGE),
+    "eye": lambda: tnp.eye(1 << 23),
+    "linspace": lambda: tnp.linspace(0, 1, HUGE),
+    "broadcast_to": lambda: tnp.broadcast_to(tnp.ones(3), (HUGE // 2, 3)),
+    "arange": lambda: tnp.arange(HUGE),
+    "arange in jit": lambda: tb.jit(lambda: tnp.arange(0.0, HUGE, 2))(),
+    "hanning": lambda: tnp.hanning(HUGE),
+    "blackman": lambda: tnp.blackman(HUGE),
+    "tril_indices": lambda: tnp.tril_indices(1 << 25),
+    "triu_indices": lambda: tnp.triu_indices(1 << 25),
+    "diag_indices": lambda: tnp.diag_indices(HUGE),
+    "ogrid": lambda: tnp.ogrid[0:HUGE],
+    "fromfunction": lambda: tnp.fromfunction(lambda i: i, (HUGE,)),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_out_of_memory_where_the_host_makes_the_numbers(name: str) -> None:
+    """The same error as where a device has no memory."""
+    with pytest.raises(OutOfMemoryError, match=r"out of memory: .* [TP]iB were asked for"):
+        MADE[name]()
+
+
 def test_other_failures() -> None:
     """The text of XLA follows the name of the program."""
     with pytest.raises(ExecutionError, match=r"step: XLA could not .*: INTERNAL: lost"):

@@ -51,15 +51,19 @@ BORROWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", BORROWS)
-def test_borrowed_memory_goes_with_the_array(name: str) -> None:
-    """The garbage collector frees what an array had borrowed."""
-    tnp.ones(3)
+@pytest.mark.parametrize("deleted", [True, False])
+def test_borrowed_memory_goes_with_the_array(name: str, deleted: bool) -> None:
+    """What an array had borrowed is free after ``delete``, or with the next call of the engine."""
     host = np.ones(SIZE, np.float32)
     alive = weakref.ref(host)
 
     array = BORROWS[name](host)
-    del host, array
-    gc.collect()
+    del host
+    if deleted:
+        array.delete()
+    else:
+        del array
+        tnp.add(1, 2)
 
     assert alive() is None
 
