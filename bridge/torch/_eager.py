@@ -16,24 +16,19 @@ from torch.autograd import forward_ad
 from tracebridge.core.config.scopes import fast_path_allowed, state, tracing_key
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.debug import check_finite
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.torch_adapter import (
     DTYPES,
     EXACT,
-    TORCH_DTYPES,
     modes_active,
-    torch_adapter,
 )
 from tracebridge.torch._dense import Places, make_dense, ready
-from tracebridge.torch._dependence import attached, paths_of, reached
-from tracebridge.torch._execute import Run, make_run, placement_for
-from tracebridge.torch._forward_only import split_if_possible
-from tracebridge.torch._names import types_of
+from tracebridge.torch._dependence import reached
+from tracebridge.torch._execute import placement_for
+from tracebridge.torch._late import late_leaves
+from tracebridge.torch._nodes import Compiled, Node
 from tracebridge.torch._programs import Family, Mask, resolve, settings_of, vjp_handle
-from tracebridge.torch._residuals import from_values
 from tracebridge.torch._symbolic import aval_of_text
 
 MAX_RUNS = 4096  # of one family
@@ -62,171 +57,12 @@ def aval_of(x: torch.Tensor) -> ShapedArray:
     return ShapedArray(tuple([int(d) for d in x.shape]), dtype)
 
 
-@final
-class Compiled:
-    """A family at dtypes, shapes and a device: executables for each kind of call."""
-
-    __slots__ = ("avals", "detached", "family", "jaxpr", "nodes", "numbers", "run", "where")
-
-    def __init__(
-        self, family: Family, avals: tuple[ShapedArray, ...], where: Any, numbers: Mask
-    ) -> None:
-        self.family = family
-        self.avals = avals
-        self.where = where
-        self.numbers = numbers
-        self.jaxpr = family.program(avals)
-        with settings_of(self.jaxpr):
-            self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
-        self.nodes: dict[Mask, Node] = {}
-        # Sets of inputs that no result depends on: calls that want these gradients have no node.
-        self.detached: set[Mask] = set()
-
-    def clear(self) -> None:
-        """Drop the executables of graphs that still wait for their backward pass."""
-        for node in list(self.nodes.values()):
-            node.backwards.clear()
-
-    def node(self, active: Mask) -> Node | None:
-        """The autograd node for gradients of the inputs ``active``; None if it had none to give."""
-        found = self.nodes.get(active)
-        if found is None and active not in self.detached:
-            with self.family.lock:
-                found = self.nodes.get(active)
-                if found is None:
-                    if not any(attached(active, paths_of(self.jaxpr))):
-                        self.detached.add(active)
-                        return None
-                    with settings_of(self.jaxpr):
-                        found = self.nodes[active] = Node(self, active)
-        return found
-
-
-@final
-class Node:
-    """What the autograd function needs for one set of inputs that want gradients."""
-
-    __slots__ = (
-        "active",
-        "attached",
-        "backwards",
-        "compiled",
-        "detached",
-        "forward",
-        "has_numbers",
-        "in_graph",
-        "n_extra",
-        "n_out",
-        "parts",
-        "paths",
-        "saved_inputs",
-        "sources",
-    )
-
-    def __init__(self, compiled: Compiled, active: Mask) -> None:
-        self.compiled = compiled
-        self.paths = paths_of(compiled.jaxpr)
-        self.n_out = len(self.paths)
-        # The inputs that get a gradient, and the results whose cotangents they come from.
-        self.active = reached(active, self.paths, (True,) * self.n_out)
-        self.attached = attached(active, self.paths)
-        self.detached = [i for i, here in enumerate(self.attached) if not here]
-        self.sources = [i for i, here in enumerate(self.attached) if here]
-        family = compiled.family
-        self.parts = split_if_possible(family, self.active, compiled.avals)
-        if self.parts.n_residuals:
-            self.forward = checked(
-                make_run(self.parts.forward, family.name, compiled.where, compiled.numbers),
-                family.name,
-            )
-        else:
-            self.forward = compiled.run
-        # Numbers cannot be saved as tensors: they stay in the context.
-        extra = [i for i in self.parts.redo if i not in self.parts.inputs]
-        self.saved_inputs = [i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]]
-        self.n_extra = len(extra)
-        self.has_numbers = any(compiled.numbers)
-        # By the results that have cotangents, and which of these are given as one value.
-        self.backwards: dict[tuple[Mask, Places], Run] = {}
-        self.in_graph = self._describe()
-
-    def _describe(self) -> tuple[Any, ...]:
-        """For ``_graph_backward``: where each input of the pullback comes from, and its handle.
-
-        Nothing but constants, which Dynamo can build into a graph.
-        """
-        compiled = self.compiled
-        sources: list[tuple[str, Any, torch.dtype]] = []
-        for i, aval in enumerate(compiled.avals):
-            dtype = TORCH_DTYPES[aval.dtype]
-            if compiled.numbers[i]:
-                sources.append(("number", i, dtype))
-            elif i in self.saved_inputs:
-                sources.append(("saved", self.saved_inputs.index(i), dtype))
-            else:
-                sources.append(("unused", aval.shape, dtype))
-        types = types_of(compiled.avals)
-        return tuple(sources), self.active, self.paths, compiled.family.handle, types
-
-    def everything(
-        self, leaves: Sequence[torch.Tensor], values: Places = ()
-    ) -> Sequence[torch.Tensor]:
-        """Gradients from all saved tensors and a cotangent of each result that can have one.
-
-        The cotangents at ``values`` are the one value of all their elements.
-        """
-        if self.n_extra:
-            n = len(self.parts.inputs)
-            leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
-        run = self.backwards.get((self.attached, values))
-        return (self.backward(self.attached, values) if run is None else run)(leaves)
-
-    def reached(self, cotangents: Mask) -> Mask:
-        """The inputs that get a gradient from these cotangents."""
-        if cotangents == self.attached:
-            return self.active
-        return reached(self.active, self.paths, cotangents)
-
-    def backward(self, cotangents: Mask, values: Places) -> Run:
-        """The executable ``(saved values, cotangents) -> gradients`` of ``reached`` inputs."""
-        key = cotangents, values
-        found = self.backwards.get(key)
-        if found is None:
-            with settings_of(self.compiled.jaxpr):
-                found = self.backwards[key] = self._compile_backward(cotangents, values)
-        return found
-
-    def _compile_backward(self, cotangents: Mask, values: Places) -> Run:
-        compiled = self.compiled
-        program = self.parts.backward_for(cotangents)
-        pairs = zip(self.active, self.reached(cotangents), strict=True)
-        program, _ = dce_jaxpr(program, tuple([here for a, here in pairs if a]), keep_in=True)
-        if values:
-            n_saved = program.n_in - sum(cotangents)
-            program = from_values(program, {n_saved + i for i in values})
-        numbers = [compiled.numbers[i] for i in self.parts.inputs]
-        numbers += [False] * (program.n_in - len(numbers))
-        name = f"{compiled.family.name}_backward"
-        return checked(make_run(program, name, compiled.where, tuple(numbers)), name)
-
-
 def gradients(results: Sequence[torch.Tensor], wanted: Mask) -> tuple[Any, ...]:
     """What the autograd function returns: one entry for the node, one for each leaf."""
     if all(wanted):
         return (None, *results)
     found = iter(results)
     return (None, *[next(found) if w else None for w in wanted])
-
-
-def checked(run: Run, name: str) -> Run:
-    """``run``, with the checks that debugging options ask for."""
-
-    def run_checked(leaves: Sequence[Any]) -> list[torch.Tensor]:
-        results = run(leaves)
-        check_finite([torch_adapter.import_(r) for r in results], name)
-        return results
-
-    return run if fast_path_allowed() else run_checked
 
 
 @final
@@ -268,7 +104,48 @@ class Call(torch.autograd.Function):
             raise
 
 
+@final
+class LateCall(torch.autograd.Function):
+    """``Call`` where gradients of leaves that have one are computed when torch adds them.
+
+    The tensors given to torch lead to these leaves through nodes of their own: see _late.py.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, given: tuple[Node, Sequence[Any]], *leaves: Any) -> Any:
+        node, originals = given
+        ctx.late = [x is not y for x, y in zip(leaves, originals, strict=True)]
+        return Call.forward(ctx, node, *originals)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        if is_compiling() or grad_enabled() or is_special():
+            return Call.backward(ctx, *grads)
+        try:
+            return _late_gradients(ctx, grads)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+
 apply_call = super(torch.autograd.Function, Call).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
+_apply_late_call = super(torch.autograd.Function, LateCall).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs
+
+
+def _late_gradients(ctx: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
+    """``_gradients_of`` with some gradients that are not computed yet."""
+    node: Node = ctx.node
+    saved, numbers = ctx.saved_tensors, ctx.numbers
+    mask = tuple([g is not None for g in grads])
+    given = [g for g in grads if g is not None]
+    dense = _dense(node, saved, numbers, given) if given else None
+    runs = None if dense is None else node.late_runs(mask, dense[1])
+    if dense is None or runs is None:
+        return _gradients_of(node, saved, numbers, grads)
+    wanted = node.reached(mask)
+    late = [i for i, here in zip(ctx.late, wanted, strict=True) if here]
+    places = {k for k, is_late in enumerate(late) if is_late}
+    return gradients(runs(dense[0], places, given[0].device), wanted)
 
 
 def _gradients_of(
@@ -300,14 +177,28 @@ def _general_backward(
     """A backward pass for some results, or with unusual tensors, or itself differentiated."""
     if grad_enabled() or is_special():
         return _backward_again(node, saved, numbers, given, mask)
+    dense = _dense(node, saved, numbers, given)
+    if dense is None:
+        return _backward_again(node, saved, numbers, given, mask)
+    leaves, values = dense
+    return node.backward(mask, values)(leaves)
+
+
+def _dense(
+    node: Node,
+    saved: Sequence[torch.Tensor],
+    numbers: Sequence[Any] | None,
+    given: Sequence[torch.Tensor],
+) -> tuple[list[Any], Places] | None:
+    """The inputs of a backward program, and which cotangents are one value; None if unusual."""
     dense: list[Any] = [*saved, *given]
     values = make_dense(dense, len(saved))
     if values is None:
-        return _backward_again(node, saved, numbers, given, mask)
+        return None
     n_saved, n_inputs = len(saved), len(node.saved_inputs)
     found = dict(zip(node.saved_inputs, dense, strict=False))
     inputs = [found[i] if i in found else numbers[i] for i in node.parts.inputs]  # type: ignore[index]  # who is not saved is a number
-    return node.backward(mask, values)([*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]])
+    return [*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]], values
 
 
 # What may be larger than the dtype holds is rounded to infinity by a cast, refused by ``full``.
@@ -424,6 +315,10 @@ def apply_node(compiled: Compiled, active: Mask, leaves: Sequence[Any]) -> Seque
     node = compiled.nodes.get(active) or compiled.node(active)
     if node is None:
         return compiled.run(leaves)
+    if node.large:
+        late = late_leaves(node.large, leaves, node.huge)
+        if late is not None:
+            return _apply_late_call((node, leaves), *late)
     return apply_call(node, *leaves)
 
 

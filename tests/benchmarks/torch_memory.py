@@ -116,6 +116,53 @@ def accumulation(width: int, which: str) -> Any:
     return model
 
 
+def accumulation_deep(width: int, which: str) -> Any:
+    """The same with more layers."""
+    model = make_model(width, which, 8)
+    for _ in range(3):
+        model(torch.randn(BATCH, width)).square().mean().backward()
+    return model
+
+
+def shared(width: int, which: str) -> Any:
+    """Gradients of several batches are added; each weight stands at two places of the network."""
+    weights = [torch.nn.Parameter(w) for w in make_weights(width, 3)]
+    if which == OURS:
+        model: torch.nn.Module = Module(lambda ws, x: network([*ws, *ws], x), weights)
+    else:
+        model = TorchNetwork([*weights, *weights])
+    for _ in range(3):
+        model(torch.randn(BATCH, width)).square().mean().backward()
+    return model
+
+
+def together(width: int, which: str) -> Any:
+    """Several batches go through a module before one backward pass."""
+    model = make_model(width, which)
+    for _ in range(2):
+        model.zero_grad()
+        losses = [model(torch.randn(BATCH, width)).square().mean() for _ in range(3)]
+        sum(losses).backward()
+        del losses
+    return model
+
+
+def in_backward(width: int, which: str) -> Any:
+    """Each parameter is updated when its gradient is there, which is then freed."""
+    model = make_model(width, which)
+
+    def update(p: torch.Tensor) -> None:
+        with torch.no_grad():
+            p.sub_(p.grad, alpha=0.1)
+        p.grad = None
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(update)
+    for _ in range(3):
+        model(torch.randn(BATCH, width)).square().mean().backward()
+    return model
+
+
 def gradients(width: int, which: str) -> Any:
     """Forward and backward, without an optimizer."""
     model = make_model(width, which)
@@ -253,8 +300,9 @@ def second_order(width: int, which: str) -> Any:
 LOOPS: dict[str, Loop] = {
     loop.__name__: loop
     for loop in (
-        training, adam, accumulation, gradients, activations, inference, forward_only,
-        autoregressive, dropped, handed_on, exceptions, cast, replaced, freed, second_order,
+        training, adam, accumulation, accumulation_deep, shared, together, in_backward, gradients,
+        activations, inference, forward_only, autoregressive, dropped, handed_on, exceptions, cast,
+        replaced, freed, second_order,
     )
 }  # fmt: skip
 

@@ -1,0 +1,229 @@
+"""Executables of a wrapped function at given shapes, and of its backward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+
+from tracebridge.core.config.scopes import fast_path_allowed
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.runtime.debug import check_finite
+from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
+from tracebridge.torch._dense import Places
+from tracebridge.torch._dependence import attached, paths_of, reached
+from tracebridge.torch._execute import Run, make_run
+from tracebridge.torch._forward_only import split_if_possible
+from tracebridge.torch._late import HUGE_BYTES, LATE_BYTES, LateRuns, Tail
+from tracebridge.torch._names import types_of
+from tracebridge.torch._programs import Family, Mask, settings_of
+from tracebridge.torch._residuals import from_values
+from tracebridge.torch._tails import bytes_of, split_tails
+
+
+@final
+class Compiled:
+    """A family at dtypes, shapes and a device: executables for each kind of call."""
+
+    __slots__ = ("avals", "detached", "family", "jaxpr", "nodes", "numbers", "run", "where")
+
+    def __init__(
+        self, family: Family, avals: tuple[ShapedArray, ...], where: Any, numbers: Mask
+    ) -> None:
+        self.family = family
+        self.avals = avals
+        self.where = where
+        self.numbers = numbers
+        self.jaxpr = family.program(avals)
+        with settings_of(self.jaxpr):
+            self.run = checked(make_run(self.jaxpr, family.name, where, numbers), family.name)
+        self.nodes: dict[Mask, Node] = {}
+        # Sets of inputs that no result depends on: calls that want these gradients have no node.
+        self.detached: set[Mask] = set()
+
+    def clear(self) -> None:
+        """Drop the executables of graphs that still wait for their backward pass."""
+        for node in list(self.nodes.values()):
+            node.backwards.clear()
+            node.late.clear()
+
+    def node(self, active: Mask) -> Node | None:
+        """The autograd node for gradients of the inputs ``active``; None if it had none to give."""
+        found = self.nodes.get(active)
+        if found is None and active not in self.detached:
+            with self.family.lock:
+                found = self.nodes.get(active)
+                if found is None:
+                    if not any(attached(active, paths_of(self.jaxpr))):
+                        self.detached.add(active)
+                        return None
+                    with settings_of(self.jaxpr):
+                        found = self.nodes[active] = Node(self, active)
+        return found
+
+
+@final
+class Node:
+    """What the autograd function needs for one set of inputs that want gradients."""
+
+    __slots__ = (
+        "active",
+        "attached",
+        "backwards",
+        "compiled",
+        "detached",
+        "forward",
+        "has_numbers",
+        "huge",
+        "in_graph",
+        "large",
+        "late",
+        "n_extra",
+        "n_out",
+        "parts",
+        "paths",
+        "saved_inputs",
+        "sources",
+    )
+
+    def __init__(self, compiled: Compiled, active: Mask) -> None:
+        self.compiled = compiled
+        self.paths = paths_of(compiled.jaxpr)
+        self.n_out = len(self.paths)
+        # The inputs that get a gradient, and the results whose cotangents they come from.
+        self.active = reached(active, self.paths, (True,) * self.n_out)
+        self.attached = attached(active, self.paths)
+        self.detached = [i for i, here in enumerate(self.attached) if not here]
+        self.sources = [i for i, here in enumerate(self.attached) if here]
+        family, avals = compiled.family, compiled.avals
+        self.parts = split_if_possible(family, self.active, avals)
+        if self.parts.n_residuals:
+            self.forward = checked(
+                make_run(self.parts.forward, family.name, compiled.where, compiled.numbers),
+                family.name,
+            )
+        else:
+            self.forward = compiled.run
+        # Numbers cannot be saved as tensors: they stay in the context.
+        extra = [i for i in self.parts.redo if i not in self.parts.inputs]
+        self.saved_inputs = [i for i in (*self.parts.inputs, *extra) if not compiled.numbers[i]]
+        self.n_extra = len(extra)
+        self.has_numbers = any(compiled.numbers)
+        # By the results that have cotangents, and which of these are given as one value.
+        self.backwards: dict[tuple[Mask, Places], Run] = {}
+        self.late: dict[tuple[Mask, Places], LateRuns | None] = {}
+        # Inputs whose gradients should not all be there at once; see _late.py.
+        sizes = [bytes_of(a) if here else 0 for a, here in zip(avals, self.active, strict=True)]
+        large = [i for i, size in enumerate(sizes) if size >= LATE_BYTES]
+        self.large = large if len(large) > 1 and fast_path_allowed() else []
+        self.huge = max(sizes) >= HUGE_BYTES
+        self.in_graph = self._describe()
+
+    def _describe(self) -> tuple[Any, ...]:
+        """For ``_graph_backward``: where each input of the pullback comes from, and its handle.
+
+        Nothing but constants, which Dynamo can build into a graph.
+        """
+        compiled = self.compiled
+        sources: list[tuple[str, Any, torch.dtype]] = []
+        for i, aval in enumerate(compiled.avals):
+            dtype = TORCH_DTYPES[aval.dtype]
+            if compiled.numbers[i]:
+                sources.append(("number", i, dtype))
+            elif i in self.saved_inputs:
+                sources.append(("saved", self.saved_inputs.index(i), dtype))
+            else:
+                sources.append(("unused", aval.shape, dtype))
+        types = types_of(compiled.avals)
+        return tuple(sources), self.active, self.paths, compiled.family.handle, types
+
+    def everything(
+        self, leaves: Sequence[torch.Tensor], values: Places = ()
+    ) -> Sequence[torch.Tensor]:
+        """Gradients from all saved tensors and a cotangent of each result that can have one.
+
+        The cotangents at ``values`` are the one value of all their elements.
+        """
+        if self.n_extra:
+            n = len(self.parts.inputs)
+            leaves = [*leaves[:n], *leaves[n + self.n_extra :]]
+        run = self.backwards.get((self.attached, values))
+        return (self.backward(self.attached, values) if run is None else run)(leaves)
+
+    def reached(self, cotangents: Mask) -> Mask:
+        """The inputs that get a gradient from these cotangents."""
+        if cotangents == self.attached:
+            return self.active
+        return reached(self.active, self.paths, cotangents)
+
+    def backward(self, cotangents: Mask, values: Places) -> Run:
+        """The executable ``(saved values, cotangents) -> gradients`` of ``reached`` inputs."""
+        key = cotangents, values
+        found = self.backwards.get(key)
+        if found is None:
+            with settings_of(self.compiled.jaxpr):
+                found = self.backwards[key] = self._compile_backward(cotangents, values)
+        return found
+
+    def late_runs(self, cotangents: Mask, values: Places) -> LateRuns | None:
+        """``backward`` in two stages; None if that is not worth it."""
+        key = cotangents, values
+        if key not in self.late:
+            with settings_of(self.compiled.jaxpr):
+                found = self.late[key] = self._compile_late(cotangents, values)
+            if found is None and cotangents == self.attached:
+                self.large = []  # the next calls need not ask
+            return found
+        return self.late[key]
+
+    def _compile_late(self, cotangents: Mask, values: Places) -> LateRuns | None:
+        program = self._backward_program(cotangents, values)
+        wanted = [i for i, here in enumerate(self.reached(cotangents)) if here]
+        places = [k for k, i in enumerate(wanted) if i in self.large]
+        changing = {j for j, i in enumerate(self.parts.inputs) if self.active[i]}
+        tails = split_tails(program, places, changing)
+        if tails is None:
+            return None
+        numbers = self._numbers(program)
+        last: dict[int, Tail] = {}
+        for k, (tail, given) in tails.last.items():
+            (aval,) = tail.out_avals
+            are = [p < len(numbers) and numbers[p] for p in given]
+            last[k] = Tail(self._make(tail, are), given, aval.shape, TORCH_DTYPES[aval.dtype])
+        changing &= {p for tail in last.values() for p in tail.places}
+        return LateRuns(self._make(tails.first, numbers), last, len(program.outs), changing)
+
+    def _make(self, program: Jaxpr, numbers: Sequence[bool]) -> Run:
+        name = f"{self.compiled.family.name}_backward"
+        return checked(make_run(program, name, self.compiled.where, tuple(numbers)), name)
+
+    def _numbers(self, program: Jaxpr) -> list[bool]:
+        numbers = [self.compiled.numbers[i] for i in self.parts.inputs]
+        return [*numbers, *[False] * (program.n_in - len(numbers))]
+
+    def _compile_backward(self, cotangents: Mask, values: Places) -> Run:
+        program = self._backward_program(cotangents, values)
+        return self._make(program, self._numbers(program))
+
+    def _backward_program(self, cotangents: Mask, values: Places) -> Jaxpr:
+        program = self.parts.backward_for(cotangents)
+        pairs = zip(self.active, self.reached(cotangents), strict=True)
+        program, _ = dce_jaxpr(program, tuple([here for a, here in pairs if a]), keep_in=True)
+        if values:
+            n_saved = program.n_in - sum(cotangents)
+            program = from_values(program, {n_saved + i for i in values})
+        return program
+
+
+def checked(run: Run, name: str) -> Run:
+    """``run``, with the checks that debugging options ask for."""
+
+    def run_checked(leaves: Sequence[Any]) -> list[torch.Tensor]:
+        results = run(leaves)
+        check_finite([torch_adapter.import_(r) for r in results], name)
+        return results
+
+    return run if fast_path_allowed() else run_checked

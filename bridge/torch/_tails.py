@@ -1,0 +1,184 @@
+"""Splitting a backward program: what all gradients share, then the last steps of each large one.
+
+Where gradients are added to earlier ones, torch frees each before it computes the next. One program
+for all gradients would have all of them beside the earlier ones. A gradient of a large parameter is
+most often the last contraction, sum or scatter of values that are much smaller: these values are
+computed together, and each such gradient from them when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, final
+
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.inline import inline_calls
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.torch._residuals import RECOMPUTED
+
+# What may be kept for a gradient, as a part of its size.
+WORTH = 0.5
+# Less than this part is not worth looking further back; neither are more steps than these.
+_ENOUGH = 1 / 64
+_MAX_STEPS = 64
+_INFINITE = float("inf")
+
+
+def bytes_of(aval: ShapedArray) -> int:
+    """How much memory a value takes."""
+    return aval.size * aval.dtype.itemsize
+
+
+@final
+class Tails:
+    """A program in two stages.
+
+    ``first``: inputs -> (the results that have no tail, then values for the tails).
+    ``last``: for each result with a tail its program, and the places of that program's inputs
+    among (inputs of ``first``, results of ``first``).
+    """
+
+    __slots__ = ("first", "last")
+
+    def __init__(self, first: Jaxpr, last: Mapping[int, tuple[Jaxpr, tuple[int, ...]]]) -> None:
+        self.first = first
+        self.last = last
+
+
+def split_tails(
+    jaxpr: Jaxpr, candidates: Collection[int], counted: Collection[int]
+) -> Tails | None:
+    """Split off tails of the results ``candidates`` that need little memory; None if too few.
+
+    Inputs are there anyway and cost nothing, but for those ``counted``: who frees or changes them
+    need not wait for the tails.
+    """
+    graph = _Graph(inline_calls(jaxpr), counted)
+    cuts = {k: cut for k in candidates if (cut := graph.cut(k)) is not None}
+    # A single one could be computed with the rest: its turn is the first.
+    return _tails(graph, cuts) if len(cuts) > 1 else None
+
+
+def _tails(graph: _Graph, cuts: Mapping[int, Sequence[int]]) -> Tails:
+    jaxpr = graph.jaxpr
+    n_in, n_fixed = jaxpr.n_in, graph.n_fixed
+    early = [k for k in range(len(jaxpr.outs)) if k not in cuts]
+    needed = sorted({slot for cut in cuts.values() for slot in cut if slot >= n_fixed})
+    place = {slot: n_in + len(early) + i for i, slot in enumerate(needed)}
+    last: dict[int, tuple[Jaxpr, tuple[int, ...]]] = {}
+    for k, cut in cuts.items():
+        given = [slot for slot in cut if slot < n_in or slot >= n_fixed]
+        places = tuple([slot if slot < n_in else place[slot] for slot in given])
+        last[k] = graph.program(given, k), places
+    outs = [*[jaxpr.outs[k] for k in early], *needed]
+    whole = Jaxpr(
+        jaxpr.in_avals, jaxpr.consts, jaxpr.steps, outs, [graph.avals[slot] for slot in outs],
+        jaxpr.sources, jaxpr.debug,
+    )  # fmt: skip
+    first, _ = dce_jaxpr(whole, (True,) * len(outs), keep_in=True)
+    return Tails(first, last)
+
+
+@final
+class _Graph:
+    """Who computes and who uses the values of a program."""
+
+    __slots__ = ("avals", "counted", "jaxpr", "maker", "n_fixed", "outs_of", "users")
+
+    def __init__(self, jaxpr: Jaxpr, counted: Collection[int]) -> None:
+        self.jaxpr = jaxpr
+        self.counted = counted
+        self.avals = jaxpr.slot_avals()
+        self.n_fixed = jaxpr.n_in + len(jaxpr.consts)
+        self.maker: dict[int, int] = {}
+        self.outs_of: list[range] = []
+        self.users: dict[int, set[int]] = {}
+        start = self.n_fixed
+        for k, (app, operands) in enumerate(jaxpr.steps):
+            self.outs_of.append(range(start, start + len(app.outs)))
+            self.maker |= dict.fromkeys(self.outs_of[k], k)
+            start += len(app.outs)
+            for slot in operands:
+                self.users.setdefault(slot, set()).add(k)
+
+    def cut(self, k: int) -> list[int] | None:
+        """The values that result ``k`` is best computed from last; None if there are none."""
+        target = self.jaxpr.outs[k]
+        if target < self.n_fixed or self.jaxpr.outs.count(target) > 1:
+            return None
+        enough = bytes_of(self.avals[target])
+        least, best = WORTH * enough, None
+        tail: set[int] = set()
+        own: set[int] = set()  # of these, the steps that nobody else needs
+        frontier = {target}
+        while len(tail) < _MAX_STEPS:
+            # The largest value first: it is what stands in the way.
+            able = [s for s in frontier if self._may_move(s, own, target)]
+            if not able:
+                break
+            step = self.maker[max(able, key=self._price)]
+            tail.add(step)
+            if self._is_own(step, own, target):
+                own.add(step)
+            frontier = (frontier - set(self.outs_of[step])) | set(self.jaxpr.steps[step][1])
+            price = sum([self._price(slot) for slot in frontier])
+            if price < least:
+                least, best = price, sorted(frontier)
+            if least <= _ENOUGH * enough:
+                break
+        return best
+
+    def _price(self, slot: int) -> float:
+        """The memory that keeping a value takes."""
+        aval = self.avals[slot]
+        if slot < self.n_fixed and slot not in self.counted:
+            return 0.0
+        return float(bytes_of(aval)) if aval.dtype in TORCH_DTYPES else _INFINITE
+
+    def _may_move(self, slot: int, own: set[int], target: int) -> bool:
+        """Whether what makes a value may be in the tail: nobody else needs it, or it is cheap."""
+        step = self.maker.get(slot)
+        if step is None or self.jaxpr.steps[step][0].effects:
+            return False
+        if self._is_own(step, own, target):
+            return True
+        return slot != target and self.jaxpr.steps[step][0].primitive.name in RECOMPUTED
+
+    def _is_own(self, step: int, own: set[int], target: int) -> bool:
+        """Whether a step is for the value ``target`` alone, if the steps ``own`` are."""
+        outs = set(self.outs_of[step])
+        if any([slot in outs and slot != target for slot in self.jaxpr.outs]):
+            return False
+        return all([self.users.get(slot, set()) <= own for slot in outs])
+
+    def program(self, given: Sequence[int], k: int) -> Jaxpr:
+        """The program of result ``k`` from the values ``given``."""
+        jaxpr = self.jaxpr
+
+        def run(*values: Any) -> list[Any]:
+            process = current_trace().process
+            env = dict(zip(given, values, strict=True))
+            env |= dict(zip(range(jaxpr.n_in, self.n_fixed), jaxpr.consts, strict=True))
+            for step in self._steps(jaxpr.outs[k], set(env)):
+                app, operands = jaxpr.steps[step]
+                result = process(app, [env[slot] for slot in operands])
+                env |= zip(self.outs_of[step], result if app.multiple else (result,), strict=True)
+            return [env[jaxpr.outs[k]]]
+
+        return stage(run, [self.avals[slot] for slot in given], jaxpr.debug, locate=False)
+
+    def _steps(self, target: int, known: set[int]) -> list[int]:
+        """The steps that compute a value from those known, in order."""
+        found: set[int] = set()
+        wanted = [target]
+        while wanted:
+            slot = wanted.pop()
+            if slot in known or self.maker[slot] in found:
+                continue
+            found.add(self.maker[slot])
+            wanted.extend(self.jaxpr.steps[self.maker[slot]][1])
+        return sorted(found)
