@@ -72,7 +72,7 @@ _SKIPPED = (
 _OF_CLASSES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _METHOD_KINDS = (types.FunctionType, classmethod, staticmethod, property)
 # Packages that a program is not fingerprinted through: their functions are known by name.
-_LIBRARIES = frozenset({
+LIBRARIES = frozenset({
     *sys.stdlib_module_names, "tracebridge", "jaxlib", "ml_dtypes", "numpy", "scipy", "torch",
     "tensorflow", "keras",
 }) - {"__main__"}  # fmt: skip
@@ -88,6 +88,18 @@ def fingerprint(jaxpr: Jaxpr) -> str:
             found = f"{UNIQUE}{uuid.uuid4().hex}"
         jaxpr.cache[_KEY] = found
     return found
+
+
+def digest_of(x: Any) -> bytes:
+    """The digest of any object.
+
+    Raises:
+        NoContentError: it has no content that can be compared.
+    """
+    try:
+        return _Digest().of(x)
+    except RecursionError as error:
+        raise NoContentError(type(x).__qualname__) from error
 
 
 class NoContentError(Exception):
@@ -248,7 +260,7 @@ class _Digest:
         if type(x) not in _PLAIN and not isinstance(x, np.generic):
             self.add(type(x))
             self.add(getattr(x, "default_factory", None))
-            self.mapping(_attributes(x))
+            self.mapping(attributes_of(x))
 
     def tree(self, x: PyTreeDef) -> None:
         node = x.node_data()
@@ -290,15 +302,15 @@ class _Digest:
             self.add(compiled)  # the rest of the closure remembers what was called
             return
         self.text("function", x.__qualname__)
-        self.package = _package(x)
+        self.package = package_of(x)
         self.code(x.__code__)
         self.each("defaults", (x.__defaults__, x.__kwdefaults__))
         self.mapping(x.__dict__)
-        names = _global_names(x.__code__)
+        names = global_names(x.__code__)
         self.text("closure", len(x.__closure__ or ()))
         for cell in x.__closure__ or ():
             self.reference(_content(cell), names, [])
-        if str(x.__globals__.get("__name__")).partition(".")[0] in _LIBRARIES:
+        if str(x.__globals__.get("__name__")).partition(".")[0] in LIBRARIES:
             return  # made by a transformation or decorator, whose module remembers what it did
         for name in sorted(names & x.__globals__.keys()):
             self.text(name)
@@ -309,15 +321,15 @@ class _Digest:
         self.add(x)
         if not isinstance(x, types.ModuleType) or x in inside:
             return
-        if x.__name__.partition(".")[0] not in _LIBRARIES:
+        if x.__name__.partition(".")[0] not in LIBRARIES:
             for name in sorted(names & vars(x).keys()):
                 self.text(name)
                 self.reference(vars(x)[name], names, [*inside, x])
 
     def by_name(self, x: Any) -> bool:
         """Whether a function or class is known by its import path."""
-        package = _package(x)
-        if package in _LIBRARIES or self.package not in (None, package):
+        package = package_of(x)
+        if package in LIBRARIES or self.package not in (None, package):
             return by_import_path(x.__module__, x.__qualname__) is x
         return False
 
@@ -328,8 +340,8 @@ class _Digest:
     def kind(self, x: type) -> None:
         """A class: its name, bases, methods and attributes."""
         self.named(x)
-        package = _package(x)
-        if package in _LIBRARIES or self.by_name(x):
+        package = package_of(x)
+        if package in LIBRARIES or self.by_name(x):
             return
         self.package = package
         self.each("bases", (type(x), *x.__bases__))
@@ -337,9 +349,7 @@ class _Digest:
         if issubclass(x, enum.Enum):
             members = x.__members__
             self.mapping({k: m.value for k, m in members.items()})
-        self.mapping(
-            {k: v for k, v in vars(x).items() if k not in members and _is_of_user(k, v, x)}
-        )
+        self.mapping({k: v for k, v in vars(x).items() if k not in members and is_of_user(k, v, x)})
 
     def descriptor(self, x: Any) -> None:
         parts = ("__func__", "fget", "fset", "fdel", "func")
@@ -359,11 +369,11 @@ class _Digest:
             self.text(str(x))
             return
         content = getattr(x, "fingerprinted", None)
-        if _package(kind) == "tracebridge" and content is not None:
+        if package_of(kind) == "tracebridge" and content is not None:
             self.add(content())
             return
         if not _pickles_itself(kind):
-            attributes = _attributes(x)
+            attributes = attributes_of(x)
             if attributes:
                 self.mapping(attributes)
                 return
@@ -391,11 +401,11 @@ def _content(cell: types.CellType) -> Any:
         return "empty cell"
 
 
-def _attributes(x: Any) -> dict[str, Any]:
+def attributes_of(x: Any) -> dict[str, Any]:
     """Attributes of an object that Python code has made, without what they remember."""
     kind = type(x)
     # Those of users' objects may have any name.
-    memos = _MEMOS if _package(kind) == "tracebridge" else ("__weakref__",)
+    memos = _MEMOS if package_of(kind) == "tracebridge" else ("__weakref__",)
     found = {
         name: value
         for name, value in getattr(x, "__dict__", {}).items()
@@ -414,14 +424,14 @@ def _attributes(x: Any) -> dict[str, Any]:
 
 def _pickles_itself(kind: type) -> bool:
     """Whether a class says better than its attributes what its objects hold."""
-    package = _package(kind)
-    if package in _LIBRARIES:
+    package = package_of(kind)
+    if package in LIBRARIES:
         return package != "tracebridge"
     names = ("__reduce__", "__reduce_ex__", "__getstate__")
     return any([getattr(kind, n, None) is not getattr(object, n, None) for n in names])
 
 
-def _is_of_user(name: str, value: Any, kind: type) -> bool:
+def is_of_user(name: str, value: Any, kind: type) -> bool:
     """Whether an attribute of a class is more than what Python puts there."""
     if isinstance(value, _OF_CLASSES) or name in ("__orig_bases__", "_abc_impl"):
         return False
@@ -430,15 +440,17 @@ def _is_of_user(name: str, value: Any, kind: type) -> bool:
     return not name.startswith("__") or isinstance(value, _METHOD_KINDS)
 
 
-def _global_names(code: types.CodeType) -> set[str]:
+def global_names(code: types.CodeType) -> set[str]:
+    """Names of globals and attributes in code, and in the functions that it makes."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            names |= _global_names(const)
+            names |= global_names(const)
     return names
 
 
-def _package(x: Any) -> str:
+def package_of(x: Any) -> str:
+    """The first part of the module that an object says it is from."""
     return str(getattr(x, "__module__", None)).split(".")[0]
 
 

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch._dynamo.comptime import comptime
-from torch._dynamo.variables import ConstantVariable, NestedUserFunctionVariable
-from torch._dynamo.variables.tensor import SymNodeVariable
 
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
 from tracebridge.core.config.scopes import global_value, on_global_change
@@ -97,34 +95,6 @@ def _note(xs: Sequence[torch.Tensor]) -> None:
 def _note_traced(context: Any) -> None:
     """Called by Dynamo in the place of the line of ``graph_call`` that names it."""
     _note([x.node.meta["example_value"] for x in context.get_local("xs").as_proxy()])
-
-
-def know_closure(context: Any) -> None:
-    """Called by Dynamo where ``fun`` is wrapped: numbers that it closes over become known.
-
-    Raises:
-        ExchangeError: it closes over tensors, or other things that only the run knows.
-    """
-    fun = context.get_local("fun")._i_will_not_complain_if_bc_breaks_VariableTracker()
-    if not isinstance(fun, NestedUserFunctionVariable):
-        return
-    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
-    closure: Any = fun.closure
-    cells: list[Any] = closure.items if closure else []
-    for cell in cells:
-        content = effects.load_cell(cell)
-        if isinstance(content, SymNodeVariable):
-            effects.store_cell(cell, ConstantVariable.create(content.evaluate_expr()))
-    defaults: Any = fun.defaults
-    values: list[Any] = defaults.items if defaults else []
-    for i, value in enumerate(values):
-        if isinstance(value, SymNodeVariable):
-            values[i] = ConstantVariable.create(value.evaluate_expr())
-    try:
-        fun.as_python_constant()
-    except NotImplementedError as error:
-        msg = "wrap: a function that is wrapped inside compiled code closes over tensors"
-        raise ExchangeError(msg, hint="pass them to the function as arguments") from error
 
 
 # Graphs guard on what is in this list (on a global string they would not), so that they are made

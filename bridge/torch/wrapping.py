@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +30,8 @@ from tracebridge.torch import _eager
 from tracebridge.torch._call_family import CallFamily
 from tracebridge.torch._dense import ready
 from tracebridge.torch._entry import CallTable, make_entry
-from tracebridge.torch._graph import call_structure, graph_call, know_closure, out_tree_of
+from tracebridge.torch._graph import call_structure, graph_call, out_tree_of
+from tracebridge.torch._graph_functions import note_function, noted_function
 from tracebridge.torch._names import by_import_path, register
 from tracebridge.torch._numbers import host_tensors, leaf_avals, number_tensors, width, width_beside
 from tracebridge.torch._programs import free_handle
@@ -92,11 +92,8 @@ def wrap(
 
 def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any) -> Any:
     """``wrap`` in code that torch compiles. Dynamo reads these lines."""
-    owner = None
-    if isinstance(fun, types.MethodType):
-        fun, owner = fun.__func__, fun.__self__
-    comptime(know_closure)
-    root = _wrapped_once(fun, owner, static_argnums, static_argnames)
+    comptime(note_function)
+    root = _wrapped_once(static_argnums, static_argnames)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return graph_call(root, args, kwargs)
@@ -105,13 +102,13 @@ def _wrap_in_graph(fun: Any, static_argnums: Any, static_argnames: Any) -> Any:
 
 
 @torch._dynamo.assume_constant_result
-def _wrapped_once(fun: Any, owner: Any, static_argnums: Any, static_argnames: Any) -> str:
-    """The name of a function that compiled code wraps.
+def _wrapped_once(static_argnums: Any, static_argnames: Any) -> str:
+    """The name of a function that compiled code wraps, which is noted already.
 
     It is made while torch compiles the code, and lives as long as the graph.
     """
-    whole = fun if owner is None else types.MethodType(fun, owner)
-    made = wrap(whole, static_argnums=static_argnums, static_argnames=static_argnames)
+    fun = noted_function()
+    made = wrap(fun, static_argnums=static_argnums, static_argnames=static_argnames)
     _IN_GRAPHS.append(made)
     return made.root
 

@@ -277,5 +277,5 @@ def test_wrapping_inside_compiled_code(name: str) -> None:
 
 def test_tensors_that_a_function_inside_closes_over() -> None:
     """They cannot be constants: the message says what to do."""
-    with pytest.raises(Exception, match="pass them to the function as arguments"):
+    with pytest.raises(Exception, match="pass it to the function as an argument"):
         compiled(lambda x, t: wrap(lambda y: tnp.sin(y) * t)(x))(X, X)
