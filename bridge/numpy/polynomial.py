@@ -303,8 +303,10 @@ def polyder(p: Any, m: int = 1) -> Array:
     return _polyder_planned((p,), (_order("polyder", m),))
 
 
-def _polyint(p: Any, k: Any, m: int) -> Any:
-    p, k = promote_inexact(p, k)
+def _polyint(p: Any, *rest: Any) -> Any:
+    *given, m = rest
+    p, *given = promote_inexact(p, *given)
+    k = given[0] if given else lax.zeros_of(p.aval.update(shape=()))
     p, k = _vector("polyint", p), _vector("polyint", k)
     if k.aval.shape[0] == 1:
         k = lax.broadcast_in_dim(lax.reshape(k, ()), (m,), ())
@@ -340,7 +342,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     count = _order("polyint", m)
     if count == 0:
         return value_of(p)
-    return _polyint_planned((p, 0 if k is None else k), (count,))
+    return _polyint_planned((p,) if k is None else (p, k), (count,))
 
 
 def _poly(zeros: Any) -> Any:

@@ -37,6 +37,9 @@ def _count(name: str, num: Any) -> int:
 def _logspace(
     start: Any, stop: Any, base: Any, num: int, endpoint: bool, axis: int, dtype: Any
 ) -> Any:
+    if base.aval.weak_type:
+        # The default base is no operand that the user mixes with integers.
+        start, stop = promote_inexact(start, stop)
     start, stop, base = promote_inexact(start, stop, base)
     exponents, _ = spread(start, stop, num, endpoint, axis)
     if base.aval.ndim:

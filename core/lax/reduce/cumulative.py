@@ -112,7 +112,9 @@ class Cumprod(_Cumulative):
 
     def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
         before = lax.shifted(ans, 1, axis, reverse)
-        return lax.linear_recurrence_p.bind(x, lax.mul(before, t), axis=axis, reverse=reverse)
+        # The first factor is not used, but 0 times an infinity would be NaN.
+        factors = lax.shifted(lax.shifted(x, 1, axis, not reverse), 1, axis, reverse)
+        return lax.linear_recurrence_p.bind(factors, lax.mul(before, t), axis=axis, reverse=reverse)
 
 
 class _CumExtremum(_Cumulative):

@@ -313,6 +313,17 @@ def test_both_modes_agree_on_slices(name: str) -> None:
         np.testing.assert_allclose(forward, tb.grad(function)(x).sum(), atol=1e-12, err_msg=row)
 
 
+@pytest.mark.parametrize("name", ["prod", "cumprod", "nancumprod"])
+def test_products_beside_infinities_in_both_modes(name: str) -> None:
+    """Forwards along ones gives the sum of the gradient, an infinity in whatever place."""
+    for row in ([INF], [INF, 3.0, 4.0], [1.0, INF, 2.0], [INF, INF, 2.0], [2.0, 3.0, -INF]):
+        x = tnp.asarray(row)
+        function = lambda v: getattr(tnp, name)(v).sum()
+        _, forward = tb.jvp(function, (x,), (tnp.ones_like(x),))
+        assert not np.isnan(forward), row
+        np.testing.assert_array_equal(tb.grad(function)(x).sum(), forward, err_msg=str(row))
+
+
 def test_quantiles_beside_infinities() -> None:
     """An infinity that has no weight has no effect; one that has decides."""
     rows = [[-INF, -INF, 0.0], [INF, 1.0, 2.0], [-INF, 1.0, INF], [-INF, INF], [INF, INF]]
