@@ -168,7 +168,8 @@ def _scale(x: Any, n: Any) -> Any:
 
 
 def _ldexp(x: Any, n: Any) -> Any:
-    if is_bool(n.aval.dtype):
+    if is_bool(n.aval.dtype) or (is_integer(n.aval.dtype) and n.aval.dtype.itemsize == 1):
+        # Eight bits hold exponents only up to that of float32, and not the negative of -128.
         n = lax.convert_dtype(n, np.dtype(np.int32))
     if not is_integer(n.aval.dtype):
         msg = f"ldexp: the exponent must be an integer, got {n.aval.str_short()}"
@@ -177,7 +178,7 @@ def _ldexp(x: Any, n: Any) -> Any:
     (x,) = promote_inexact(x)
     x, n = broadcast_operands("ldexp", x, n)
     # Beyond these the result is 0 or infinite in every dtype.
-    limit = 32000 if n.aval.dtype.itemsize > 1 else 127
+    limit = 32000
     n = lax.min(n, limit) if is_unsigned(n.aval.dtype) else lax.max(lax.min(n, limit), -limit)
     return _scale(x, n)
 

@@ -47,7 +47,7 @@ class TopK(Primitive):
             raise UnsupportedDtypeError(msg)
         size = x.shape[axis]
         if k < 0 or (type(size) is int and k > size):
-            msg = f"top_k: k={k}, expected at most the {size} elements of axis {axis}"
+            msg = f"top_k: k={k}, expected from 0 to the {size} elements of axis {axis}"
             raise ShapeMismatchError(msg)
         if type(size) is int and size > _MAX_INT32:
             msg = f"top_k: the {size} positions along axis {axis} do not fit the int32 of indices"

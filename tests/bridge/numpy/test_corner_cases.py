@@ -213,3 +213,19 @@ def test_universal_functions_are_values() -> None:
         with pytest.raises(AttributeError):
             setattr(one, name, 3)
     assert (2, 1, 2, None) == (one.nin, one.nout, one.nargs, one.identity)
+
+
+@pytest.mark.parametrize("exponents", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_ldexp_takes_every_exponent_of_its_dtype(dtype: str, exponents: str) -> None:
+    """The least and the greatest number of each integer dtype is an exponent like any other."""
+    ends = [np.iinfo(exponents).min, np.iinfo(exponents).max, 100, 200]
+    n = np.array([e for e in ends if e <= np.iinfo(exponents).max], exponents)
+    for x in np.array([1.5, -255.0], dtype):
+        with np.errstate(all="ignore"):
+            expected = np.ldexp(x, np.clip(n.astype("i8"), -9999, 9999).astype("i4"))
+        expected[abs(expected) < np.finfo(dtype).tiny] = 0  # XLA takes subnormal numbers for zero
+        actual = np.array(tnp.ldexp(x, n))
+        actual[abs(actual) < np.finfo(dtype).tiny] = 0
+
+        assert expected.tolist() == actual.tolist()
