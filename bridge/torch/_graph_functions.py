@@ -64,15 +64,17 @@ def noted_function() -> Any:
 
 def _content_guard(value: Any, name: str, *, of_source: bool = False) -> Callable[[Any, Any], None]:
     """What adds the guard that ``value``, or what its source gives, has the content of now."""
-    before = token(value)
-
-    def unchanged(_: Any) -> bool:
-        return token(value) == before
-
-    def is_equal(found: Any) -> bool:
-        return found is value or token(found) == before  # in place: see ``unchanged``
 
     def add_guard(builder: Any, guard: Any) -> None:
+        # When the function has been traced: it may count in a list how often it was.
+        before = token(value)
+
+        def unchanged(_: Any) -> bool:
+            return token(value) == before
+
+        def is_equal(found: Any) -> bool:
+            return found is value or token(found) == before  # in place: see ``unchanged``
+
         what = [f"{name}, which tracebridge.torch.wrap got, or what it refers to has changed"]
         if of_source:
             builder.get_guard_manager(guard).add_lambda_guard(is_equal, what, guard.user_stack)

@@ -159,6 +159,21 @@ def test_nothing_is_compiled_again_without_a_change() -> None:
         assert 1 == len(graphs)
 
 
+def test_functions_that_count_their_traces() -> None:
+    """A function that changes what it refers to while it is traced is traced once."""
+    seen: list[Any] = []
+
+    def counting(y: Any) -> Any:
+        seen.append(1)
+        return y * 2.0
+
+    f = compiled(lambda x: wrap(counting)(x))
+    for _ in range(12):
+        torch.testing.assert_close(f(X), X * 2)
+
+    assert 1 == len(seen)
+
+
 # What is closed over --------------------------------------------------------------------------
 
 
