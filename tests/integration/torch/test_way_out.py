@@ -11,6 +11,7 @@ import torch
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
+from tracebridge.core.ir.operators import OF_TENSORS
 from tracebridge.torch import wrap
 
 T = torch.ones(3)
@@ -80,6 +81,22 @@ def test_methods_of_tensors_have_an_equivalent() -> None:
         wrap(lambda x: x.unsqueeze(0))(T)
     with pytest.raises(AttributeError, match=r"stop_gradient"):
         X.detach()
+
+
+@pytest.mark.parametrize("name", sorted(OF_TENSORS))
+def test_every_equivalent_is_told(name: str) -> None:
+    """What only tensors have says what arrays have, also while they are traced."""
+    assert hasattr(T, name)
+
+    def check(x: Any) -> Any:
+        assert not hasattr(x, name)
+        with pytest.raises(AttributeError) as caught:
+            getattr(x, name)
+        assert OF_TENSORS[name] in str(caught.value)
+        return x
+
+    check(X)
+    tb.make_jaxpr(check)(X)
 
 
 def test_comparison_with_a_tensor_is_no_error() -> None:
