@@ -12,6 +12,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -180,6 +181,19 @@ def _fit_edge(edge: Any, x: Any, axis: int, name: str) -> Any:
     return lax.broadcast_in_dim(edge, shape, ())
 
 
+def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
+    """All but the first, and all but the last, along ``axis``."""
+    size = x.aval.shape[axis]
+    n = at_least(size - 1, 0)
+
+    def part(start: Any, stop: Any) -> Any:
+        starts, stops = [0] * x.aval.ndim, list(x.aval.shape)
+        starts[axis], stops[axis] = start, stop
+        return lax.slice(x, starts, stops)
+
+    return part(size - n, size), part(0, n)
+
+
 def _diff(*args: Any) -> Any:
     *xs, n, axis, has_prepend = args
     x = xs[0]
@@ -195,8 +209,7 @@ def _diff(*args: Any) -> Any:
         size = x.aval.shape[axis]
         if type(size) is int and size == 0:
             break
-        high = lax.slice_in_dim(x, 1, size, axis=axis)
-        low = lax.slice_in_dim(x, 0, size - 1, axis=axis)
+        high, low = _neighbours(x, axis)
         x = lax.ne(high, low) if is_bool(x.aval.dtype) else lax.sub(high, low)
     return x
 
@@ -265,7 +278,6 @@ def _trapezoid(y: Any, *rest: Any) -> Any:
     (y,) = promote_inexact(y)
     y, step = promote_inexact(lax.convert_dtype(y, y.aval.dtype), steps[0])
     axis = normalize_axis(axis, y.aval.ndim, "trapezoid")
-    size = y.aval.shape[axis]
     if has_x:
         if step.aval.ndim == 1:
             step = _diff(step, 1, 0, False)
@@ -273,8 +285,7 @@ def _trapezoid(y: Any, *rest: Any) -> Any:
             step = lax.reshape(step, tuple(shape))
         else:
             step = _diff(step, 1, axis - y.aval.ndim, False)
-    high = lax.slice_in_dim(y, 1, size, axis=axis)
-    low = lax.slice_in_dim(y, 0, size - 1, axis=axis)
+    high, low = _neighbours(y, axis)
     pairs, step = broadcast_operands("trapezoid", lax.add(high, low), step)
     return lax.mul(lax.reduce_sum(lax.mul(pairs, step), (axis,)), 0.5)
 

@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.runtime.array import Array
 from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument
 
@@ -65,9 +66,12 @@ def _roll(x: Any, shift: Any, axis: Any) -> Any:
         size = x.aval.shape[i]
         if type(size) is int and size == 0:
             continue
-        k = size - s % size
-        head = lax.slice_in_dim(x, 0, k, axis=i)
-        x = lax.concatenate([lax.slice_in_dim(x, k, size, axis=i), head], i)
+        # An axis without elements stays as it is, by any amount.
+        k = size - s % at_least(size, 1)
+        none, whole = (0,) * x.aval.ndim, x.aval.shape
+        to_k = [k if j == i else d for j, d in enumerate(whole)]
+        from_k = [k if j == i else 0 for j in range(x.aval.ndim)]
+        x = lax.concatenate([lax.slice(x, from_k, whole), lax.slice(x, none, to_k)], i)
     return x
 
 

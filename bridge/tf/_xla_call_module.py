@@ -98,6 +98,12 @@ def _constant(array: np.ndarray[Any, Any]) -> Any:
     return found
 
 
+def _is_known(shape: Any, wanted: Sequence[int | None]) -> bool:
+    """Whether a tensor has a rank, and the sizes of the program; else they are checked later."""
+    known = cast("int | None", shape.rank) is not None
+    return known and all([w is None or s is not None for s, w in zip(shape, wanted, strict=True)])
+
+
 class CallModule:
     """One artifact as a function of flat tensors."""
 
@@ -129,6 +135,11 @@ class CallModule:
                 self._mismatch(i, tensor, dtype, shape)
         if not self._types:
             return []
+        if not tf.executing_eagerly():
+            tensors = [
+                t if _is_known(t.shape, shape) else tf.ensure_shape(t, shape)
+                for t, (_, shape) in zip(tensors, self._in, strict=True)
+            ]
         call, version = _operation()
         return list(
             call(

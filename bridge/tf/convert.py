@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast, final
@@ -224,7 +225,10 @@ class _Converted:
         if isinstance(leaf, tf.Variable | np.ndarray | np.generic) or hasattr(
             type(leaf), "__tf_tensor__"
         ):
-            return tf.convert_to_tensor(cast("Any", leaf))
+            known = not isinstance(leaf, np.ndarray | np.generic)
+            # TensorFlow says no more than that it does not have the dtype of a NumPy array.
+            with contextlib.nullcontext() if known else contextlib.suppress(ValueError):
+                return tf.convert_to_tensor(cast("Any", leaf))
         name = argument_names(tree, self._parameters)[i]
         raise UnsupportedDtypeError(
             f"{self._name}: {name} is {short_repr(leaf)} of type {type(leaf).__name__}",

@@ -61,7 +61,11 @@ def run_without_gradient(program: Program, tensors: Sequence[Any], name: str) ->
     outs = run_differentiable(program, tensors, _refuse)
     if not program.diff_in:
         return outs
-    message = f"{name} was made with with_gradient=False"
+    return without_gradient(program, outs, f"{name} was made with with_gradient=False")
+
+
+def without_gradient(program: Program, outs: Sequence[Any], message: str) -> list[Any]:
+    """The results of ``program``, whose gradient is an error with a message."""
     return [
         tf.raw_ops.PreventGradient(input=o, message=message) if i in program.diff_out else o
         for i, o in enumerate(outs)

@@ -26,7 +26,7 @@ from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape
 from tracebridge.tf.convert import our_dtype, unwrap
-from tracebridge.tf.gradient import run_differentiable
+from tracebridge.tf.gradient import run_differentiable, without_gradient
 from tracebridge.tf.program import Program
 from tracebridge.tf.signature import input_parameters, unique
 from tracebridge.tf.tracing import Request, Traced
@@ -92,7 +92,7 @@ def save(
     call = f"save({name_of(fun)})"
     check_callable("save", fun)
     order: Any = grad_order
-    if not isinstance(order, int) or order < 0:
+    if not isinstance(order, int | np.integer) or order < 0:
         raise ArgumentSpecError(
             f"{call}: grad_order is {short_repr(grad_order)}",
             expected="how often the loaded function can be differentiated: 0, 1, 2, ...",
@@ -132,6 +132,7 @@ def _module(
     ]
     program = traced.program
     pulls = _pulls(program, order)
+    _check_results(traced)
 
     class Served(tf.Module):
         """What ``serve`` is: callable, and the owner of all that a call needs.
@@ -146,8 +147,9 @@ def _module(
 
         def __init__(self) -> None:
             super().__init__(name="serve")
-            self.variables = variables
-            self.trainable_variables = [v for v in variables if v.trainable]
+            # What stands in two places of the tree is one variable, and trained once.
+            self.variables = list({id(v): v for v in variables}.values())
+            self.trainable_variables = [v for v in self.variables if v.trainable]
             # The loaded model finds derivatives of the second and higher orders only in
             # functions that are saved, with a trace, as attributes.
             self.gradients = pulls
@@ -158,7 +160,7 @@ def _module(
         outs = (
             run_differentiable(program, tensors, _by_functions(pulls, 0))
             if pulls
-            else program.module(tensors)
+            else _last(program, tensors, order)
         )
         return traced.result(outs)
 
@@ -195,7 +197,7 @@ def _pulls(program: Program, order: int) -> list[Any]:
         def pull(*tensors: Any) -> list[Any]:
             if k + 1 < len(programs):
                 return run_differentiable(programs[k], tensors, _by_functions(pulls, k + 1))
-            return programs[k].module(tensors)
+            return _last(programs[k], tensors, order)
 
         return pull
 
@@ -203,6 +205,33 @@ def _pulls(program: Program, order: int) -> list[Any]:
     for pull in reversed(pulls):
         pull.get_concrete_function()
     return pulls
+
+
+def _last(program: Program, tensors: Sequence[Any], order: int) -> list[Any]:
+    """The results of a program whose derivative is not saved."""
+    outs = program.module(tensors)
+    if not program.diff_in:
+        return outs
+    message = f"{program.name}: the model was saved with grad_order={order}; save it with more"
+    return without_gradient(program, outs, message)
+
+
+def _check_results(traced: Traced) -> None:
+    """Raise where TensorFlow cannot write the structure of the results.
+
+    Raises:
+        ArgumentSpecError: a dict has other keys than strings.
+    """
+    tree = traced.out_tree
+    for path in leaf_paths(tree):
+        for entry in path:
+            key = getattr(entry, "key", "")
+            if not isinstance(key, str):
+                raise ArgumentSpecError(
+                    f"{traced.program.name}: the result has a dict with the key {key!r} of type "
+                    f"{type(key).__name__}",
+                    expected="strings as keys of dicts: a SavedModel has no others",
+                )
 
 
 def _by_functions(pulls: list[Any], k: int) -> Any:
@@ -345,5 +374,5 @@ def _is_plain(tree: Any) -> bool:
 
 def _identifier(name: str) -> str:
     """A name that graphs and signatures take."""
-    text = re.sub(r"\W+", "_", name).strip("_")
+    text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
     return text if text and not text[0].isdigit() else f"x_{text}".rstrip("_")

@@ -9,7 +9,8 @@ from typing import Any
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
 from tracebridge.core.lowering.symbolic import renaming
-from tracebridge.core.symbolic.dims import single_factor
+from tracebridge.core.symbolic.dims import is_static, single_factor
+from tracebridge.core.symbolic.evaluate import dims_evaluate
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 from tracebridge.core.symbolic.solve import solve_dim_variables
 from tracebridge.core.tree.prefix import flatten_axes
@@ -66,7 +67,8 @@ def symbolic_shapes(
     """
     scope = SymbolicScope(constraints, least=least)
     scope.note = note
-    used: set[str] = set(re.findall(r"[A-Za-z_]\w*", " ".join([s or "" for s in specs])))
+    used = _names_in([s for s in specs if s is not None])
+    _check_constraints(call, constraints, shapes, names, used)
     found: list[tuple[Any, ...]] = []
     for shape, spec, name in zip(shapes, specs, names, strict=True):
         if spec is not None:
@@ -86,6 +88,39 @@ def symbolic_shapes(
             )
         )
     return found
+
+
+def _names_in(texts: Sequence[str]) -> set[str]:
+    return set(re.findall(r"[^\W\d]\w*", " ".join(texts)))
+
+
+def _check_constraints(
+    call: str,
+    constraints: Sequence[str],
+    shapes: Sequence[TensorShape],
+    names: Sequence[str],
+    used: set[str],
+) -> None:
+    """Raise where a constraint speaks of what is no size: it would say nothing.
+
+    The name that a size gets by itself is known also while the size is.
+    """
+    spoken = _names_in(list(constraints)) - used - {"floordiv", "mod", "max", "min"}
+    if not spoken:
+        return
+    own = [
+        new_symbol(name, axis, set())
+        for name, shape in zip(names, shapes, strict=True)
+        for axis in range(len(shape or ()))
+    ]
+    unknown = sorted([s for s in spoken if s.rstrip("_") not in own and s not in own])
+    if unknown:
+        known = sorted({*used, *own} - {"_", "floordiv", "mod", "max", "min"})
+        raise ArgumentValueError(
+            f"{call}: polymorphic_constraints speaks of {', '.join(unknown)}, which is the name of "
+            "no size",
+            expected=f"names of sizes: {', '.join(known)}",
+        )
 
 
 def _specified(
@@ -167,6 +202,21 @@ def reason_of(error: Exception) -> str:
     return str(error.args[0]).splitlines()[0] if error.args else type(error).__name__
 
 
+def refuses_zero(shapes: Sequence[tuple[Any, ...]]) -> Exception | None:
+    """Why a program that was traced for these shapes does not take empty tensors, if so."""
+    scopes: dict[int, Any] = {
+        id(d.scope): d.scope for s in shapes for d in s if not is_static((d,))
+    }
+    for scope in scopes.values():
+        for difference, needed in scope.assumed.items():
+            least = {n: scope.bounds(scope.variable(n))[0] for n in difference.variables()}
+            if dims_evaluate(difference, least) < 0:
+                return InconclusiveDimensionError(
+                    f"the program needs {needed}, which is not so for all sizes"
+                )
+    return None
+
+
 def includes_zero(constraints: Sequence[str]) -> bool:
     """Whether a constraint says no more of a size than that it may be 0, as in ``b >= 0``."""
     conditions = SymbolicScope(constraints, least=0).conditions
@@ -176,7 +226,7 @@ def includes_zero(constraints: Sequence[str]) -> bool:
 def is_too_small(expected: Sequence[tuple[Any, ...]], sizes: Sequence[TensorShape]) -> bool:
     """Whether all sizes are known, and a program for shapes of larger symbols does not fit."""
     known: list[Any] = [size for size in sizes if size is not None and None not in size]
-    if len(known) < len(sizes) or not any([0 in size for size in known]):
+    if len(known) < len(sizes) or all(map(is_static, expected)):
         return False
     try:
         solve_dim_variables(expected).evaluate(known)

@@ -104,6 +104,9 @@ class Request:
             if strict:
                 raise shape_rules.undecided(self.call, error, shapes, self.names) from error
             return self.not_empty(error)
+        reason = shape_rules.refuses_zero(shapes) if strict else None
+        if reason is not None:
+            raise shape_rules.undecided(self.call, reason, shapes, self.names)
         if not strict:
             traced.program.retrace = lambda error: self.not_empty(error).program
         return traced

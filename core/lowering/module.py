@@ -144,7 +144,8 @@ def lower_module(
             for array, value in zip(hoisted, arguments, strict=False):
                 ctx.bind_constant(array, value)
             if symbolic:
-                define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
+                inputs = define_dims(ctx, jaxpr.in_avals, arguments[len(hoisted) :], names)
+                arguments[len(hoisted) :] = inputs
             _fill_main(ctx, jaxpr, kept, arguments[len(hoisted) :])
     if not located:
         _warn_of_waste(jaxpr, name, [i for i in donated if i in kept and i not in aliases])

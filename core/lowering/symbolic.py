@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core.dtypes.dtypes import float0, is_extended
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import boolean, i32, i64, string
 from tracebridge.core.mlir.builders import DimArithmetic
-from tracebridge.core.symbolic.dims import is_static
+from tracebridge.core.symbolic.dims import DimExpr, is_static
 from tracebridge.core.symbolic.evaluate import dims_evaluate
 from tracebridge.core.symbolic.solve import ShapeAssertion, size_name, solve_dim_variables
 
@@ -35,12 +36,16 @@ def define_dims(
     avals: Sequence[ShapedArray],
     operands: Sequence[Any],
     names: Sequence[str] = (),
-) -> None:
+) -> list[Any]:
     """Compute the dimension variables of ``avals`` from the sizes of ``operands``; check the rest.
 
     ``names`` are what messages call the operands, ``args[i]`` where there are none. The checks
-    come first in the program. An operation that verifies its operand sizes itself may still be
-    the one that reports sizes that do not agree: verification runs before the checks.
+    come first in the program.
+
+    Returns:
+        The operands with the sizes that the checks demand. Consumers refine the shapes of the whole
+        program before they run the checks: without that an operation that verifies its sizes
+        would report those that do not fit, in its own words.
 
     Raises:
         ValueError: a variable cannot be computed from the sizes.
@@ -62,6 +67,43 @@ def define_dims(
         _emit_assertion(ctx, assertion, rename, env, arithmetic)
     for name in solution.sources:
         ctx.define_dim(name, env[name])
+    if not solution.assertions:
+        return list(operands)
+    return _fitting(ctx, avals, operands, sizes)
+
+
+def _fitting(
+    ctx: LoweringContext,
+    avals: Sequence[ShapedArray],
+    operands: Sequence[Any],
+    sizes: dict[str, Any],
+) -> list[Any]:
+    """The operands, padded or cut where their ``sizes`` are not those of ``avals``."""
+    scope: Any = next(d.scope for a in avals for d in a.shape if isinstance(d, DimExpr))
+    arithmetic = DimArithmetic(ctx)
+    least_sizes = getattr(scope, "least_sizes", dict)()
+    for name, value in ctx.dims_by_name().items():
+        least = least_sizes.get(name, getattr(scope, "least", 1))
+        ctx.define_dim(name, arithmetic.max(value, arithmetic.constant(least)))
+    fitting: list[Any] = []
+    for i, (aval, operand) in enumerate(zip(avals, operands, strict=True)):
+        if is_static(aval.shape) or aval.dtype == float0 or is_extended(aval.dtype):
+            fitting.append(operand)
+            continue
+        one, vector = ShapedArray((1,), np.int32), ShapedArray((aval.ndim,), np.int32)
+        missing: list[Any] = []
+        for axis, dim in enumerate(aval.shape):
+            size = ctx.splat(0, _SIZE)
+            if type(dim) is not int:
+                pair = [ctx.dim(dim), sizes[size_name(i, axis)]]
+                size = ctx.op1("stablehlo.subtract", pair, _SIZE)
+            missing.append(ctx.reshape(size, one))
+        along = {"dimension": i64(0)}
+        high = ctx.op1("stablehlo.concatenate", missing, vector, along)
+        zeros = ctx.shape_tensor((0,) * aval.ndim)
+        zero = ctx.splat(False if aval.dtype.kind == "b" else 0, ShapedArray((), aval.dtype))
+        fitting.append(ctx.op1("stablehlo.dynamic_pad", [operand, zero, zeros, high, zeros], aval))
+    return fitting
 
 
 def renaming(names: Sequence[str]) -> Callable[[str], str]:

@@ -184,6 +184,17 @@ class Builder:
         bounds = [self.shape_tensor(b) for b in (starts, limits, strides)]
         return self.op1("stablehlo.real_dynamic_slice", [x, *bounds], aval)
 
+    def resized(self, x: Any, aval: ShapedArray, axis: int, size: Any) -> tuple[Any, ShapedArray]:
+        """``x`` with zeros behind, or cut there, so that ``axis`` has ``size``; and its aval."""
+        if size == aval.shape[axis]:
+            return x, aval
+        result = aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis + 1 :]))
+        high: list[Any] = [0] * aval.ndim
+        high[axis] = size - aval.shape[axis]
+        none, high = self.shape_tensor((0,) * aval.ndim), self.shape_tensor(high)
+        zero = self.splat(False if aval.dtype.kind == "b" else 0, ShapedArray((), aval.dtype))
+        return self.op1("stablehlo.dynamic_pad", [x, zero, none, high, none], result), result
+
     def convert(self, x: Any, aval: ShapedArray) -> Any:
         """``x`` with the element type of ``aval``."""
         return self.op1("stablehlo.convert", [x], aval)

@@ -11,6 +11,7 @@ from tracebridge.core.symbolic.dims import (
     DimExpr,
     constraint_hint,
     floordiv,
+    max_dim,
 )
 
 
@@ -70,6 +71,19 @@ def is_empty(size: Any) -> bool:
 def allows_empty(size: Any) -> bool:
     """Whether a size is an expression in a scope where sizes may be 0."""
     return isinstance(size, DimExpr) and getattr(size.scope, "least", 1) == 0
+
+
+def at_least(size: Any, least: int) -> Any:
+    """``size``, or ``least`` where that is more: of ints, and of expressions."""
+    return max(size, least) if type(size) is int else max_dim(size, least)
+
+
+def assume_at_least(a: Any, b: Any) -> None:
+    """Have programs for these sizes check ``a >= b``, which nobody can say, when they run."""
+    difference = a - b
+    assume = getattr(difference.scope, "assume", None)
+    if assume is not None:
+        assume(difference, f"{b} <= {a}")
 
 
 def dim_size_product(shape: Iterable[Any]) -> Dim:

@@ -62,6 +62,7 @@ class SymbolicScope:
         "_memo",
         "_rewrites",
         "_stated",
+        "assumed",
         "conditions",
         "constraints",
         "least",
@@ -77,6 +78,8 @@ class SymbolicScope:
         self.note = ""
         self.constraints: tuple[str, ...] = ()
         self.conditions: tuple[Condition, ...] = ()
+        # What operations need of sizes, where nobody could say while they were traced.
+        self.assumed: dict[DimExpr, str] = {}
         self._rewrites: dict[Factor, Dim] = {}
         self._exact: dict[Factor, tuple[int, DimExpr]] = {}
         self._inequalities: list[Terms] = []
@@ -110,6 +113,27 @@ class SymbolicScope:
         """What constraints say of a factor; variables are at least ``least``."""
         default = (self.least if factor.kind == VAR else -INFINITY, INFINITY)
         return self._stated.get(factor, default)
+
+    def assume(self, difference: DimExpr, text: str) -> None:
+        """Remember that a program needs ``difference >= 0``: it is checked when the program runs.
+
+        No decision rests on it, unlike on a constraint.
+        """
+        self.assumed.setdefault(difference, text)
+
+    def least_sizes(self) -> dict[str, int]:
+        """The least size that is allowed, for variables of which something says so by itself."""
+        found = {f.text: int(low) for f, (low, _) in self._stated.items()
+                 if f.kind == VAR and low > self.least}  # fmt: skip
+        for difference in self.assumed:
+            terms = dict(difference.terms)
+            constant = terms.pop((), 0)
+            ((monomial, coefficient),) = list(terms.items())[:1]
+            ((factor, power),) = monomial[:1]
+            if len(terms) == len(monomial) == power == 1 and factor.kind == VAR and coefficient > 0:
+                low = -(constant // coefficient)
+                found[factor.text] = max(found.get(factor.text, self.least), low)
+        return found
 
     def constrained_factors(self) -> Iterable[Factor]:
         """The factors that constraints speak of."""

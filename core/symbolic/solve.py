@@ -159,7 +159,7 @@ def solve_dim_variables(shapes: Iterable[Sequence[Any]]) -> Solution:
     _check_solved(equations, sources)
     checks = [*_variable_checks(scope, sources), *_size_checks(equations, exact)]
     if isinstance(scope, SymbolicScope):
-        checks += _constraint_checks(scope, sources)
+        checks += [*_constraint_checks(scope, sources), *_assumption_checks(scope, sources)]
     return Solution(sources, tuple(checks))
 
 
@@ -273,3 +273,18 @@ def _constraint_checks(
             )
             relation = "==" if condition.is_equality else ">="
             yield ShapeAssertion(_free(condition.difference), relation, 0, text)
+
+
+def _assumption_checks(
+    scope: SymbolicScope, sources: Mapping[str, DimSource]
+) -> Iterable[ShapeAssertion]:
+    for difference, needed in scope.assumed.items():
+        names = sorted(difference.variables())
+        if not set(names) <= sources.keys():
+            continue
+        where = [f"{n} = {size_name(sources[n].arg, sources[n].axis)}" for n in names]
+        text = (
+            f"the program needs {needed}, where {', '.join(where)}, but {difference} is {{left}}. "
+            "Give such sizes a program of their own, with the sizes in its signature"
+        )
+        yield ShapeAssertion(_free(difference), ">=", 0, text)

@@ -17,6 +17,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering import tokens
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.mlir.types import is_static
+from tracebridge.core.symbolic.compare import at_least
 
 _I32 = ShapedArray((), np.dtype(np.int32))
 _BOOL = ShapedArray((), np.dtype(np.bool_))
@@ -48,9 +49,16 @@ class _Loop:
         self.length = params["length"]
         self.reverse = params["reverse"]
         self.n_carry = params["num_carry"]
-        self.consts, self.init, self.xs = groups(params, operands)
-        self.x_avals = [stored(a) for a in groups(params, ctx.avals_in)[2]]
+        self.consts, self.init, xs = groups(params, operands)
+        x_avals = [stored(a) for a in groups(params, ctx.avals_in)[2]]
         self.y_avals = [stored(a) for a in ctx.avals_out[self.n_carry :]]
+        if type(self.length) is not int:
+            # A loop without steps is not run, but has to fit.
+            rows = at_least(self.length, 1)
+            pairs = [ctx.resized(x, a, 0, rows) for x, a in zip(xs, x_avals, strict=True)]
+            xs, x_avals = [x for x, _ in pairs], [a for _, a in pairs]
+            self.y_avals = [a.update(shape=(rows, *a.shape[1:])) for a in self.y_avals]
+        self.xs, self.x_avals = xs, x_avals
         self.many = params["unroll"] > 1
 
     def step(self, carry: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -125,7 +133,8 @@ class _Loop:
         if type(self.length) is int and self.length % unroll:
             done = ctx.splat(rounds * unroll, _I32)
             rest = self.steps(rest, done, self.length % unroll)
-        return rest
+        ys = zip(rest[self.n_carry :], self.y_avals, strict=True)
+        return [*rest[: self.n_carry], *[ctx.resized(y, a, 0, self.length)[0] for y, a in ys]]
 
     def steps(self, state: Sequence[Any], base: Any, count: int) -> list[Any]:
         """``count`` steps from step number ``base`` on."""

@@ -15,6 +15,8 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import python_scalar
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import boolean, i64_array
+from tracebridge.core.mlir.types import is_static
+from tracebridge.core.symbolic.compare import at_least
 
 
 @final
@@ -37,7 +39,9 @@ class Gather(Structural):
             msg = f"gather: slice_sizes {sizes} need one entry for each axis of {x.str_short()}"
             raise RankError(msg)
         for axis, (n, m) in enumerate(zip(x.shape, sizes, strict=True)):
-            if lax.surely_less(n, m) or lax.surely_less(m, 0):
+            # Along an axis without elements nothing is gathered where there are no indices either.
+            alike = type(n) is not int and m == 1 and n in indices.shape[:-1]
+            if (not alike and lax.surely_less(n, m)) or lax.surely_less(m, 0):
                 msg = f"gather: slice size {m} of axis {axis} does not fit {x.str_short()}"
                 raise ShapeMismatchError(msg)
             if (axis in collapsed or axis in batching[0]) and m != 1:
@@ -52,7 +56,7 @@ class Gather(Structural):
         aval, indices_aval = ctx.avals_in
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
         indices, indices_aval = lax.signed_indices(ctx, indices, indices_aval)
-        out = _emit(ctx, x, indices, numbers, sizes, params["indices_are_sorted"])
+        out = _emit_not_empty(ctx, x, indices, indices_aval, params)
         index_map = numbers.start_index_map
         # XLA clamps the positions, so the other modes need nothing more.
         if params["mode"] is not lax.GatherScatterMode.FILL_OR_DROP or not index_map:
@@ -173,8 +177,41 @@ def default_fill(dtype: Any) -> Any:
     return int(limits.max if is_unsigned(dtype) else limits.min)
 
 
+def _emit_not_empty(
+    ctx: Any, x: Any, indices: Any, indices_aval: ShapedArray, params: dict[str, Any]
+) -> Any:
+    """The gather of an operand whose axes of symbolic size have a first position, to fit."""
+    aval, out_aval = ctx.avals_in[0], ctx.aval_out
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    are_sorted = params["indices_are_sorted"]
+    if is_static(aval):
+        return _emit(ctx, x, indices, numbers, sizes, are_sorted, out_aval)
+    batching = dict(
+        zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+    )
+    for axis, n in enumerate(aval.shape):
+        if type(n) is int or sizes[axis] != 1:
+            continue
+        x, aval = ctx.resized(x, aval, axis, at_least(n, 1))
+        if axis in batching:
+            at = batching[axis]
+            indices, indices_aval = ctx.resized(indices, indices_aval, at, at_least(n, 1))
+    shape = gathered_shape(aval, indices_aval, numbers, sizes)
+    wide = out_aval.update(shape=shape)
+    out = _emit(ctx, x, indices, numbers, sizes, are_sorted, wide)
+    for axis, n in enumerate(out_aval.shape):
+        out, wide = ctx.resized(out, wide, axis, n)
+    return out
+
+
 def _emit(
-    ctx: Any, x: Any, indices: Any, numbers: Any, sizes: Sequence[Any], indices_are_sorted: bool
+    ctx: Any,
+    x: Any,
+    indices: Any,
+    numbers: Any,
+    sizes: Sequence[Any],
+    indices_are_sorted: bool,
+    aval_out: ShapedArray,
 ) -> Any:
     attributes = {
         "dimension_numbers": mlir.stablehlo.GatherDimensionNumbers.get(
@@ -189,9 +226,9 @@ def _emit(
     }
     if all([type(n) is int for n in sizes]):
         attributes["slice_sizes"] = i64_array(sizes)
-        return ctx.op1("stablehlo.gather", [x, indices], ctx.aval_out, attributes)
+        return ctx.op1("stablehlo.gather", [x, indices], aval_out, attributes)
     operands = [x, indices, ctx.shape_tensor(sizes)]
-    return ctx.op1("stablehlo.dynamic_gather", operands, ctx.aval_out, attributes)
+    return ctx.op1("stablehlo.dynamic_gather", operands, aval_out, attributes)
 
 
 def gather(

@@ -50,7 +50,10 @@ class Scatter(Primitive):
                 f"{indices.shape[:-1]}"
             )
             raise ShapeMismatchError(msg)
+        points = {*inserted, *batching[0]}
         for axis, n in enumerate(window_sizes(x, updates, numbers)):
+            if axis in points and type(x.shape[axis]) is not int:
+                continue  # single positions outside of the operand are dropped, also all of them
             if lax.surely_less(x.shape[axis], n):
                 msg = (
                     f"{self.name}: the window of updates {updates.str_short()} has size {n} along "

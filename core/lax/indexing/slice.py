@@ -13,6 +13,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
+from tracebridge.core.symbolic.dims import max_dim
 
 
 @final
@@ -79,7 +80,8 @@ class Slice(Structural):
             elif type(count) is int:
                 covered = max((count - 1) * stride + 1, 0)
             else:
-                covered = (count - 1) * stride + 1
+                # In the form that pad gives its size.
+                covered = count + max_dim(count - 1, 0) * (stride - 1)
             config.append((start, n - start - covered, stride - 1))
         return [lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), config)]
 

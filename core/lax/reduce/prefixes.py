@@ -19,7 +19,7 @@ from tracebridge.core.dtypes.dtypes import int32
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.types import is_static
-from tracebridge.core.symbolic.compare import is_empty
+from tracebridge.core.symbolic.compare import at_least
 
 _BOOL = np.dtype(np.bool_)
 _I32 = ShapedArray((), int32)
@@ -87,7 +87,7 @@ def emit_prefixes(
 ) -> Any:
     """The prefixes of ``x`` along ``axis`` (suffixes if ``reverse``)."""
     n = aval.shape[axis]
-    if is_empty(n) or (type(n) is int and n < 2):
+    if type(n) is int and n < 2:
         return x
     scan = _Scan(ctx, reverse, combine, identity)
     if not is_static(aval):
@@ -106,7 +106,7 @@ def emit_recurrence(
     ctx: Any, a: Any, b: Any, aval: ShapedArray, axis: int, *, reverse: bool
 ) -> Any:
     """``y[i] = a[i] * y[i - 1] + b[i]`` along ``axis``."""
-    if is_empty(aval.shape[axis]) or (is_static(aval) and aval.size == 0):
+    if is_static(aval) and aval.size == 0:
         return b
     if ctx.platform != "cpu" and is_static(aval):
         return ctx.lower_fun(_recurrence, a, b, avals_in=[aval, aval], axis=axis, reverse=reverse)[
@@ -189,9 +189,12 @@ class _Scan:
 
     def by_rows(self, sources: Sequence[Any], aval: ShapedArray, axis: int) -> Any:
         """A loop that combines one row of the other axes at a time."""
-        ctx = self.ctx
+        ctx, size = self.ctx, aval.shape[axis]
+        # The loop of an array without rows is not run, but has to fit.
+        filled = [ctx.resized(x, aval, axis, at_least(size, 1)) for x in sources]
+        sources, aval = [x for x, _ in filled], filled[0][1]
         row = aval.update(shape=tuple([1 if i == axis else d for i, d in enumerate(aval.shape)]))
-        n, last = [ctx.dim(size) for size in (aval.shape[axis], aval.shape[axis] - 1)]
+        n, last = [ctx.dim(d) for d in (size, size - 1)]
 
         def condition(values: Sequence[Any]) -> Any:
             return ctx.compare(values[0], n, _FLAG, "LT")
@@ -211,7 +214,8 @@ class _Scan:
 
         start = [ctx.splat(0, _I32), ctx.splat(self.identity, row), ctx.splat(0, aval), *sources]
         avals = [_I32, row, aval, *[aval] * len(sources)]
-        return ctx.while_loop(start, avals, condition, body)[2]
+        result = ctx.while_loop(start, avals, condition, body)[2]
+        return ctx.resized(result, aval, axis, size)[0]
 
     def _row(self, x: Any, row: ShapedArray, starts: list[Any]) -> Any:
         """The part of ``x`` of the shape of ``row`` at ``starts``."""

@@ -124,10 +124,8 @@ def _product_tangent_by_scans(x: Any, t: Any) -> Any:
     one = lax.full_of(x.aval.update(shape=()), 1)
     rest = [(0, 0, 0)] * (x.aval.ndim - 1)
     # One element is cut off at one end and a one takes its place at the other.
-    before = lax.cumprod(lax.pad(lax.pad(x, one, [(0, -1, 0), *rest]), one, [(1, 0, 0), *rest]))
-    after = lax.cumprod(
-        lax.pad(lax.pad(x, one, [(-1, 0, 0), *rest]), one, [(0, 1, 0), *rest]), reverse=True
-    )
+    before = lax.cumprod(lax.pad(x, one, [(1, -1, 0), *rest]))
+    after = lax.cumprod(lax.pad(x, one, [(-1, 1, 0), *rest]), reverse=True)
     return lax.reduce_sum(lax.mul(lax.mul(t, before), after), (0,))
 
 

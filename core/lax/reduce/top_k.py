@@ -46,7 +46,7 @@ class TopK(Primitive):
             msg = f"top_k works on real numbers, got {x.str_short()}"
             raise UnsupportedDtypeError(msg)
         size = x.shape[axis]
-        if k < 0 or (type(size) is int and k > size):
+        if k < 0 or lax.surely_less(size, k):
             msg = f"top_k: k={k}, expected from 0 to the {size} elements of axis {axis}"
             raise ShapeMismatchError(msg)
         if type(size) is int and size > _MAX_INT32:

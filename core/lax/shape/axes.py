@@ -11,7 +11,7 @@ from tracebridge.core.errors.shape_errors import (
     InconclusiveDimensionError,
     ShapeMismatchError,
 )
-from tracebridge.core.symbolic.compare import allows_empty
+from tracebridge.core.symbolic.compare import allows_empty, assume_at_least
 
 
 def as_axis(call: str, axis: Any, ndim: int) -> int:
@@ -56,6 +56,8 @@ def as_shape(call: str, shape: Any) -> tuple[Any, ...]:
 def surely_less(a: Any, b: Any, *, decides: bool = False) -> bool:
     """Whether ``a < b`` for all values of symbolic dimensions; False where nobody can say.
 
+    Then ``a >= b`` is checked when the program runs, unless the answer ``decides`` what it is.
+
     Raises:
         InconclusiveDimensionError: nobody can say, arrays may be empty, and the answer
             ``decides`` what is computed.
@@ -63,6 +65,8 @@ def surely_less(a: Any, b: Any, *, decides: bool = False) -> bool:
     try:
         return bool(a < b)
     except InconclusiveDimensionError:
-        if decides and (allows_empty(a) or allows_empty(b)):
+        if not decides:
+            assume_at_least(a, b)
+        elif allows_empty(a) or allows_empty(b):
             raise
         return False

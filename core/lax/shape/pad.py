@@ -45,7 +45,7 @@ class Pad(Primitive):
                 msg = f"pad: interior padding must be at least 0, got {interior} for axis {axis}"
                 raise ShapeMismatchError(msg)
             size = low + high + n + _gaps(n) * interior if interior != 0 else low + high + n
-            if type(size) is int and size < 0:
+            if lax.surely_less(size, 0):
                 msg = (
                     f"pad: padding {(low, high, interior)} leaves {size} elements of axis {axis} "
                     f"of shape {x.shape}, expected at least 0"

@@ -160,8 +160,46 @@ def test_grad_order(tmp_path: Path, order: int) -> None:
     np.testing.assert_allclose(loaded.serve(x), np.sin([0.5]), rtol=1e-6)
     if order:
         np.testing.assert_allclose(derivative(1), np.cos([0.5]), rtol=1e-6)
-    with pytest.raises(LookupError):
+    with pytest.raises(LookupError, match=f"saved with grad_order={order}"):
         derivative(order + 1)
+
+
+def test_shared_variables_are_trained_once(tmp_path: Path) -> None:
+    """A variable in two places of the parameters is one, with the sum of its gradients."""
+    tied = tf.Variable(3.0)
+    loaded = saved(
+        tmp_path,
+        lambda p, x: p["a"] * p["b"] * x,
+        [tf.TensorSpec(())],
+        params={"a": tied, "b": tied},
+    )
+
+    with tf.GradientTape() as tape:
+        y = loaded.serve(tf.constant(2.0))
+    assert 1 == len(loaded.serve.trainable_variables) == len(loaded.serve.variables)
+    assert [12.0] == [float(g) for g in tape.gradient(y, loaded.serve.trainable_variables)]
+
+
+def test_dicts_with_other_keys_than_strings(tmp_path: Path) -> None:
+    """Said in words of the caller; parameters and inputs may have any keys."""
+    with pytest.raises(ArgumentSpecError, match=r"the result has a dict with the key 0 of type"):
+        tb.tf.save(lambda x: {"a": {0: x}}, tmp_path, [tf.TensorSpec((2,))])
+    loaded = saved(tmp_path, lambda p, x: {"a": p[0] * x}, [tf.TensorSpec((2,))], params={0: 1.0})
+
+    assert [1.0, 1.0] == loaded.serve(tf.ones(2))["a"].numpy().tolist()
+
+
+@pytest.mark.parametrize("name", ["é", "ä b", "1x", "self", "名"])
+def test_names_of_inputs_that_graphs_do_not_take(name: str, tmp_path: Path) -> None:
+    """The signature gets a name that TensorFlow takes."""
+    spec = tf.TensorSpec((2,), name=name)
+    loaded = saved(tmp_path, lambda x: {name: x * 2}, [spec])
+    signature = loaded.signatures["serving_default"]
+    (key,) = signature.structured_input_signature[1]
+
+    assert key.isascii()
+    (result,) = signature(**{key: tf.ones(2)}).values()
+    assert [2.0, 2.0] == result.numpy().tolist()
 
 
 def test_64_bit_dtypes(tmp_path: Path) -> None:
