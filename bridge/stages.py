@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.aot.stages import ArgInfo, Compiled, CompilerOptions, Lowered, Traced, Wrapped
+from tracebridge.core.aot.stage import ArgInfo
+from tracebridge.core.aot.stages import Compiled, CompilerOptions, Lowered, Traced, Wrapped
 
 __all__ = ["ArgInfo", "Compiled", "CompilerOptions", "Lowered", "Traced", "Wrapped"]
