@@ -17,7 +17,6 @@ import torch
 from torch._dynamo.guards import install_guard
 from torch._dynamo.source import GlobalStateSource, NumpyTensorSource
 from torch._dynamo.variables import (
-    FunctoolsPartialVariable,
     NestedUserFunctionVariable,
     TensorVariable,
     UserDefinedObjectVariable,
@@ -25,7 +24,7 @@ from torch._dynamo.variables import (
     UserMethodVariable,
 )
 from torch._dynamo.variables.dicts import ConstDictVariable
-from torch._dynamo.variables.functions import PolyfilledFunctionVariable
+from torch._dynamo.variables.functions import FunctoolsPartialVariable, PolyfilledFunctionVariable
 from torch._dynamo.variables.lists import ListVariable, TupleVariable
 from torch._dynamo.variables.tensor import NumpyNdarrayVariable, SymNodeVariable
 
