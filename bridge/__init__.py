@@ -135,12 +135,12 @@ if TYPE_CHECKING:
     )
     from tracebridge.core.config.user_context import make_user_context as make_user_context
     from tracebridge.core.control.callbacks.pure import pure_callback as pure_callback
-    from tracebridge.core.control.closure_convert import closure_convert as closure_convert
-    from tracebridge.core.control.ref import Ref as Ref
-    from tracebridge.core.control.ref_functions import empty_ref as empty_ref
-    from tracebridge.core.control.ref_functions import free_ref as free_ref
-    from tracebridge.core.control.ref_functions import freeze as freeze
-    from tracebridge.core.control.ref_functions import new_ref as new_ref
+    from tracebridge.core.control.custom.closure_convert import closure_convert as closure_convert
+    from tracebridge.core.control.refs.functions import empty_ref as empty_ref
+    from tracebridge.core.control.refs.functions import free_ref as free_ref
+    from tracebridge.core.control.refs.functions import freeze as freeze
+    from tracebridge.core.control.refs.functions import new_ref as new_ref
+    from tracebridge.core.control.refs.ref import Ref as Ref
     from tracebridge.core.extend.evaluation import (
         ensure_compile_time_eval as ensure_compile_time_eval,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.control.policies import (
+from tracebridge.core.control.remat.policies import (
     checkpoint_dots,
     checkpoint_dots_with_no_batch_dims,
     dots_saveable,

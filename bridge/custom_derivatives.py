@@ -5,12 +5,12 @@ from __future__ import annotations
 from tracebridge._api.custom_gradient import custom_gradient
 from tracebridge._api.custom_jvp import custom_jvp
 from tracebridge._api.custom_vjp import custom_vjp
-from tracebridge.core.control.closure_convert import closure_convert
-from tracebridge.core.control.custom_jvp import custom_jvp_call_p
-from tracebridge.core.control.custom_vjp import custom_vjp_call_p
-from tracebridge.core.control.linear_call import linear_call
-from tracebridge.core.control.remat_opt import remat_opt_p
-from tracebridge.core.control.symbolic_zeros import (
+from tracebridge.core.control.custom.closure_convert import closure_convert
+from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
+from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.custom.linear_call import linear_call
+from tracebridge.core.control.custom.remat_opt import remat_opt_p
+from tracebridge.core.control.custom.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
     custom_vjp_primal_tree_values,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tracebridge.core.control.ref import Ref
-from tracebridge.core.control.ref_cells import AbstractRef
-from tracebridge.core.control.ref_functions import (
+from tracebridge.core.control.refs.cells import AbstractRef
+from tracebridge.core.control.refs.functions import (
     addupdate,
     empty_ref,
     free_ref,
@@ -14,6 +13,7 @@ from tracebridge.core.control.ref_functions import (
     set,
     swap,
 )
+from tracebridge.core.control.refs.ref import Ref
 from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracebridge.core.control.closed_call import CallPrimitive as CallPrimitive
+    from tracebridge.core.control.calls.closed_call import CallPrimitive as CallPrimitive
     from tracebridge.core.dtypes import dtypes as _dtypes
     from tracebridge.core.extend.evaluation import (
         ensure_compile_time_eval as ensure_compile_time_eval,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, final
 
-from tracebridge.core.control.traced_call import Arguments, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape

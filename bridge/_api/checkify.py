@@ -9,10 +9,8 @@ from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import public
 from tracebridge._api.wraps import named_like
 from tracebridge.core.config.scopes import option, tracing_key
-from tracebridge.core.control.bodies import Body, flatten_values, trace_body
-from tracebridge.core.control.checkify.error import Category, Error
-from tracebridge.core.control.checkify.transform import EVERY_CATEGORY, Checked, Checker
-from tracebridge.core.control.closed_call import closed_call_p
+from tracebridge.core.control.calls.bodies import Body, flatten_values, trace_body
+from tracebridge.core.control.calls.closed_call import closed_call_p
 from tracebridge.core.errors.check_errors import (
     CheckError,
     DivisionByZeroError,
@@ -33,6 +31,8 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
+from tracebridge.core.transforms.checkify.error import Category, Error
+from tracebridge.core.transforms.checkify.transform import EVERY_CATEGORY, Checked, Checker
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
 ErrorCategory = type[CheckError]

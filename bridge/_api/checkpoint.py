@@ -9,11 +9,11 @@ from typing import Any
 from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
-from tracebridge.core.control.checkpoint import checkpoint_call
-from tracebridge.core.control.policies import Policy
-from tracebridge.core.control.ref import has_refs, hide_refs
-from tracebridge.core.control.ref_calls import RefCall
-from tracebridge.core.control.traced_call import Arguments, argument_names, trace_call
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names, trace_call
+from tracebridge.core.control.refs.calls import RefCall
+from tracebridge.core.control.refs.ref import has_refs, hide_refs
+from tracebridge.core.control.remat.checkpoint import checkpoint_call
+from tracebridge.core.control.remat.policies import Policy
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.foreign import way_out_of

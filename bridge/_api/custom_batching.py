@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, final
 
 from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
-from tracebridge.core.control.custom_batching import call_custom_vmap
-from tracebridge.core.control.custom_batching_rules import VmapCall
-from tracebridge.core.control.map import map as lax_map
+from tracebridge.core.control.custom.custom_batching import call_custom_vmap
+from tracebridge.core.control.custom.custom_batching_rules import VmapCall
+from tracebridge.core.control.loops.map import map as lax_map
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, UndefinedRuleError
 from tracebridge.core.ir.debug_info import name_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge._api.custom_arguments import CustomArguments, check_rule, method_of_inner
-from tracebridge.core.control.custom_jvp import JvpCall, call_custom_jvp
-from tracebridge.core.control.symbolic_zeros import zero_from_primal
+from tracebridge.core.control.custom.custom_jvp import JvpCall, call_custom_jvp
+from tracebridge.core.control.custom.symbolic_zeros import zero_from_primal
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,

@@ -8,9 +8,9 @@ from typing import Any, final
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.custom_arguments import method_of_inner
-from tracebridge.core.control.custom_vjp_call import up_to
-from tracebridge.core.control.inline_rules import describe
-from tracebridge.core.control.linear_call import call_with_transpose, custom_transpose_call_p
+from tracebridge.core.control.calls.inline_rules import describe
+from tracebridge.core.control.custom.custom_vjp_call import up_to
+from tracebridge.core.control.custom.linear_call import call_with_transpose, custom_transpose_call_p
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
-from tracebridge.core.control.custom_vjp import call_custom_vjp
-from tracebridge.core.control.custom_vjp_call import VjpCall
+from tracebridge.core.control.custom.custom_vjp import call_custom_vjp
+from tracebridge.core.control.custom.custom_vjp_call import VjpCall
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,

@@ -7,8 +7,8 @@ from typing import Any
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
-from tracebridge.core.control.ref_cells import Captures
-from tracebridge.core.control.traced_call import Arguments
+from tracebridge.core.control.calls.traced_call import Arguments
+from tracebridge.core.control.refs.cells import Captures
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.ir.debug_info import parameter_names
 from tracebridge.core.ir.float0 import is_float0

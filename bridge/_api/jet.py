@@ -9,12 +9,9 @@ from typing import Any
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import public
 from tracebridge.core.config.scopes import option
-from tracebridge.core.control.bodies import flatten_values, leaf_paths, trace_body
-from tracebridge.core.control.closed_call import closed_call_p
-from tracebridge.core.control.inline_rules import has_tangent
-from tracebridge.core.control.jet.series import filled, is_constant, scaled
-from tracebridge.core.control.jet.transform import coefficients, jet_jaxpr, joined
-from tracebridge.core.control.jet.user_rules import ZeroSeries, ZeroTerm
+from tracebridge.core.control.calls.bodies import flatten_values, leaf_paths, trace_body
+from tracebridge.core.control.calls.closed_call import closed_call_p
+from tracebridge.core.control.calls.inline_rules import has_tangent
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
@@ -24,6 +21,9 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.elementwise.convert import convert_element_type
+from tracebridge.core.transforms.jet.series import filled, is_constant, scaled
+from tracebridge.core.transforms.jet.transform import coefficients, jet_jaxpr, joined
+from tracebridge.core.transforms.jet.user_rules import ZeroSeries, ZeroTerm
 from tracebridge.core.tree.tree import flatten
 
 

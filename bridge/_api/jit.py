@@ -19,8 +19,8 @@ from tracebridge._api.placements import (
 from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.stages import trace_stage
-from tracebridge.core.control.jit import JitOptions, Jitted, make_jit
-from tracebridge.core.control.traced_call import Arguments
+from tracebridge.core.control.calls.traced_call import Arguments
+from tracebridge.core.control.jit.jit import JitOptions, Jitted, make_jit
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.runtime.fastpath import KeyFunctions, clear_fast_paths
 from tracebridge.core.util.caching import clear_all

@@ -17,9 +17,9 @@ from tracebridge._api.values import (
     value_of,
     values_of,
 )
-from tracebridge.core.control.inline_rules import user_value
-from tracebridge.core.control.ref import has_refs
-from tracebridge.core.control.ref_tangents import DualRefs, tangent_contents, write_finals
+from tracebridge.core.control.calls.inline_rules import user_value
+from tracebridge.core.control.refs.ref import has_refs
+from tracebridge.core.control.refs.tangents import DualRefs, tangent_contents, write_finals
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.filtering import api_boundary

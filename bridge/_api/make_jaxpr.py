@@ -13,9 +13,9 @@ from tracebridge._api.statics import Splitter
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axes
-from tracebridge.core.control.ref import has_refs, hide_refs
-from tracebridge.core.control.ref_cells import Captures
-from tracebridge.core.control.traced_call import Arguments, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names
+from tracebridge.core.control.refs.cells import Captures
+from tracebridge.core.control.refs.ref import has_refs, hide_refs
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is

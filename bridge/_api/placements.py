@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from tracebridge._api.values import name_of_leaf
-from tracebridge.core.control.traced_call import Arguments, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError

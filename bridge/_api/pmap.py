@@ -11,8 +11,8 @@ from tracebridge._api.statics import Splitter
 from tracebridge._api.values import name_of_leaf
 from tracebridge._api.wraps import named_like
 from tracebridge.core.aot.map_stages import LoweredMap, lower_map
-from tracebridge.core.control.pmap_call import PmapOptions, make_pmap
-from tracebridge.core.control.traced_call import Arguments, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names
+from tracebridge.core.control.pmap.call import PmapOptions, make_pmap
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shown import shown

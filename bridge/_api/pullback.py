@@ -8,8 +8,8 @@ from typing import Any, final
 from tracebridge._api.jvp import tangent_values
 from tracebridge._api.tape_tree import TapeStructure, put_together, take_apart
 from tracebridge._api.values import public, spread, tangent_or_zeros
-from tracebridge.core.control.ref import Ref
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
+from tracebridge.core.control.refs.ref import Ref
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.linearize import Linearized

@@ -8,8 +8,8 @@ from typing import Any
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.checkpoint import leaf_values
 from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
-from tracebridge.core.control.checkpoint import eval_in_place
-from tracebridge.core.control.traced_call import Arguments, trace_call
+from tracebridge.core.control.calls.traced_call import Arguments, trace_call
+from tracebridge.core.control.remat.checkpoint import eval_in_place
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.interpreters.linearize import Linearized, linearize_flat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.control.traced_call import Arguments
+from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.errors.tracer_errors import NonHashableStaticArgumentError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.tree.tree import PyTreeDef, flatten

@@ -21,7 +21,7 @@ from tracebridge._api.values import (
 )
 from tracebridge._api.wraps import named_like
 from tracebridge.core.collectives.shared import psum_shared, reduced_axes
-from tracebridge.core.control.traced_call import Arguments
+from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import LinearityError, MissingRuleError

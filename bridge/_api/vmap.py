@@ -18,9 +18,9 @@ from tracebridge._api.vmappable import (
     take_registered,
 )
 from tracebridge._api.wraps import named_like
-from tracebridge.core.control.ref import has_refs
-from tracebridge.core.control.ref_calls import MappedRefs
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
+from tracebridge.core.control.refs.calls import MappedRefs
+from tracebridge.core.control.refs.ref import has_refs
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary

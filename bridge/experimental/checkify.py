@@ -13,8 +13,6 @@ from tracebridge._api.checkify import (
     nan_checks,
     user_checks,
 )
-from tracebridge.core.control.checkify.check import check, check_error, debug_check
-from tracebridge.core.control.checkify.error import Error, init_error
 from tracebridge.core.errors.check_errors import (
     CheckError,
     DivisionByZeroError,
@@ -23,6 +21,8 @@ from tracebridge.core.errors.check_errors import (
     OutOfBoundsError,
 )
 from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.transforms.checkify.check import check, check_error, debug_check
+from tracebridge.core.transforms.checkify.error import Error, init_error
 
 JaxRuntimeError = CheckError
 """The name of the peer for what ``Error.throw`` raises."""

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
 from tracebridge._api.statics import check_hashable
-from tracebridge.core.control.custom_dce import DceCall, call_custom_dce
+from tracebridge.core.control.custom.custom_dce import DceCall, call_custom_dce
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, UndefinedRuleError
 from tracebridge.core.ir.debug_info import name_of

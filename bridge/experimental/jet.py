@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tracebridge._api.jet import jet, jet2
-from tracebridge.core.control.jet.define import (
+from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.transforms.jet.define import (
     def_comp,
     def_deriv,
     deflinear,
@@ -12,7 +13,7 @@ from tracebridge.core.control.jet.define import (
     linear_prop,
     zero_prop,
 )
-from tracebridge.core.control.jet.user_rules import (
+from tracebridge.core.transforms.jet.user_rules import (
     ZeroSeries,
     ZeroTerm,
     fact,
@@ -20,7 +21,6 @@ from tracebridge.core.control.jet.user_rules import (
     zero_series,
     zero_term,
 )
-from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "ZeroSeries",

@@ -20,9 +20,9 @@ from tracebridge._api.custom_vjp import custom_vjp
 from tracebridge._api.ravel import ravel_pytree
 from tracebridge._api.values import values_of
 from tracebridge._api.vjp import vjp
-from tracebridge.core.control.closure_convert import closure_convert
+from tracebridge.core.control.custom.closure_convert import closure_convert
+from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.scan.forward import scan
-from tracebridge.core.control.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError

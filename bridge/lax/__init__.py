@@ -25,25 +25,29 @@ from tracebridge.core.collectives.psum import pmin as pmin
 from tracebridge.core.collectives.psum import pmin_p as pmin_p
 from tracebridge.core.collectives.psum import psum as psum
 from tracebridge.core.collectives.psum import psum_p as psum_p
-from tracebridge.core.control.associative_scan import associative_scan as associative_scan
-from tracebridge.core.control.composite import composite as composite
-from tracebridge.core.control.composite import composite_p as composite_p
-from tracebridge.core.control.cond import cond_p as cond_p
-from tracebridge.core.control.custom_linear_solve import custom_linear_solve as custom_linear_solve
-from tracebridge.core.control.custom_linear_solve import linear_solve_p as linear_solve_p
-from tracebridge.core.control.custom_root import custom_root as custom_root
-from tracebridge.core.control.fori import fori_loop as fori_loop
-from tracebridge.core.control.map import map as map
-from tracebridge.core.control.platform_dependent import platform_dependent as platform_dependent
+from tracebridge.core.control.branches.cond import cond_p as cond_p
+from tracebridge.core.control.branches.platform_dependent import (
+    platform_dependent as platform_dependent,
+)
+from tracebridge.core.control.branches.switch import cond as cond
+from tracebridge.core.control.branches.switch import switch as switch
+from tracebridge.core.control.calls.composite import composite as composite
+from tracebridge.core.control.calls.composite import composite_p as composite_p
+from tracebridge.core.control.loops.associative_scan import associative_scan as associative_scan
+from tracebridge.core.control.loops.fori import fori_loop as fori_loop
+from tracebridge.core.control.loops.map import map as map
+from tracebridge.core.control.loops.scatter_apply import scatter_apply as scatter_apply
+from tracebridge.core.control.loops.while_loop import while_loop as while_loop
+from tracebridge.core.control.loops.while_primitive import while_p as while_p
 from tracebridge.core.control.scan.forward import scan as scan
 from tracebridge.core.control.scan.primitive import scan_p as scan_p
-from tracebridge.core.control.scatter_fn import scatter_apply as scatter_apply
-from tracebridge.core.control.switch import cond as cond
-from tracebridge.core.control.switch import switch as switch
+from tracebridge.core.control.solve.custom_linear_solve import (
+    custom_linear_solve as custom_linear_solve,
+)
+from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p as linear_solve_p
+from tracebridge.core.control.solve.custom_root import custom_root as custom_root
 from tracebridge.core.control.tokens import after_all as after_all
 from tracebridge.core.control.tokens import create_token as create_token
-from tracebridge.core.control.while_loop import while_loop as while_loop
-from tracebridge.core.control.while_primitive import while_p as while_p
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
 from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p

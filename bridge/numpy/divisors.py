@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.while_loop import while_loop
+from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.numpy._planning import binary_function

@@ -14,7 +14,7 @@ from tracebridge._api.argnums import check_callable, resolve
 from tracebridge._api.statics import Splitter, bind_statics, check_hashable, static_key
 from tracebridge._api.values import short_repr
 from tracebridge.core.config.scopes import tracing_key
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import number_dtype, width_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary

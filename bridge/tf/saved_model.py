@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tracebridge._api.argnums import check_callable
 from tracebridge._api.values import short_repr
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError

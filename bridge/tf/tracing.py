@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tracebridge._api.make_jaxpr import trace_to_jaxpr
 from tracebridge.core.config.wide import at_least
-from tracebridge.core.control.traced_call import Arguments
+from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.dtypes.width import width_of, with_numbers
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from tracebridge.core.config.scopes import tracing_key
 from tracebridge.core.config.wide import Width
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import width_of, with_numbers
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.staging import stage

@@ -20,7 +20,7 @@ import torch
 import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core._jaxlib.xla import batched_device_put, collect_garbage
-from tracebridge.core.control.compiler_options import lifted_options
+from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.dtypes.dtypes import bool_, uint8
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray

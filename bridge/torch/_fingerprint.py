@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tracebridge.core.control.jit import Jitted
+from tracebridge.core.control.jit.jit import Jitted
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr

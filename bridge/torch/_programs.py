@@ -30,7 +30,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import on_global_change, tracing_key
 from tracebridge.core.config.settings import Settings
 from tracebridge.core.config.wide import Width, at_least
-from tracebridge.core.control.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.interpreters.batching import batch_jaxpr

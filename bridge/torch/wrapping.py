@@ -16,7 +16,7 @@ from tracebridge._api.statics import Splitter, bind_statics, static_key
 from tracebridge._api.values import short_repr
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.config.wide import at_least
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.debug_info import name_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracebridge.core.control.traced_call import Arguments, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, argument_names
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of

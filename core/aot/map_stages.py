@@ -10,11 +10,11 @@ from tracebridge.core.aot.abstract import avals_of
 from tracebridge.core.aot.compiler_ir import hlo_of, hlo_text
 from tracebridge.core.aot.stage import Stage
 from tracebridge.core.aot.stages import Compiled, check_assignment, checked_dialect
-from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.pmap_call import Mapped, Pmapped, close_program
-from tracebridge.core.control.pmap_jaxprs import whole_aval
-from tracebridge.core.control.pmap_program import compile_lowered_pmap, lower_pmap, pmap_placement
-from tracebridge.core.control.traced_call import TracedCall
+from tracebridge.core.control.calls.entry import CallEntry
+from tracebridge.core.control.calls.traced_call import TracedCall
+from tracebridge.core.control.pmap.call import Mapped, Pmapped, close_program
+from tracebridge.core.control.pmap.jaxprs import whole_aval
+from tracebridge.core.control.pmap.program import compile_lowered_pmap, lower_pmap, pmap_placement
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import ClosedJaxpr

@@ -11,10 +11,10 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.aot.abstract import signature_of
-from tracebridge.core.control.ref import Ref, content_to_pass, has_refs, outer_refs
-from tracebridge.core.control.ref_calls import RefCall, RefUses, ref_arguments
-from tracebridge.core.control.ref_cells import AbstractRef
-from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names
+from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
+from tracebridge.core.control.refs.calls import RefCall, RefUses, ref_arguments
+from tracebridge.core.control.refs.cells import AbstractRef
+from tracebridge.core.control.refs.ref import Ref, content_to_pass, has_refs, outer_refs
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.errors.runtime_errors import ArgumentMismatchError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError

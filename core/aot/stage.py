@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tracebridge.core.aot.ref_stages import donated_inputs, shown_avals
-from tracebridge.core.control.traced_call import Arguments, TracedCall
+from tracebridge.core.control.calls.traced_call import Arguments, TracedCall
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.shape_struct import struct_of
 from tracebridge.core.tree.tree import PyTreeDef

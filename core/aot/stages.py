@@ -18,9 +18,9 @@ from tracebridge.core.aot.ref_stages import (
     contents_of_references,
 )
 from tracebridge.core.aot.stage import Stage
-from tracebridge.core.control.call_entry import CallEntry
-from tracebridge.core.control.jit import JitOptions, Jitted, list_of
-from tracebridge.core.control.traced_call import Arguments, TracedCall, argument_names
+from tracebridge.core.control.calls.entry import CallEntry
+from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
+from tracebridge.core.control.jit.jit import JitOptions, Jitted, list_of
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.control.compiler_options import lifted_options
+from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.ir.traverse import applications
 from tracebridge.core.lowering.module import LoweredModule, lower_module

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracebridge.core.control.custom_jvp import custom_jvp_call_p
-from tracebridge.core.control.custom_vjp import custom_vjp_call_p
-from tracebridge.core.control.rule_functions import flat_structure
+from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
+from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.custom.rule_functions import flat_structure
 from tracebridge.core.extend.linear_util import WrappedFun, wrap_init
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr

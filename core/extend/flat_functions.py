@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracebridge.core.aot.abstract import aval_of
-from tracebridge.core.control.traced_call import argument_names
+from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.tracer_errors import NonHashableStaticArgumentError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError

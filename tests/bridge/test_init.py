@@ -54,7 +54,7 @@ def test_import_loads_little(subprocess_environment: dict[str, str]) -> None:
         "import sys, tracebridge as tb\n"
         "before = set(sys.modules)\n"
         "assert 'tracebridge.numpy' not in before and 'jaxlib.mlir.ir' not in before\n"
-        "assert 'tracebridge.core.control.jit' not in before\n"
+        "assert 'tracebridge.core.control.jit.jit' not in before\n"
         "assert tb.jit is tb.jit and 'jit' in vars(tb)\n"
         "from tracebridge import *\n"
         "assert grad is tb.grad\n"

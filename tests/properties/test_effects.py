@@ -11,7 +11,7 @@ from hypothesis import given
 
 import tracebridge as tb
 from tracebridge import lax
-from tracebridge.core.control.closed_call import closed_call
+from tracebridge.core.control.calls.closed_call import closed_call
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.experimental import io_callback

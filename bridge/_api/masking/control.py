@@ -7,17 +7,17 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge._api.masking.interpreter import Masker, rule_for
-from tracebridge.core.control.checkpoint import checkpoint_p
-from tracebridge.core.control.closed_call import closed_call_p
-from tracebridge.core.control.cond import cond_p
-from tracebridge.core.control.custom_jvp import custom_jvp_call_p
-from tracebridge.core.control.custom_vjp import custom_vjp_call_p
-from tracebridge.core.control.jit import jit_p
+from tracebridge.core.control.branches.cond import cond_p
+from tracebridge.core.control.branches.switch import switch
+from tracebridge.core.control.calls.closed_call import closed_call_p
+from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
+from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.jit.jit import jit_p
+from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.control.loops.while_primitive import while_p
+from tracebridge.core.control.remat.checkpoint import checkpoint_p
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.control.scan.primitive import scan_p
-from tracebridge.core.control.switch import switch
-from tracebridge.core.control.while_loop import while_loop
-from tracebridge.core.control.while_primitive import while_p
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.symbolic.dims import DimExpr

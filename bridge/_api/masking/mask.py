@@ -12,7 +12,7 @@ from tracebridge._api.masking import control, reductions, shapes
 from tracebridge._api.masking.interpreter import Masker
 from tracebridge._api.values import public, values_of
 from tracebridge._api.wraps import named_like
-from tracebridge.core.control.traced_call import Arguments
+from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.control.closed_call import CallPrimitive
+from tracebridge.core.control.calls.closed_call import CallPrimitive
 from tracebridge.core.dtypes.dtypes import tangent_dtype as primal_dtype_to_tangent_dtype
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.errors.shape_errors import (

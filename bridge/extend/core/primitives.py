@@ -17,33 +17,19 @@ from tracebridge.core.collectives.psum import (
     pmin_p,
     psum_p,
 )
-from tracebridge.core.control.checkpoint import checkpoint_p as remat_p
-from tracebridge.core.control.closed_call import (
-    closed_call_p,
-)
-from tracebridge.core.control.closed_call import closed_call_p as call_p
-from tracebridge.core.control.cond import (
-    cond_p,
-)
-from tracebridge.core.control.custom_jvp import (
-    custom_jvp_call_p,
-)
-from tracebridge.core.control.custom_lin import (
-    custom_lin_p,
-)
-from tracebridge.core.control.custom_linear_solve import (
-    linear_solve_p,
-)
-from tracebridge.core.control.custom_vjp import (
-    custom_vjp_call_p,
-)
-from tracebridge.core.control.jit import jit_p
+from tracebridge.core.control.branches.cond import cond_p
+from tracebridge.core.control.calls.closed_call import closed_call_p
+from tracebridge.core.control.calls.closed_call import closed_call_p as call_p
+from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
+from tracebridge.core.control.custom.custom_lin import custom_lin_p
+from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
+from tracebridge.core.control.jit.jit import jit_p
+from tracebridge.core.control.loops.while_primitive import while_p
+from tracebridge.core.control.remat.checkpoint import checkpoint_p as remat_p
 from tracebridge.core.control.scan.primitive import (
     scan_p,
 )
-from tracebridge.core.control.while_primitive import (
-    while_p,
-)
+from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.lax.ad_util import (
     stop_gradient_p,

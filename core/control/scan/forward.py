@@ -9,11 +9,11 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.scopes import option
-from tracebridge.core.control.bodies import Body, flatten_values, leaf_paths, trace_body
-from tracebridge.core.control.carry import check_structure, check_types, promoted, unchanged
-from tracebridge.core.control.ref import has_refs, read_ref, write_ref
-from tracebridge.core.control.ref_cells import is_differentiated, note_custom
-from tracebridge.core.control.rewire import rewire
+from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_paths, trace_body
+from tracebridge.core.control.calls.carry import check_structure, check_types, promoted, unchanged
+from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.refs.cells import is_differentiated, note_custom
+from tracebridge.core.control.refs.ref import has_refs, read_ref, write_ref
 from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError

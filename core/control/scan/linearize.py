@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.control.rewire import rewire
+from tracebridge.core.control.calls.permute import rewire
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.control.scan.residuals import (
     mixes,

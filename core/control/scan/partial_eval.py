@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracebridge.core.control.rewire import rewire, used_inputs
+from tracebridge.core.control.calls.permute import rewire, used_inputs
 from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.residuals import residual_scan
 from tracebridge.core.interpreters.dce import dce_jaxpr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.control.rewire import reached, rewire
+from tracebridge.core.control.calls.permute import reached, rewire
 from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.partial_eval import split_known, unknown_carries
 from tracebridge.core.interpreters.dce import dce_jaxpr

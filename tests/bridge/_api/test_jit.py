@@ -12,7 +12,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.bridge._api.counting import Counter
-from tracebridge.core.control.compiler_options import lifted_options
+from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime import dispatch

@@ -8,7 +8,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.core.lax as lax
 from tests.strategies import array, run_jaxpr
-from tracebridge.core.control.closed_call import closed_call
+from tracebridge.core.control.calls.closed_call import closed_call
 from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr

@@ -9,7 +9,7 @@ import pytest
 
 import tracebridge as tb
 from tracebridge import lax
-from tracebridge.core.control.closed_call import closed_call_p
+from tracebridge.core.control.calls.closed_call import closed_call_p
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr

@@ -13,7 +13,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
-from tracebridge.core.control.jit import JitOptions, make_jit
+from tracebridge.core.control.jit.jit import JitOptions, make_jit
 from tracebridge.core.ir.effects import OrderedDebugEffect, OrderedIOEffect, ordered_effects
 from tracebridge.core.runtime import fastpath, tokens
 from tracebridge.experimental import io_callback

@@ -1,0 +1,1 @@
+"""Primitives of which one of several branches runs."""

@@ -1,0 +1,1 @@
+"""Calls of Jaxprs as equations, and tracing of the functions that become them."""

@@ -1,0 +1,216 @@
+"""Tracing the functions that users give to control flow: bodies, conditions, branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.refs.cells import Captures, note_custom
+from tracebridge.core.control.refs.ref import Ref, outer_refs, read_ref
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.ref_errors import RefError
+from tracebridge.core.errors.shown import shown
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.debug_info import DebugInfo, name_of, where_is
+from tracebridge.core.ir.float0 import has_float0, hold_float0
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.name_stack import in_use, names_of
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.runtime.debug import wants_checks
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import flatten, leaves_with_path
+from tracebridge.core.util.caching import BoundedCache, WeakIdCache
+
+
+@final
+class Body:
+    """A traced function: closed Jaxpr, the values it closed over (its leading inputs), ``out``.
+
+    ``out`` is what ``take_apart`` said about the structure of the result. ``reads`` are mutable
+    references that the function reads: their contents are closed-over values. ``writes`` are
+    those that it writes: their contents are the last inputs and results.
+    """
+
+    __slots__ = ("custom", "jaxpr", "out", "reads", "values", "writes")
+
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        hoisted: list[Any],
+        out: Any,
+        reads: Sequence[Ref] = (),
+        writes: Sequence[Ref] = (),
+    ) -> None:
+        self.jaxpr = jaxpr
+        self.values = hoisted
+        self.out = out
+        self.reads = reads
+        self.writes = writes
+        # Whether it lacks the rule of a function that takes references.
+        self.custom = False
+
+    @property
+    def hoisted(self) -> list[Any]:
+        """The values of the leading inputs."""
+        reads = self.reads
+        return [*self.values, *[read_ref(r) for r in reads]] if reads else self.values
+
+
+_BODIES: WeakIdCache[Body] = WeakIdCache("traced bodies", per_function=32)
+# Closures that are made anew for each call trace to the same program again and again. Giving them
+# the same Jaxpr object lets them share what is remembered on it, executables above all.
+_SAME: BoundedCache[Jaxpr] = BoundedCache("bodies by content", 256)
+
+
+def trace_body(
+    call: str,
+    fun: Callable[..., Any],
+    in_tree: Any,
+    avals: tuple[Any, ...],
+    take_apart: Callable[[Any], tuple[list[Any], Any]],
+    key: Any,
+    apply: Callable[..., Any] | None = None,
+    *,
+    writes: bool = False,
+) -> Body:
+    """Trace ``fun(*args)``, where the tuple ``args`` has structure ``in_tree``.
+
+    ``take_apart(result)`` gives the flat results and anything about their structure; it may raise.
+    ``apply(fun, *args)`` is called instead of ``fun(*args)`` if given. ``key`` tells apart uses of
+    the same function with different ``take_apart`` or ``apply``. ``writes``: the caller handles
+    ``Body.writes`` and ``custom``; without it a function that writes to references of the outside
+    is an error.
+    """
+    memo = (key, in_tree, avals, tracing_key(), axis_env())
+    found = _BODIES.get(fun, memo)
+    if found is not None:
+        if found.custom and not writes:
+            note_custom(call)
+        return found
+    structures: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        args = in_tree.unflatten(values)
+        outs, structure = take_apart(fun(*args) if apply is None else apply(fun, *args))
+        structures.append(structure)
+        return outs
+
+    def names() -> tuple[str, ...]:
+        return tuple([f"args{keystr(path)}" for path, _ in leaves_with_path(_positions(in_tree))])
+
+    debug = DebugInfo(f"{name_of(fun)} (given to {call})", where_is(fun), names)
+    captures = Captures()
+    hoisted: list[Any] = []
+    jaxpr = stage(flat, avals, debug, captures=captures, hoisted=hoisted)
+    if captures.refs:
+        body = _with_refs(jaxpr, hoisted, structures[0], captures)
+        if body.writes and not writes:
+            msg = f"{call}: {name_of(fun)} writes to a reference that was made outside of it"
+            raise RefError(msg, hint="return the value, and write it outside")
+    else:
+        body = Body(shared(jaxpr), hoisted, structures[0])
+    body.custom = captures.custom
+    if body.custom and not writes:
+        note_custom(call)
+    if not any([isinstance(h, Tracer) for h in hoisted]) and outer_refs(captures.refs):
+        _BODIES.set(fun, memo, body)
+    return body
+
+
+def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: Any, captures: Captures) -> Body:
+    """The body with contents that are only read among the closed-over values."""
+    n = jaxpr.n_in - len(captures.refs)
+    read = [i for i, written in enumerate(captures.written) if not written]
+    kept = [i for i, written in enumerate(captures.written) if written]
+    n_const = len(hoisted)
+    order = [*range(n_const), *[n + i for i in read], *range(n_const, n), *[n + i for i in kept]]
+    refs = captures.refs
+    return Body(
+        shared(rewire(jaxpr, order)),
+        hoisted,
+        out,
+        [refs[i] for i in read],
+        [refs[i] for i in kept],
+    )
+
+
+def _positions(in_tree: Any) -> Any:
+    return in_tree.unflatten(range(in_tree.num_leaves))
+
+
+def shared(jaxpr: Jaxpr) -> Jaxpr:
+    """An equal Jaxpr that was seen before, or ``jaxpr`` itself."""
+    if any([type(c) is not Literal for c in jaxpr.consts]) or _holds_functions(jaxpr):
+        return jaxpr
+    if wants_checks():
+        # Equal programs come from different lines, which messages are to name.
+        return jaxpr
+    key = (
+        jaxpr.in_avals,
+        tuple([c.key() for c in jaxpr.consts]),
+        jaxpr.steps,
+        jaxpr.outs,
+        tracing_key(),
+        tuple(names_of(jaxpr) or ()) if in_use[0] else (),
+    )
+    return _SAME.get_or_make(key, lambda: jaxpr)
+
+
+def _holds_functions(jaxpr: Jaxpr) -> bool:
+    """Whether an equation has a Python function in its parameters: it must not be kept alive."""
+    for app, _ in jaxpr.steps:
+        known = app.holds_functions
+        if known is None:
+            known = app.holds_functions = (
+                app.primitive.holds_functions
+                or any([callable(value) for value in app.params.values()])
+                or any([_holds_functions(inner) for inner in jaxprs_in_params(app.params)])
+            )
+        if known:
+            return True
+    return False
+
+
+def flatten_values(call: str, role: str, tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of ``tree`` as values, and its structure; ``role`` names it in messages."""
+    return leaf_values(call, role, tree, *flatten(tree))
+
+
+def leaf_values(
+    call: str, role: str, tree: Any, leaves: list[Any], treedef: Any
+) -> tuple[list[Any], Any]:
+    """The ``leaves`` of ``tree`` as values, and its structure with float0 arrays held in it."""
+    try:
+        return [as_value(leaf) for leaf in leaves], treedef
+    except UnsupportedDtypeError:
+        if has_float0(leaves):
+            leaves, treedef = hold_float0(leaves, treedef)
+        return [_leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
+
+
+def _leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
+    """One leaf as a value; the message of a failure says where it is."""
+    try:
+        return as_value(leaf)
+    except UnsupportedDtypeError as error:
+        path = leaf_paths(tree)[index]
+        msg = (
+            f"{call}: {role}{path} is {shown(leaf)} of type {type(leaf).__name__}; "
+            "expected an array, a number, or a tree of them"
+        )
+        raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error
+
+
+def leaf_paths(tree: Any) -> list[str]:
+    """Where each leaf sits: ``['w'][0]``, or nothing for a tree that is one leaf."""
+    return [keystr(path) for path, _ in leaves_with_path(tree)]
+
+
+def closed_over_tracers(values: Sequence[Any]) -> bool:
+    """Whether a traced function closed over values of an enclosing trace."""
+    return any([isinstance(v, Tracer) for v in values])

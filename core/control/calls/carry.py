@@ -1,0 +1,91 @@
+"""Carries of loops: their types must be the same before and after a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracebridge.core.control.calls.bodies import leaf_paths
+from tracebridge.core.dtypes.promotion import result_type
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError, TypePromotionError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.elementwise.convert import convert_element_type
+from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.tree.prefix import equality_errors_of_structures
+
+
+def unchanged(values: Sequence[Any]) -> list[Any]:
+    """Values that are results too: outside of traces numbers become arrays, as of any operation."""
+    if not is_eager():
+        return list(values)
+    return [to_array(v) if type(v) is Literal else v for v in values]
+
+
+def check_structure(call: str, given: Any, returned: Any) -> None:
+    """Raise unless the returned carry has the structure of the given one."""
+    if given == returned:
+        return
+    places = equality_errors_of_structures(given, returned)
+    first = f"; {places[0].describe('given carry', 'returned carry')}" if places else ""
+    msg = f"{call}: the carry changes its structure from one step to the next{first}"
+    raise TreeMismatchError(
+        msg,
+        got=f"returned carry {returned}",
+        expected=f"given carry    {given}",
+        hint="return the carry in the form in which it was given",
+    )
+
+
+def promoted(
+    init: Sequence[Any], given: Sequence[ShapedArray], returned: Sequence[ShapedArray]
+) -> list[Any] | None:
+    """``init`` with weakly typed values converted to what a step returns; None if all fits.
+
+    A Python number as start of a carry takes the dtype that the loop computes with.
+    """
+    values = list(init)
+    changed = False
+    for i, (a, b) in enumerate(zip(given, returned, strict=True)):
+        if not a.weak_type or a.dtype == b.dtype:
+            continue
+        try:
+            dtype = result_type((a.dtype, True), (b.dtype, b.weak_type))
+        except TypePromotionError:
+            continue  # check_types words what is wrong
+        if dtype != a.dtype:
+            values[i] = convert_element_type(values[i], dtype)
+            changed = True
+    return values if changed else None
+
+
+def check_types(
+    call: str, tree: Any, given: Sequence[ShapedArray], returned: Sequence[ShapedArray]
+) -> None:
+    """Raise unless each carry keeps its shape and dtype; the message shows both side by side."""
+    wrong: dict[int, str] = {}
+    for i, (a, b) in enumerate(zip(given, returned, strict=True)):
+        if a.shape != b.shape:
+            wrong[i] = "the shapes differ"
+        elif a.dtype != b.dtype:
+            wrong[i] = "the dtypes differ"
+    if not wrong:
+        return
+    paths = leaf_paths(tree.unflatten(range(len(given))))
+    names = [f"carry{p}" for p in paths]
+    width = max([len(n) for n in names])
+    left = max([len(a.str_short()) for a in given] + [len("given")])
+    right = max([len(b.str_short()) for b in returned] + [len("returned")])
+    rows = [f"      {'':{width}}  {'given':{left}}  {'returned':{right}}"]
+    for i, (name, a, b) in enumerate(zip(names, given, returned, strict=True)):
+        mark = "*" if i in wrong else " "
+        note = f"  {wrong[i]}" if i in wrong else ""
+        row = f"    {mark} {name:{width}}  {a.str_short():{left}}  {b.str_short():{right}}{note}"
+        rows.append(row.rstrip())
+    shapes = any(["shapes" in note for note in wrong.values()])
+    msg = f"{call}: the carry changes its type from one step to the next\n" + "\n".join(rows)
+    error = ShapeMismatchError if shapes else DtypeMismatchError
+    raise error(msg, hint="convert or reshape what the body returns, or the initial value")

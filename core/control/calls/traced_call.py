@@ -1,0 +1,210 @@
+"""The arguments of a call, flat, and the trace of a function for them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.config.scopes import option, state, tracing_key
+from tracebridge.core.control.calls.explain import Names, explain_miss
+from tracebridge.core.control.refs.calls import RefUses
+from tracebridge.core.control.refs.cells import Captures, refuse_captures
+from tracebridge.core.control.refs.ref import outer_refs
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.foreign import way_out_of
+from tracebridge.core.errors.shown import shown
+from tracebridge.core.interpreters.specialize import specialize_jaxpr
+from tracebridge.core.interpreters.staging import close_jaxpr, stage
+from tracebridge.core.ir.debug_info import DebugInfo, Parameters, name_of, parameter_names, where_is
+from tracebridge.core.ir.flat_fun import FlatFun
+from tracebridge.core.ir.float0 import hide_float0, is_float0
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.trace import is_eager
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.guards import check_tracing
+from tracebridge.core.runtime.monitoring import TRACE, finished
+from tracebridge.core.tree.paths import keystr
+from tracebridge.core.tree.tree import leaf_paths
+from tracebridge.core.util.caching import WeakIdCache
+
+logger = logging.getLogger("tracebridge.jit")
+
+
+@final
+class TracedCall:
+    """A function traced at avals: Jaxpr, structure of the results, closed-over values.
+
+    ``refs``: what it does with mutable references, None if it uses none.
+    """
+
+    __slots__ = ("hoisted", "jaxpr", "out_tree", "refs", "whole")
+
+    def __init__(self, whole: Jaxpr, out_tree: Any, refs: RefUses | None = None) -> None:
+        self.whole = whole
+        self.out_tree = out_tree
+        self.refs = refs
+        # The form in which it becomes an equation: array constants are operands.
+        self.jaxpr, self.hoisted = close_jaxpr(whole)
+
+    def has_tracers(self) -> bool:
+        """Whether the function closed over values of an enclosing trace."""
+        return any([isinstance(h, Tracer) for h in self.hoisted])
+
+    def at_sizes(self, sizes: dict[str, int]) -> TracedCall:
+        """The same with sizes for the dimension variables."""
+        return TracedCall(specialize_jaxpr(self.whole, sizes), self.out_tree, self.refs)
+
+
+_TRACED: WeakIdCache[TracedCall] = WeakIdCache("traced functions")
+
+
+@final
+class Arguments:
+    """Flat arguments of one call: leaves, structure, statics, donated leaves.
+
+    ``parameters``: names of the dynamic positional arguments, as far as they are known. ``refs``:
+    which leaves are mutable references.
+    """
+
+    __slots__ = ("donated", "fun", "leaves", "parameters", "refs", "static_key", "tree")
+
+    def __init__(
+        self,
+        fun: Any,
+        leaves: list[Any],
+        tree: Any,
+        static_key: Any = (),
+        donated: tuple[int, ...] = (),
+        parameters: tuple[str, ...] = (),
+    ) -> None:
+        self.fun = fun
+        self.leaves = leaves
+        self.tree = tree
+        self.static_key = static_key
+        self.donated = donated
+        self.parameters = parameters
+        self.refs: tuple[int, ...] = ()
+
+    def hide_float0(self) -> None:
+        """Make float0 arrays part of the structure: they are no arguments of a program."""
+        kept = [i for i, leaf in enumerate(self.leaves) if not is_float0(leaf)]
+        self.leaves, self.tree = hide_float0(self.leaves, self.tree)
+        self.donated = tuple([kept.index(i) for i in self.donated if i in kept])
+
+
+def trace_call(
+    fun: Any,
+    args: Arguments,
+    avals: tuple[Any, ...],
+    cache_on: Any,
+    *,
+    refs: bool = False,
+    known: Sequence[Any] | None = None,
+    static_nums: Sequence[int] | None = None,
+) -> TracedCall:
+    """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
+
+    ``refs``: the caller handles ``TracedCall.refs``; without it references are an error.
+    ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
+    for these numbers only and is not remembered.
+    ``static_nums``: positions of static arguments of a jitted function, whose traces are explained.
+    """
+    current = state()
+    axes = () if current is None else current.axis_env
+    key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
+    found = _TRACED.get(cache_on, key) if known is None else None
+    if found is not None:
+        if found.refs is not None and not refs:
+            raise refuse_captures(name_of(fun))
+        return found
+    start = time.perf_counter()
+    name = name_of(fun)
+    check_tracing(name, where_is(fun))
+    if static_nums is not None and option("explain_cache_misses") and not is_eager():
+        _explain_trace(fun, args, key, cache_on, static_nums)
+    # Must not refer to the function: the remembered trace would keep it alive.
+    names = functools.partial(argument_names, args.tree, args.parameters)
+    debug = DebugInfo(name, where_is(fun), names)
+    flat_fun = FlatFun(args.fun, args.tree, name)
+    trees: list[Any] = []
+    captures = Captures()
+    uses = RefUses(captures, args.refs) if args.refs else None
+
+    def flat(*xs: Any) -> list[Any]:
+        outs, out_tree = flat_fun.call(*(xs if uses is None else uses.enter(xs)))
+        trees.append(out_tree)
+        return outs if uses is None else uses.leave(outs)
+
+    whole = stage(flat, avals, debug, captures=captures, known=known)
+    if uses is None and (captures.refs or captures.custom):
+        uses = RefUses(captures, ())
+    if uses is not None and not refs:
+        raise refuse_captures(name)
+    traced = TracedCall(whole, trees[0], uses)
+    if known is None and not traced.has_tracers() and outer_refs(captures.refs):
+        _TRACED.set(cache_on, key, traced)
+    finished(TRACE, name, start, logger)
+    return traced
+
+
+def forget_traces(fun: Any) -> None:
+    """Drop what ``fun`` was traced to."""
+    _TRACED.discard(fun)
+
+
+def _explain_trace(
+    fun: Any, args: Arguments, key: tuple[Any, ...], cache_on: Any, static_nums: Sequence[int]
+) -> None:
+    """Say why a call within another trace is traced; others are explained when they compile."""
+
+    def comparable(key: Any) -> tuple[Any, ...]:
+        avals, tree, static, options, axes, refs = key
+        return tree, static, avals, (), options, None, None, refs, dict(axes)
+
+    leaves = argument_names(args.tree, args.parameters)
+    names = Names(leaves, args.parameters, parameter_names(fun), static_nums)
+    seen = [comparable(k) for k in _TRACED.keys(cache_on)]
+    logger.warning("%s", explain_miss(fun, name_of(fun), comparable(key), seen, names, "traced"))
+
+
+def argument_names(tree: Any, parameters: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Names of the leaves of ``(args, kwargs)`` for messages, such as ``params['w']``.
+
+    Positional arguments without a known parameter are called ``args[2]``, and so on.
+    """
+    known = parameters if isinstance(parameters, Parameters) else Parameters(parameters)
+    names: list[str] = []
+    for path in leaf_paths(tree):
+        in_keywords, first, *rest = path
+        name = known.keyword(str(first.key)) if in_keywords.idx else known.at(first.idx)
+        names.append(name + keystr(rest))
+    return tuple(names)
+
+
+def leaf_values(args: Arguments, name: str) -> list[Any]:
+    """The leaves as values; names the argument that is none."""
+    values: list[Any] = []
+    for i, leaf in enumerate(args.leaves):
+        if type(leaf) is Array:
+            values.append(leaf)
+            continue
+        try:
+            values.append(as_value(leaf))
+        except UnsupportedDtypeError as error:
+            msg = (
+                f"jit({name}): argument {argument_names(args.tree, args.parameters)[i]} is "
+                f"{shown(leaf)} of type {type(leaf).__name__}; expected arrays, numbers, and trees "
+                "of them"
+            )
+            raise UnsupportedDtypeError(
+                msg,
+                hint=way_out_of(
+                    leaf, "mark it static (static_argnums, static_argnames) if it is a constant"
+                ),
+            ) from error
+    return values

@@ -1,0 +1,88 @@
+"""custom_lin: the derivative of a custom_vjp function, of which only the transpose is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core.control.calls.inline_rules import has_tangent
+from tracebridge.core.errors.transform_errors import CustomRuleError
+from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import Primitive, is_linear_input
+
+
+def forward_mode(name: str) -> CustomRuleError:
+    """The error for jvp of a function that has reverse-mode rules only."""
+    msg = (
+        f"{name}: forward-mode differentiation (jvp, jacfwd, linearize) reached a custom_vjp "
+        "function, which defines its reverse mode only"
+    )
+    return CustomRuleError(
+        msg, hint="use grad, vjp or jacrev, or define the function with custom_jvp"
+    )
+
+
+@final
+class CustomLin(Primitive):
+    """The derivative of a custom_vjp function: only its transpose is known.
+
+    Arguments are residuals and the tangents of the perturbed arguments; results the tangents of
+    the results that have some. ``backward(residuals, cotangents)`` is the rule.
+    """
+
+    name = "custom_lin"
+    holds_functions = True
+    multiple_results = True
+    transposes_inline = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        del avals
+        return [a.tangent for a in params["out_avals"] if has_tangent(a)]
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        del ctx, operands
+        raise forward_mode(params["fun_name"])
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise forward_mode(params["fun_name"])
+
+    def batch(
+        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        raise forward_mode(params["fun_name"])
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        given = iter(ct)
+        cts = [next(given) if has_tangent(a) else None for a in params["out_avals"]]
+        n = len(args) - sum(params["perturbed"])
+        if any([is_linear_input(a) for a in args[:n]]):
+            raise forward_mode(params["fun_name"])
+        results = params["backward"](args[:n], cts)
+        return [
+            *[None] * n,
+            *[r for r, p in zip(results, params["perturbed"], strict=True) if p],
+        ]
+
+
+custom_lin_p = CustomLin()
+
+
+def custom_lin(
+    backward: Callable[..., list[Any]],
+    fun_name: str,
+    residuals: Sequence[Any],
+    in_avals: Sequence[ShapedArray],
+    perturbed: Sequence[bool],
+    out_avals: Sequence[ShapedArray],
+) -> Application:
+    """The application; it is not interned, because it holds a function of the user."""
+    tangents = [a.tangent for a, p in zip(in_avals, perturbed, strict=True) if p]
+    avals = (*[r.aval for r in residuals], *tangents)
+    params = {
+        "backward": backward,
+        "fun_name": fun_name,
+        "perturbed": tuple(perturbed),
+        "out_avals": tuple(out_avals),
+    }
+    return Application(custom_lin_p, avals, params)

@@ -1,0 +1,1 @@
+"""jit: the callable of a compiled function."""

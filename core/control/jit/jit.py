@@ -1,0 +1,481 @@
+"""jit: trace once, compile once, then call the executable.
+
+``make_jit`` gives the Python callable. Under a trace a call becomes one ``jit`` equation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, cast, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.config.scopes import (
+    fast_path_allowed,
+    option,
+    settled_state,
+    state,
+    tracing_key,
+)
+from tracebridge.core.control.calls.closed_call import CallPrimitive
+from tracebridge.core.control.calls.compiler_options import check_outermost
+from tracebridge.core.control.calls.entry import CallEntry
+from tracebridge.core.control.calls.explain import Names, explain_miss
+from tracebridge.core.control.calls.traced_call import (
+    Arguments,
+    TracedCall,
+    argument_names,
+    forget_traces,
+    leaf_values,
+    logger,
+    trace_call,
+)
+from tracebridge.core.control.jit.rerun import explained
+from tracebridge.core.control.refs.calls import RefCall, ref_arguments
+from tracebridge.core.control.refs.cells import is_differentiated, note_custom
+from tracebridge.core.control.refs.ref import has_refs
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.float0 import has_float0
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.name_stack import NAME_SCOPES, in_use, no_names
+from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.sharding_constraint import constrained_to
+from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.compile import compile_jaxpr, release
+from tracebridge.core.runtime.debug import wants_checks
+from tracebridge.core.runtime.dispatch import raise_for, to_array
+from tracebridge.core.runtime.donation import owned
+from tracebridge.core.runtime.fastpath import (
+    MAX_ENTRIES,
+    PLAIN_KEYS,
+    CallCache,
+    KeyFunctions,
+    comparison_error,
+    make_cached_call,
+    make_keyed_call,
+)
+from tracebridge.core.runtime.placement import Wishes, choose_placement, wishes_inside
+from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
+from tracebridge.core.tree.tree import flatten, leaf_treedef
+from tracebridge.core.util.caching import BoundedCache
+
+
+@final
+class Jit(CallPrimitive):
+    """A compiled function: params ``jaxpr, name, donated, inline``, ``compiler_options`` if any."""
+
+    name = "jit"
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        """A function of the module, which XLA compiles with the options of the outermost jit."""
+        check_outermost(params["name"], params.get("compiler_options"))
+        return super().lower(ctx, *operands, **params)
+
+    def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
+        name = f"{suffix}({params['name']})" if suffix in ("jvp", "vmap", "transpose") else None
+        changed = {**params, "jaxpr": jaxpr, "donated": ()}
+        return changed if name is None else {**changed, "name": name}
+
+
+jit_p = Jit()
+
+
+@final
+class JitOptions:
+    """Resolved arguments of ``jit``. Positions and names are sorted tuples."""
+
+    __slots__ = (
+        "abstracted_axes",
+        "compiler_options",
+        "donate_argnames",
+        "donate_argnums",
+        "inline",
+        "keep_unused",
+        "placement",
+        "shardings",
+        "static_argnames",
+        "static_argnums",
+    )
+
+    def __init__(
+        self,
+        static_argnums: tuple[int, ...] = (),
+        static_argnames: tuple[str, ...] = (),
+        donate_argnums: tuple[int, ...] = (),
+        donate_argnames: tuple[str, ...] = (),
+        keep_unused: bool = False,
+        inline: bool = False,
+        placement: Any = None,
+        compiler_options: tuple[tuple[str, Any], ...] = (),
+        shardings: Any = None,
+        abstracted_axes: Any = None,
+    ) -> None:
+        self.static_argnums = static_argnums
+        self.static_argnames = static_argnames
+        self.donate_argnums = donate_argnums
+        self.donate_argnames = donate_argnames
+        self.keep_unused = keep_unused
+        self.inline = inline
+        # Callable that gives the placement of option ``device`` or ``backend``, or None.
+        self.placement = placement
+        # XLA flags by name.
+        self.compiler_options = compiler_options
+        # Checks of arguments and results against option ``in_shardings`` and ``out_shardings``:
+        # has ``check_inputs(name, call, signatures)``, ``check_outputs(name, tree)``, and
+        # ``wishes`` that give what they say about a mesh; or None.
+        self.shardings = shardings
+        # Function (name, call, avals) to the avals with named sizes and the sizes, or None.
+        self.abstracted_axes = abstracted_axes
+
+
+@final
+class Jitted:
+    """What one ``jit(fun)`` remembers; the callable is made by ``make_jit``."""
+
+    __slots__ = ("cache", "captures", "fun", "keys", "name", "options", "parameters", "resolve",
+                 "runs")  # fmt: skip
+
+    def __init__(
+        self,
+        fun: Any,
+        options: JitOptions,
+        resolve: Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments],
+        keys: KeyFunctions = PLAIN_KEYS,
+    ) -> None:
+        self.keys = keys
+        self.fun = fun
+        self.name = name_of(fun)
+        self.options = options
+        self.parameters = parameter_names(fun)
+        self.resolve = resolve
+        self.cache = CallCache()
+        # Whether the function was seen to close over mutable references.
+        self.captures = False
+        self.runs: BoundedCache[Any] = BoundedCache(f"calls of {self.name}", MAX_ENTRIES)
+
+    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Everything that the fast path does not do."""
+        cache = self.cache
+        if (cache.keyed or cache.keyed_trees) and state() is None:
+            found = self.find_converted(args, kwargs)
+            if found is not None:
+                run, arrays = found
+                try:
+                    return run(arrays)
+                except XlaRuntimeError as error:
+                    raise_for(arrays, self.name, error)
+                    raise
+        if option("disable_jit"):
+            return self.fun(*args, **kwargs)
+        call = self.resolve(self, args, kwargs)
+        if has_float0(call.leaves):
+            call.hide_float0()
+        if has_refs(call.leaves):
+            return self.call_with_refs(call)
+        values = leaf_values(call, self.name)
+        current = settled_state()
+        if (current is not None and current.trace is not None) or any(
+            [isinstance(v, Tracer) for v in values]
+        ):
+            return self.bind(call, values)
+        arrays = [to_array(v) for v in values]
+        entry = self.entry(call, arrays)
+        if entry is None:
+            return self.call_with_refs(call)
+        if current is None and fast_path_allowed():
+            out = entry.call(arrays)
+            self.remember(args, kwargs, call, arrays, entry)
+            return out
+        run = functools.partial(entry.call, arrays)
+        return explained(run, call, arrays, entry.program.lowered.effects)
+
+    def trace(
+        self,
+        call: Arguments,
+        avals: tuple[Any, ...],
+        sigs: Sequence[Any] = (),
+        *,
+        refs: bool = False,
+    ) -> TracedCall:
+        """The function traced for these arguments, with the checks that options ask for."""
+        options = self.options
+        if options.shardings is not None:
+            options.shardings.check_inputs(self.name, call, sigs)
+        sizes = None
+        if options.abstracted_axes is not None:
+            avals, sizes = options.abstracted_axes(self.name, call, avals)
+        nums = options.static_argnums
+        # The program is used wherever the function is called: scopes are those inside of it.
+        names = NAME_SCOPES.enter(no_names) if in_use[0] else None
+        try:
+            traced = trace_call(self.fun, call, avals, self.fun, refs=refs, static_nums=nums)
+        finally:
+            if names is not None:
+                NAME_SCOPES.leave(names)
+        if options.shardings is not None:
+            options.shardings.check_outputs(self.name, traced.out_tree)
+        return traced.at_sizes(sizes) if sizes else traced
+
+    def wishes(
+        self, call: Arguments, traced: TracedCall, avals: Sequence[Any], sigs: Sequence[Any] = ()
+    ) -> Wishes | None:
+        """What the options, or else the function, say about a mesh, if they do."""
+        return self.option_wishes(call, traced, avals, sigs) or wishes_inside(traced.whole)
+
+    def option_wishes(
+        self, call: Arguments, traced: TracedCall, avals: Sequence[Any], sigs: Sequence[Any] = ()
+    ) -> Wishes | None:
+        """What ``in_shardings`` and ``out_shardings`` say about a mesh, if they do."""
+        shardings, outs = self.options.shardings, traced.whole.out_avals
+        if shardings is None:
+            return None
+        return shardings.wishes(self.name, call, avals, sigs, traced.out_tree, outs)
+
+    def find_converted(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list[Any]] | None:
+        """The fast path for calls with Python numbers or ndarrays, and their arrays."""
+        cache = self.cache
+        try:
+            if cache.keyed_trees:
+                table = cache.keyed_trees
+                given, key = self.keys.tree(args, kwargs)
+            else:
+                table = cache.keyed
+                given, key = self.keys.flat(args, kwargs)
+            flat = list(given)
+            for i, leaf in enumerate(flat):
+                kind = type(leaf)
+                if kind in SCALAR_TYPES:
+                    flat[i] = scalar_argument(leaf)
+                elif kind is np.ndarray:
+                    flat[i] = to_array(as_value(leaf))
+            whole = (key, *[leaf._sig for leaf in flat])
+        except (KeyError, AttributeError, TypeError):
+            return None
+        try:
+            return table[whole], flat
+        except (KeyError, TypeError):
+            return None
+        except Exception as error:
+            raise comparison_error(self.name, error, key) from error
+
+    def bind(self, call: Arguments, values: list[Any]) -> Any:
+        """Under a trace: one equation (or its equations, with ``inline``)."""
+        traced = self.trace(call, tuple([v.aval for v in values]), refs=True)
+        if traced.refs is not None:
+            return self.call_with_refs(call)
+        if self.options.shardings is not None:
+            wishes = self.option_wishes(call, traced, [v.aval for v in values])
+            if wishes is not None:
+                given = constrained_to(values, wishes.ins)
+                outs = constrained_to(self.equation(call, traced, given), wishes.outs)
+                return traced.out_tree.unflatten(outs)
+        return traced.out_tree.unflatten(self.equation(call, traced, values))
+
+    def equation(self, call: Arguments, traced: TracedCall, values: list[Any]) -> list[Any]:
+        """Flat results of one equation (of its equations, with ``inline``)."""
+        operands = [*traced.hoisted, *values]
+        if self.options.inline:
+            check_outermost(self.name, self.options.compiler_options)
+            return eval_jaxpr(traced.jaxpr, current_trace().process, operands)
+        if wants_checks():
+            run = functools.partial(self.one_equation, call, traced, operands)
+            return explained(run, call, values, traced.jaxpr.effects)
+        return self.one_equation(call, traced, operands)
+
+    def one_equation(
+        self, call: Arguments, traced: TracedCall, operands: Sequence[Any]
+    ) -> list[Any]:
+        """Bind jit."""
+        options = self.options.compiler_options
+        more = {"compiler_options": options} if options else {}
+        return jit_p.bind(
+            *operands,
+            jaxpr=traced.jaxpr,
+            name=self.name,
+            donated=call.donated,
+            inline=False,
+            **more,
+        )
+
+    def call_with_refs(self, call: Arguments) -> Any:
+        """The call where references are used: their contents go in, the last ones come out."""
+        label, leaves = f"jit({self.name})", call.leaves
+        passed = ref_arguments(call, label, argument_names(call.tree, call.parameters))
+        values = leaf_values(call, self.name)
+        traced = self.trace(call, tuple([v.aval for v in values]), refs=True)
+        if traced.refs is not None and traced.refs.custom:
+            if is_differentiated():
+                args, kwargs = call.tree.unflatten(leaves)
+                return call.fun(*args, **kwargs)
+            note_custom(label)
+        used = RefCall(label, traced.refs, passed)
+        current = settled_state()
+        traces = current is not None and current.trace is not None
+        if traces or any([isinstance(v, Tracer) for v in values]):
+            outs = self.equation(call, traced, [*values, *used.contents()])
+            return traced.out_tree.unflatten(used.write_back(outs))
+        # The program writes to the memory of the contents, unless a check may refuse its results.
+        given, places = used.consumed(values)
+        if not wants_checks():
+            call.donated = tuple(sorted({*call.donated, *places}))
+        arrays = [to_array(v) for v in given]
+        outs = cast("CallEntry", self.make_entry(call, arrays, traced)).call(arrays)
+        return traced.out_tree.unflatten(used.write_back(outs, fresh=True))
+
+    def entry(self, call: Arguments, arrays: list[Array]) -> CallEntry | None:
+        """The executable for these arguments; None if the function closes over references."""
+        if self.captures:
+            return None
+        found = self.make_entry(call, arrays, None)
+        self.captures = found is None
+        return found
+
+    def make_entry(
+        self, call: Arguments, arrays: list[Array], given: TracedCall | None
+    ) -> CallEntry | None:
+        """The executable; of ``given``, which uses references, with flat results."""
+        sigs = tuple([a._sig for a in arrays])
+        donated = owned(arrays, call.donated)
+        placed = None if self.options.placement is None else self.options.placement()
+        key = (call.tree, call.static_key, sigs, donated, tracing_key(), placed)
+        key = (*key, option("default_device"), given is not None, call.refs)
+        found = self.runs.get(key)
+        if found is None:
+            if option("explain_cache_misses"):
+                leaves = argument_names(call.tree, call.parameters)
+                nums = self.options.static_argnums
+                names = Names(leaves, call.parameters, self.parameters, nums)
+                logger.warning(
+                    "%s", explain_miss(self.fun, self.name, key, self.runs.keys(), names)
+                )
+            traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs, refs=True)
+            if given is None and traced.refs is not None:
+                return None
+            wishes = self.wishes(call, traced, [s.aval for s in sigs], sigs)
+            placement, committed = choose_placement(sigs, self.name, placed, wishes)
+            program = compile_jaxpr(
+                traced.whole,
+                self.name,
+                placement,
+                keep_unused=self.options.keep_unused,
+                donated=donated,
+                compiler_options=self.options.compiler_options,
+            )
+            out_tree = traced.out_tree if given is None else list_of(len(traced.whole.outs))
+            found = CallEntry(self.name, program, out_tree, committed, call.donated, sigs)
+            self.runs.set(key, found)
+        return found
+
+    def remember(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: Arguments,
+        arrays: list[Array],
+        entry: CallEntry,
+    ) -> None:
+        """Put a signature on the fast path."""
+        cache = self.cache
+        if len(cache) >= MAX_ENTRIES:
+            cache.clear()
+        if kwargs or call.static_key or any([type(x) is not Array for x in call.leaves]):
+            self.remember_keyed(args, kwargs, call, arrays, entry)
+            return
+        sigs = [a._sig for a in arrays]
+        flat = len(args) == len(arrays) and all(
+            [issubclass(type(a), EngineValue) or not _is_tree(a) for a in args]
+        )
+        if flat and not cache.trees:
+            run = entry.run(star=False)
+            if len(args) == 1:
+                cache.one[sigs[0]] = entry.one_to_one(run)
+            cache.many[tuple(sigs)] = run
+        else:
+            cache.one.clear()
+            cache.many.clear()
+            treedef = flatten(args)[1]
+            cache.trees[treedef, *sigs] = entry.run(star=True)
+
+    def remember_keyed(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: Arguments,
+        arrays: list[Array],
+        entry: CallEntry,
+    ) -> None:
+        """The same for calls with keywords, static arguments, numbers or ndarrays."""
+        cache = self.cache
+        run = entry.run(star=True)
+        given, key = self.keys.flat(args, kwargs)
+        if cache.keyed_trees or len(given) != len(arrays) or any([_is_tree(x) for x in given]):
+            cache.keyed.clear()
+            cache.keyed_trees[(call.tree, call.static_key), *[a._sig for a in arrays]] = run
+            return
+        # Leaves have the keywords in sorted order, a call as they were written.
+        names = list(call.tree.children()[1].node_data()[1])
+        written = [name for name in kwargs if name in names]
+        n = len(given) - len(names)
+        places = [*range(n), *[n + names.index(name) for name in written]]
+        sigs = [arrays[i]._sig for i in places]
+        if places != list(range(len(places))):
+            run = _reordered(run, places)
+        cache.keyed[key, *sigs] = run
+
+    def clear(self) -> None:
+        """Forget traces and executables."""
+        self.cache.clear()
+        keys = self.runs.keys()
+        for key in keys:
+            release(self.runs.get(key).program)
+        self.runs.clear()
+        forget_traces(self.fun)
+
+
+def list_of(n: int) -> Any:
+    """The structure of a list of ``n`` arrays."""
+    return flatten([0] * n)[1]
+
+
+def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., Any]:
+    """``run`` of arrays given in the order ``places``."""
+    order = [places.index(i) for i in range(len(places))]
+
+    def run_reordered(given: Sequence[Any]) -> Any:
+        return run([given[i] for i in order])
+
+    return run_reordered
+
+
+def _is_tree(x: Any) -> bool:
+    return flatten(x)[1] != leaf_treedef
+
+
+def plain_arguments(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Arguments of a function without static or donated ones."""
+    leaves, tree = flatten((args, kwargs))
+    return Arguments(jitted.fun, leaves, tree, parameters=jitted.parameters)
+
+
+def make_jit(
+    fun: Any,
+    options: JitOptions,
+    resolve: Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments] | None = None,
+    keys: KeyFunctions | None = None,
+) -> tuple[Callable[..., Any], Jitted]:
+    """The compiled form of ``fun`` and its state.
+
+    ``resolve`` finds static and donated arguments. ``keys`` is needed where arguments are static;
+    its function ``tree`` gives the leaves and ``(tree, static_key)`` that ``resolve`` gives.
+    """
+    jitted = Jitted(fun, options, resolve or plain_arguments, keys or PLAIN_KEYS)
+    if keys is not None:
+        return make_keyed_call(jitted.miss, jitted.cache, jitted.name, keys), jitted
+    return make_cached_call(jitted.miss, jitted.cache, jitted.name), jitted

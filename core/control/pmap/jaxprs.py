@@ -1,0 +1,232 @@
+"""The Jaxprs of a mapped function in the forms in which it is computed.
+
+``params`` are those of the primitive pmap (control/pmap/primitive.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tracebridge.core import lax
+from tracebridge.core.collectives.all_gather import all_gather_p
+from tracebridge.core.collectives.axis_index import axis_index_p
+from tracebridge.core.collectives.psum import psum_p
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axis
+from tracebridge.core.interpreters.batching import batch_jaxpr
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+
+Axes = tuple[int | None, ...]
+
+
+def element_aval(aval: ShapedArray, axis: int | None) -> ShapedArray:
+    """The aval of one element along ``axis``."""
+    if axis is None:
+        return aval
+    shape = (*aval.shape[:axis], *aval.shape[axis + 1 :])
+    return ShapedArray(shape, aval.dtype, aval.weak_type)
+
+
+def whole_aval(aval: ShapedArray, axis: int | None, size: int) -> ShapedArray:
+    """The aval of all elements along ``axis``."""
+    if axis is None:
+        return aval
+    shape = (*aval.shape[:axis], size, *aval.shape[axis:])
+    return ShapedArray(shape, aval.dtype, aval.weak_type)
+
+
+@contextmanager
+def axis_scope(params: dict[str, Any]) -> Iterator[None]:
+    """Where programs of elements are traced and derived: custom rules may name the axis."""
+    scope = enter_scope(with_axis, params["axis_name"], params["axis_size"])
+    try:
+        yield
+    finally:
+        leave_scope(scope)
+
+
+def _run(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
+    return eval_jaxpr(jaxpr, current_trace().process, values)
+
+
+def summed(
+    jaxpr: Jaxpr, params: dict[str, Any], n_values: int, ct_axes: Axes, out_axes: Axes
+) -> Jaxpr:
+    """A transposed Jaxpr that gives sums over the axis where the argument was one for all.
+
+    A result that was the same on all devices shares its cotangent among them.
+    """
+    if None not in (*ct_axes, *out_axes):
+        return jaxpr
+    name, size = params["axis_name"], params["axis_size"]
+    key = ("pmap sums", name, size, n_values, ct_axes, out_axes)
+    found = jaxpr.cache.get(key)
+    if found is None:
+
+        def run(*xs: Any) -> list[Any]:
+            cts = [
+                lax.div(c, lax.full_like(c, size)) if axis is None else c
+                for c, axis in zip(xs[n_values:], ct_axes, strict=True)
+            ]
+            outs = _run(jaxpr, [*xs[:n_values], *cts])
+            return [
+                psum_p.bind(o, axes=(name,), axis_index_groups=None) if axis is None else o
+                for o, axis in zip(outs, out_axes, strict=True)
+            ]
+
+        found = jaxpr.cache[key] = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
+    return found
+
+
+def as_vmap(params: dict[str, Any]) -> Jaxpr:
+    """The map of whole arrays on one device, as vmap computes it where it can."""
+    jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
+    in_axes, out_axes = params["in_axes"], params["out_axes"]
+    # vmap cannot call in order, but there is an order of elements that know nothing of the others.
+    in_order = any([e.ordered and e.over_devices for e in jaxpr.effects])
+    if in_order and not any([a.primitive.names_axis(name, a.params) for a, _ in jaxpr.steps]):
+        return _one_by_one(params)
+    key = ("pmap as vmap", name, size, in_axes, out_axes)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        dims = tuple([None if axis is None else 0 for axis in in_axes])
+        with axis_scope(params):
+            body, out_dims = batch_jaxpr(jaxpr, size, name, dims)
+
+        def run(*xs: Any) -> list[Any]:
+            fronts = [
+                x if a is None else move_batch_axis(x, a, 0)
+                for x, a in zip(xs, in_axes, strict=True)
+            ]
+            outs = _run(body, fronts)
+            return [
+                _placed(o, d, a, size) for o, d, a in zip(outs, out_dims, out_axes, strict=True)
+            ]
+
+        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return found
+
+
+def _one_by_one(params: dict[str, Any]) -> Jaxpr:
+    """The map of whole arrays, each element after the one before."""
+    jaxpr, size = params["jaxpr"], params["axis_size"]
+    in_axes, out_axes = params["in_axes"], params["out_axes"]
+    key = ("pmap one by one", size, in_axes, out_axes)
+    found = jaxpr.cache.get(key)
+    if found is None:
+
+        def run(*xs: Any) -> list[Any]:
+            rows = [
+                _run(
+                    jaxpr,
+                    [
+                        x if a is None else lax.index_in_dim(x, i, a, keepdims=False)
+                        for x, a in zip(xs, in_axes, strict=True)
+                    ],
+                )
+                for i in range(size)
+            ]
+            return [
+                outs[0]
+                if a is None
+                else lax.concatenate([lax.expand_dims(o, (a,)) for o in outs], a)
+                for outs, a in zip(zip(*rows, strict=True), out_axes, strict=True)
+            ]
+
+        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return found
+
+
+def _placed(out: Any, dim: int | None, axis: int | None, size: int) -> Any:
+    """A result with its mapped axis at ``axis``; one of its equal elements if that is None."""
+    if axis is None:
+        return out if dim is None else lax.index_in_dim(out, 0, 0, keepdims=False)
+    if dim is None:
+        return broadcast_batch(out, size, axis)
+    return move_batch_axis(out, 0, axis)
+
+
+def as_replicas(params: dict[str, Any]) -> Jaxpr:
+    """The map inside a program in replicas: each takes its element, and gets all results."""
+    jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
+    in_axes, out_axes = params["in_axes"], params["out_axes"]
+    key = ("pmap as replicas", name, size, in_axes, out_axes)
+    found = jaxpr.cache.get(key)
+    if found is None:
+
+        def run(*xs: Any) -> list[Any]:
+            here = axis_index_p.bind(axes=(name,))
+            mine = [
+                x if a is None else lax.dynamic_index_in_dim(x, here, a, keepdims=False)
+                for x, a in zip(xs, in_axes, strict=True)
+            ]
+            return [
+                o if a is None else _gathered(o, name, size, a)
+                for o, a in zip(_run(jaxpr, mine), out_axes, strict=True)
+            ]
+
+        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return found
+
+
+def _gathered(x: Any, name: Any, size: int, axis: int) -> Any:
+    return all_gather_p.bind(
+        x, axes=(name,), size=size, axis=axis, tiled=False, axis_index_groups=None
+    )
+
+
+def _whole_avals(params: dict[str, Any]) -> list[ShapedArray]:
+    size = params["axis_size"]
+    avals = zip(params["jaxpr"].in_avals, params["in_axes"], strict=True)
+    return [whole_aval(a, axis, size) for a, axis in avals]
+
+
+def as_parts(params: dict[str, Any]) -> Jaxpr:
+    """What one device runs: its parts have the mapped axis with size 1."""
+    jaxpr, in_axes, out_axes = params["jaxpr"], params["in_axes"], params["out_axes"]
+    key = ("pmap as parts", in_axes, out_axes)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        avals = [whole_aval(a, axis, 1) for a, axis in zip(jaxpr.in_avals, in_axes, strict=True)]
+
+        def run(*xs: Any) -> list[Any]:
+            elements = [
+                x if axis is None else lax.reshape(x, element_aval(x.aval, axis).shape)
+                for x, axis in zip(xs, in_axes, strict=True)
+            ]
+            return [
+                o if axis is None else lax.reshape(o, whole_aval(o.aval, axis, 1).shape)
+                for o, axis in zip(_run(jaxpr, elements), out_axes, strict=True)
+            ]
+
+        found = jaxpr.cache[key] = stage(run, avals, jaxpr.debug, locate=False)
+    return found
+
+
+def inner_replicas(jaxpr: Jaxpr) -> int:
+    """How many devices the maps inside ``jaxpr`` need, for each device that runs it."""
+    found = jaxpr.cache.get("inner replicas")
+    if found is None:
+        counts = [1]
+        for app, _ in jaxpr.steps:
+            size = app.params["axis_size"] if app.primitive.name == "pmap" else 1
+            inner = [inner_replicas(j) for j in jaxprs_in_params(app.params)]
+            counts.append(size * max(inner, default=1))
+        found = jaxpr.cache["inner replicas"] = max(counts)
+    return found
+
+
+def inner_devices_given(jaxpr: Jaxpr) -> bool:
+    """Whether a map inside ``jaxpr`` chooses its devices."""
+    return any(
+        [
+            (app.primitive.name == "pmap" and app.params["devices"] is not None)
+            or any([inner_devices_given(j) for j in jaxprs_in_params(app.params)])
+            for app, _ in jaxpr.steps
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Mutable array references: cells, their operations, and calls that use them."""

@@ -1,0 +1,1 @@
+"""Rematerialization: calls that compute their intermediate values again on the way back."""

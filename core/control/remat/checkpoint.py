@@ -1,0 +1,323 @@
+"""checkpoint: calls that compute their intermediate values again on the way back.
+
+Differentiation leaves the call of the function as it is and adds a second, linear call, which
+takes the arguments (and whatever the policy keeps) and starts over. Its transpose is what runs in
+the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tracebridge.core.control.calls.closed_call import CallPrimitive
+from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.remat.lowering import lower_with_barrier, lower_with_choice
+from tracebridge.core.control.remat.policies import Decision, Decisions, Offloadable, Policy
+from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.linearize import linearize_flat
+from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.staging import StagingTrace, stage
+from tracebridge.core.interpreters.transpose import transpose_jaxpr
+from tracebridge.core.ir.effects import check_effects
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.name_scopes import entered
+from tracebridge.core.ir.name_stack import NamedSource
+from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.lax.annotations import to_memory_p
+from tracebridge.core.lowering.context import register_platform_lowering
+
+Flags = tuple[bool, ...]
+
+
+@final
+class Checkpoint(CallPrimitive):
+    """A call of ``jaxpr`` that keeps what ``policy`` allows when it is differentiated.
+
+    ``differentiated``: this is the part that computes again. There, arguments marked in
+    ``prevent_cse`` (one flag per argument) pass a barrier, so that the compiler does not find the
+    values of the forward pass and keeps them after all.
+    """
+
+    name = "checkpoint"
+    inlinable = False
+
+    def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
+        """Further arguments are tangents, cotangents or residuals: all pass the barrier."""
+        flags = params["prevent_cse"]
+        more = (any(flags),) * (jaxpr.n_in - len(flags))
+        again = params["differentiated"] or suffix in ("lin", "transpose", "unknown")
+        changed = {"jaxpr": jaxpr, "prevent_cse": (*flags, *more), "differentiated": again}
+        return {**params, **changed}
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return lower_with_barrier(ctx, *operands, **params)
+
+    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """The call, with what is kept as further results; a linear call that starts over."""
+        check_effects(params["jaxpr"].effects, "in_checkpoint", "derivative of checkpoint")
+        nonzero = tuple([t is not None for t in tangents])
+        split = split_for(params["jaxpr"], nonzero, Decisions(params["policy"]))
+        results = self.bind(*primals, **{**params, "jaxpr": split.primal})
+        n = len(split.nonzero_out)
+        kept = [
+            r if where is None else to_memory_p.bind(r, kind=where.dst)
+            for r, where in zip(results[n:], split.memories, strict=True)
+        ]
+        again = [primals[i] for i in split.forwarded]
+        given = [t for t in tangents if t is not None]
+        flags = _chosen(params["prevent_cse"], split.forwarded)
+        linear = self.with_jaxpr({**params, "prevent_cse": flags}, split.linear, "lin")
+        out = iter(self.bind(*again, *kept, *given, **linear) if any(split.nonzero_out) else ())
+        return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
+
+    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+        linear = tuple([is_linear_input(a) for a in args])
+        ct_in = tuple([c is not None for c in ct])
+        jaxpr, present = transpose_jaxpr(params["jaxpr"], linear, ct_in, instantiate=False)
+        if not any(present):
+            return [None] * len(args)
+        values = [i for i, is_linear in enumerate(linear) if not is_linear]
+        cts = [c for c in ct if c is not None]
+        flags = _chosen(params["prevent_cse"], values) or (any(params["prevent_cse"]),)
+        changed = self.with_jaxpr({**params, "prevent_cse": flags}, jaxpr, "transpose")
+        results = iter(self.bind(*[args[i] for i in values], *cts, **changed))
+        given = iter([next(results) if p else None for p in present])
+        return [next(given) if is_linear else None for is_linear in linear]
+
+    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+        """A call of the known part, and one that starts over from known arguments."""
+        flags = params["prevent_cse"]
+        allowed = Decisions(params["policy"])
+        parts = partial_eval_jaxpr(params["jaxpr"], unknown, saveable=allowed)
+        known_args = [i for i, u in enumerate(unknown) if not u]
+        known, forwarded, order = _without_passed_on(parts.known, parts.n_residuals)
+        known_params = {**params, "prevent_cse": _chosen(flags, known_args)}
+        results = self.bind(
+            *[args[i] for i in known_args], **self.with_jaxpr(known_params, known, "known")
+        )
+        n_known = len(parts.known.outs) - parts.n_residuals
+        again = [known_args[i] for i in forwarded]
+        residuals = [*[args[i] for i in again], *results[n_known:]]
+        rest = [residuals[i] for i in order]
+        rest += [a for a, u in zip(args, unknown, strict=True) if u]
+        late = self.with_jaxpr({**params, "prevent_cse": ()}, parts.unknown, "unknown")
+        late["prevent_cse"] = (any(flags),) * len(rest)
+        others = iter(self.bind(*rest, **late))
+        given = iter(results[:n_known])
+        return [next(others) if u else next(given) for u in parts.unknown_out]
+
+    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+        jaxpr, used_in = dce_jaxpr(app.params["jaxpr"], used_outs)
+        avals = tuple([a for a, u in zip(app.avals, used_in, strict=True) if u])
+        flags = tuple([f for f, u in zip(app.params["prevent_cse"], used_in, strict=True) if u])
+        params = {**app.params, "jaxpr": jaxpr, "prevent_cse": flags}
+        return self.application(avals, params), list(used_in), list(used_outs)
+
+
+checkpoint_p = Checkpoint()
+register_platform_lowering(checkpoint_p, "cpu", lower_with_choice)
+
+
+def checkpoint_call(
+    jaxpr: Jaxpr, operands: Sequence[Any], prevent_cse: Flags, policy: Policy | None
+) -> list[Any]:
+    """Call ``jaxpr`` as one equation; ``prevent_cse`` has one flag per operand."""
+    return checkpoint_p.bind(
+        *operands, jaxpr=jaxpr, prevent_cse=prevent_cse, policy=policy, differentiated=False
+    )
+
+
+def _chosen(flags: Flags, positions: Sequence[int]) -> Flags:
+    return tuple([flags[i] for i in positions])
+
+
+# linearization -----------------------------------------------------------------------------------
+
+
+@final
+class Split:
+    """A checkpointed Jaxpr for tangents at some inputs.
+
+    ``primal``: inputs -> (results, kept values). ``linear``: (inputs at ``forwarded``, kept
+    values, tangents) -> tangents of the results in ``nonzero_out``. ``memories``: per kept value
+    where it waits, or None.
+    """
+
+    __slots__ = ("forwarded", "linear", "memories", "nonzero_out", "primal")
+
+    def __init__(
+        self,
+        primal: Jaxpr,
+        linear: Jaxpr,
+        forwarded: Sequence[int],
+        memories: Sequence[Offloadable | None],
+        nonzero_out: Flags,
+    ) -> None:
+        self.primal = primal
+        self.linear = linear
+        self.forwarded = tuple(forwarded)
+        self.memories = tuple(memories)
+        self.nonzero_out = nonzero_out
+
+
+def split_for(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
+    """The split for tangents at ``nonzero``, remembered on the Jaxpr."""
+    key = ("checkpoint", nonzero, decisions)
+    found = jaxpr.cache.get(key)
+    if found is None:
+        make = _keep_nothing if decisions.policy is None else _keep_some
+        found = jaxpr.cache[key] = make(jaxpr, nonzero, decisions)
+    return found
+
+
+def _keep_nothing(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
+    """The primal is the Jaxpr itself: it is neither traced nor compiled in a second form."""
+    del decisions
+    whole, nonzero_out = _with_tangents(jaxpr, nonzero, None)
+    n, n_out = jaxpr.n_in, len(jaxpr.outs)
+    wanted = (*[False] * n_out, *[True] * sum(nonzero_out))
+    linear, used = dce_jaxpr(whole, wanted, keep_in=True)
+    forwarded = [i for i in range(n) if used[i]]
+    linear = rewire(linear, [*forwarded, *range(n, linear.n_in)])
+    return Split(jaxpr, linear, forwarded, (), nonzero_out)
+
+
+def _keep_some(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
+    whole, nonzero_out = _with_tangents(jaxpr, nonzero, decisions.policy)
+    n, n_out = jaxpr.n_in, len(jaxpr.outs)
+    unknown = (*[False] * n, *[True] * (whole.n_in - n))
+    parts = partial_eval_jaxpr(whole, unknown, saveable=decisions)
+    primal, forwarded, order = _without_passed_on(parts.known, parts.n_residuals)
+    n_kept = len(primal.outs) - n_out
+    n_res = parts.n_residuals
+    # Of the linear part: where each of (forwarded, kept) stood among the residuals.
+    old = [0] * n_res
+    for position, i in enumerate(order):
+        old[i] = position
+    linear = rewire(parts.unknown, [*old, *range(n_res, parts.unknown.n_in)])
+    found: list[Decision] = decisions.of_results(primal)[n_out:]
+    memories = [d if isinstance(d, Offloadable) else None for d in found]
+    if any(memories):
+        linear = _brought_back(linear, len(forwarded), memories)
+    assert len(memories) == n_kept
+    return Split(primal, linear, forwarded, memories, nonzero_out)
+
+
+def _without_passed_on(known: Jaxpr, n_residuals: int) -> tuple[Jaxpr, list[int], list[int]]:
+    """``known`` without residuals that are its inputs.
+
+    Also the numbers of these inputs, and for each residual its place among (inputs, others).
+    """
+    n_out = len(known.outs) - n_residuals
+    slots = known.outs[n_out:]
+    forwarded = [s for s in slots if s < known.n_in]
+    computed = [s for s in slots if s >= known.n_in]
+    order: list[int] = []
+    n_forwarded = n_computed = 0
+    for s in slots:
+        if s < known.n_in:
+            order.append(n_forwarded)
+            n_forwarded += 1
+        else:
+            order.append(len(forwarded) + n_computed)
+            n_computed += 1
+    return rewire(known, None, [*known.outs[:n_out], *computed]), forwarded, order
+
+
+def _brought_back(linear: Jaxpr, first: int, memories: Sequence[Offloadable | None]) -> Jaxpr:
+    """``linear`` that moves the kept values, its inputs from ``first`` on, back to the device."""
+
+    def run(*args: Any) -> list[Any]:
+        values = list(args)
+        for i, where in enumerate(memories):
+            if where is not None:
+                values[first + i] = to_memory_p.bind(values[first + i], kind=where.src)
+        return eval_jaxpr(linear, current_trace().process, values)
+
+    return stage(run, linear.in_avals, linear.debug, locate=False)
+
+
+def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, policy: Policy | None) -> tuple[Jaxpr, Flags]:
+    """(inputs, tangents) -> (results, tangents), in which no equation mixes the two.
+
+    Unlike ``jvp_jaxpr`` it contains rules that work in reverse mode only. With a policy calls are
+    inlined, so that it sees the equations, which keep their lines.
+    """
+    n = jaxpr.n_in
+    nonzero_out: list[bool] = []
+
+    def run(*args: Any) -> list[Any]:
+        staging = current_trace()
+
+        def body(*xs: Any) -> list[Any]:
+            process = current_trace().process
+            if policy is not None and isinstance(staging, StagingTrace):
+                return eval_in_place(jaxpr, process, xs, staging, policy)
+            return eval_jaxpr(jaxpr, process, xs)
+
+        outs, linear = linearize_flat(body, args[:n], nonzero)
+        tangents = linear.forward(staging.process, args[n:])
+        nonzero_out.extend([t is not None for t in tangents])
+        return [*outs, *[t for t in tangents if t is not None]]
+
+    avals = [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero, strict=True) if nz]
+    locate = policy is not None
+    whole = stage(run, [*jaxpr.in_avals, *avals], jaxpr.debug, locate=locate)
+    return whole, tuple(nonzero_out)
+
+
+def eval_in_place(
+    jaxpr: Jaxpr,
+    process: Any,
+    args: Sequence[Any],
+    staging: StagingTrace,
+    policy: Policy | None = None,
+) -> list[Any]:
+    """Run ``jaxpr`` with calls inlined; what is staged gets the lines of its equations.
+
+    Bodies of ``scan`` become checkpoints with ``policy``.
+    """
+    env: list[Any] = [*args, *jaxpr.consts]
+    for k, (app, idx) in enumerate(jaxpr.steps):
+        values = [env[i] for i in idx]
+        if getattr(app.primitive, "inlinable", False):
+            inner = app.params["jaxpr"]
+            env.extend(eval_in_place(inner, process, values, staging, policy))
+            continue
+        start = len(staging.equations)
+        if policy is not None and app.primitive.name == "scan":
+            app = _with_checkpointed_body(app, policy)  # noqa: PLW2901 - the same step
+        if jaxpr.sources is None:
+            result = process(app, values)
+        else:
+            source = jaxpr.sources[k]
+            with entered(source.names if type(source) is NamedSource else ()):
+                result = process(app, values)
+            _locate(staging.equations, start, source)
+        if app.multiple:
+            env.extend(result)
+        else:
+            env.append(result)
+    return [env[i] for i in jaxpr.outs]
+
+
+def _with_checkpointed_body(app: Any, policy: Policy) -> Any:
+    """A scan that keeps of each step what the policy allows, and the carry that enters it."""
+    body: Jaxpr = app.params["jaxpr"]
+    n = body.n_in
+    params = {"jaxpr": body, "prevent_cse": (False,) * n, "policy": policy, "differentiated": False}
+    inner = checkpoint_p.application(body.in_avals, params)
+    outs = range(n, n + len(body.outs))
+    step = (inner, tuple(range(n)))
+    wrapped = Jaxpr(body.in_avals, (), (step,), outs, body.out_avals, None, body.debug)
+    return app.primitive.application(app.avals, {**app.params, "jaxpr": wrapped})
+
+
+def _locate(equations: list[tuple[Any, ...]], start: int, source: Any) -> None:
+    for k in range(start, len(equations)):
+        app, args, outs, _ = equations[k]
+        equations[k] = (app, args, outs, source)
+        for out in outs if app.multiple else (outs,):
+            out.source = source

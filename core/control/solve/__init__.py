@@ -1,0 +1,1 @@
+"""Solvers differentiated by the implicit function theorem."""

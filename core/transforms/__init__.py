@@ -1,0 +1,1 @@
+"""Transformations of whole user programs, each an interpreter of Jaxprs."""
