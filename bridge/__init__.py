@@ -45,61 +45,67 @@ if TYPE_CHECKING:
     from tracebridge import tree as tree
     from tracebridge import tree_util as tree_util
     from tracebridge import typing as typing
-    from tracebridge._api.checkpoint import checkpoint as checkpoint
-    from tracebridge._api.checkpoint import remat as remat
-    from tracebridge._api.custom_gradient import custom_gradient as custom_gradient
-    from tracebridge._api.custom_jvp import custom_jvp as custom_jvp
-    from tracebridge._api.custom_vjp import custom_vjp as custom_vjp
-    from tracebridge._api.devices import default_backend as default_backend
-    from tracebridge._api.devices import device_count as device_count
-    from tracebridge._api.devices import devices as devices
-    from tracebridge._api.devices import host_count as host_count
-    from tracebridge._api.devices import host_id as host_id
-    from tracebridge._api.devices import host_ids as host_ids
-    from tracebridge._api.devices import local_device_count as local_device_count
-    from tracebridge._api.devices import local_devices as local_devices
-    from tracebridge._api.devices import process_count as process_count
-    from tracebridge._api.devices import process_index as process_index
-    from tracebridge._api.devices import process_indices as process_indices
-    from tracebridge._api.environment import print_environment_info as print_environment_info
-    from tracebridge._api.eval_shape import eval_shape as eval_shape
-    from tracebridge._api.grad import grad as grad
-    from tracebridge._api.grad import value_and_grad as value_and_grad
-    from tracebridge._api.jacobian import hessian as hessian
-    from tracebridge._api.jacobian import jacfwd as jacfwd
-    from tracebridge._api.jacobian import jacobian as jacobian
-    from tracebridge._api.jacobian import jacrev as jacrev
-    from tracebridge._api.jit import clear_caches as clear_caches
-    from tracebridge._api.jit import jit as jit
-    from tracebridge._api.jvp import jvp as jvp
-    from tracebridge._api.jvp import linearize as linearize
-    from tracebridge._api.make_jaxpr import make_jaxpr as make_jaxpr
-    from tracebridge._api.masking.mask import mask as mask
-    from tracebridge._api.masking.mask import shapecheck as shapecheck
-    from tracebridge._api.named import named_call as named_call
-    from tracebridge._api.named import named_scope as named_scope
-    from tracebridge._api.pmap import pmap as pmap
-    from tracebridge._api.reshard import reshard as reshard
-    from tracebridge._api.sharded_arrays import device_put_replicated as device_put_replicated
-    from tracebridge._api.sharded_arrays import device_put_sharded as device_put_sharded
-    from tracebridge._api.sharded_arrays import make_array_from_callback as make_array_from_callback
-    from tracebridge._api.sharded_arrays import (
+    from tracebridge._api.args.names import named_call as named_call
+    from tracebridge._api.args.names import named_scope as named_scope
+    from tracebridge._api.custom.custom_gradient import custom_gradient as custom_gradient
+    from tracebridge._api.custom.custom_jvp import custom_jvp as custom_jvp
+    from tracebridge._api.custom.custom_vjp import custom_vjp as custom_vjp
+    from tracebridge._api.derivatives.checkpoint import checkpoint as checkpoint
+    from tracebridge._api.derivatives.checkpoint import remat as remat
+    from tracebridge._api.derivatives.grad import grad as grad
+    from tracebridge._api.derivatives.grad import value_and_grad as value_and_grad
+    from tracebridge._api.derivatives.jacobian import hessian as hessian
+    from tracebridge._api.derivatives.jacobian import jacfwd as jacfwd
+    from tracebridge._api.derivatives.jacobian import jacobian as jacobian
+    from tracebridge._api.derivatives.jacobian import jacrev as jacrev
+    from tracebridge._api.derivatives.jvp import jvp as jvp
+    from tracebridge._api.derivatives.jvp import linearize as linearize
+    from tracebridge._api.derivatives.vjp import fwd_and_bwd as fwd_and_bwd
+    from tracebridge._api.derivatives.vjp import linear_transpose as linear_transpose
+    from tracebridge._api.derivatives.vjp import vjp as vjp
+    from tracebridge._api.devices.devices import default_backend as default_backend
+    from tracebridge._api.devices.devices import device_count as device_count
+    from tracebridge._api.devices.devices import devices as devices
+    from tracebridge._api.devices.devices import host_count as host_count
+    from tracebridge._api.devices.devices import host_id as host_id
+    from tracebridge._api.devices.devices import host_ids as host_ids
+    from tracebridge._api.devices.devices import local_device_count as local_device_count
+    from tracebridge._api.devices.devices import local_devices as local_devices
+    from tracebridge._api.devices.devices import process_count as process_count
+    from tracebridge._api.devices.devices import process_index as process_index
+    from tracebridge._api.devices.devices import process_indices as process_indices
+    from tracebridge._api.devices.reshard import reshard as reshard
+    from tracebridge._api.devices.sharded_arrays import (
+        device_put_replicated as device_put_replicated,
+    )
+    from tracebridge._api.devices.sharded_arrays import device_put_sharded as device_put_sharded
+    from tracebridge._api.devices.sharded_arrays import (
+        make_array_from_callback as make_array_from_callback,
+    )
+    from tracebridge._api.devices.sharded_arrays import (
         make_array_from_process_local_data as make_array_from_process_local_data,
     )
-    from tracebridge._api.sharded_arrays import (
+    from tracebridge._api.devices.sharded_arrays import (
         make_array_from_single_device_arrays as make_array_from_single_device_arrays,
     )
-    from tracebridge._api.sharded_arrays import make_mesh as make_mesh
-    from tracebridge._api.transfer import block_until_ready as block_until_ready
-    from tracebridge._api.transfer import copy_to_host_async as copy_to_host_async
-    from tracebridge._api.transfer import device_get as device_get
-    from tracebridge._api.transfer import device_put as device_put
-    from tracebridge._api.transfer import live_arrays as live_arrays
-    from tracebridge._api.vjp import fwd_and_bwd as fwd_and_bwd
-    from tracebridge._api.vjp import linear_transpose as linear_transpose
-    from tracebridge._api.vjp import vjp as vjp
-    from tracebridge._api.vmap import vmap as vmap
-    from tracebridge._api.xla_computation import xla_computation as xla_computation
+    from tracebridge._api.devices.sharded_arrays import make_mesh as make_mesh
+    from tracebridge._api.devices.transfer import block_until_ready as block_until_ready
+    from tracebridge._api.devices.transfer import copy_to_host_async as copy_to_host_async
+    from tracebridge._api.devices.transfer import device_get as device_get
+    from tracebridge._api.devices.transfer import device_put as device_put
+    from tracebridge._api.devices.transfer import live_arrays as live_arrays
+    from tracebridge._api.programs.environment import (
+        print_environment_info as print_environment_info,
+    )
+    from tracebridge._api.programs.eval_shape import eval_shape as eval_shape
+    from tracebridge._api.programs.jit import clear_caches as clear_caches
+    from tracebridge._api.programs.jit import jit as jit
+    from tracebridge._api.programs.make_jaxpr import make_jaxpr as make_jaxpr
+    from tracebridge._api.programs.mask import mask as mask
+    from tracebridge._api.programs.mask import shapecheck as shapecheck
+    from tracebridge._api.programs.xla_computation import xla_computation as xla_computation
+    from tracebridge._api.vectorize.pmap import pmap as pmap
+    from tracebridge._api.vectorize.vmap import vmap as vmap
     from tracebridge.core._jaxlib.xla import Device as Device
     from tracebridge.core.config.option_scopes import check_tracer_leaks as check_tracer_leaks
     from tracebridge.core.config.option_scopes import checking_leaks as checking_leaks
@@ -146,9 +152,9 @@ if TYPE_CHECKING:
     )
     from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
     from tracebridge.core.ir.typeof import typeof as typeof
-    from tracebridge.core.runtime.array import Array as Array
-    from tracebridge.core.runtime.shards import Shard as Shard
-    from tracebridge.core.runtime.tokens import effects_barrier as effects_barrier
+    from tracebridge.core.runtime.arrays.array import Array as Array
+    from tracebridge.core.runtime.arrays.shards import Shard as Shard
+    from tracebridge.core.runtime.effects.tokens import effects_barrier as effects_barrier
     from tracebridge.core.sharding.context import set_mesh as set_mesh
     from tracebridge.core.sharding.named import NamedSharding as NamedSharding
     from tracebridge.core.sharding.partition_spec import P as P
@@ -244,7 +250,9 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and finds misspel
                 # hasattr and completion ask for names; an import statement says the same words.
                 raise AttributeError(str(error)) from error
         else:
-            raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)
+            raise importlib.import_module("tracebridge._api.programs.missing").missing(
+                __name__, name
+            )
         globals()[name] = value
         return value
 

@@ -23,7 +23,7 @@ def _numpy_functions() -> Mapping[str, Any]:
 
 def _eager_traces() -> tuple[Any, Any]:
     """The runtime's eager traces; loads the runtime when the first operation is applied."""
-    dispatch = importlib.import_module("tracebridge.core.runtime.dispatch")
+    dispatch = importlib.import_module("tracebridge.core.runtime.calls.dispatch")
     return dispatch.EagerTrace(), dispatch.EagerTrace(debug=True)
 
 

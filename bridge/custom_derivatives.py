@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tracebridge._api.custom_gradient import custom_gradient
-from tracebridge._api.custom_jvp import custom_jvp
-from tracebridge._api.custom_vjp import custom_vjp
+from tracebridge._api.custom.custom_gradient import custom_gradient
+from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge._api.custom.custom_vjp import custom_vjp
 from tracebridge.core.control.custom.closure_convert import closure_convert
 from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge._api.custom_transpose import custom_transpose
+from tracebridge._api.custom.custom_transpose import custom_transpose
 from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = ["custom_transpose"]

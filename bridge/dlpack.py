@@ -9,8 +9,8 @@ import numpy as np
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.interop.dlpack import export_capsule
 from tracebridge.interop.dtypes import is_exchanged
 from tracebridge.interop.ownership import copied, placed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge._api.dtype_functions import (
+from tracebridge._api.programs.dtype_functions import (
     canonicalize_dtype,
     issubdtype,
     itemsize_bits,

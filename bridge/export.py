@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tracebridge._api.symbolic import symbolic_args_specs
+from tracebridge._api.args.symbolic import symbolic_args_specs
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.symbolic.dims import is_symbolic_dim
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
@@ -17,4 +17,4 @@ _shield(globals(), __name__)
 if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> Any:
-        raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)
+        raise importlib.import_module("tracebridge._api.programs.missing").missing(__name__, name)

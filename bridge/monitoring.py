@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.runtime.monitoring import (
+from tracebridge.core.runtime.backends.monitoring import (
     clear_event_listeners,
     record_event,
     record_event_duration_secs,

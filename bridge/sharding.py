@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracebridge._api.meshes import make_single_device_sharding
-from tracebridge._api.reshard import auto_axes, explicit_axes, reshard
+from tracebridge._api.devices.meshes import make_single_device_sharding
+from tracebridge._api.devices.reshard import auto_axes, explicit_axes, reshard
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.sharding.abstract_mesh import AbstractDevice, AbstractMesh
 from tracebridge.core.sharding.axis_types import AxisType, ManualAxisType

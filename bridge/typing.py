@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tracebridge.core.runtime.array_like import ArrayLike, DTypeLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 
 __all__ = ["ArrayLike", "DTypeLike"]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.trace import is_eager
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 
 
 class TensorAdapter(abc.ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tracebridge.core.errors.exchange_errors import ExchangeError
-from tracebridge.core.runtime.backends import default_placement, get_backend
+from tracebridge.core.runtime.backends.clients import default_placement, get_backend
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 

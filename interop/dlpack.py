@@ -19,8 +19,8 @@ from tracebridge.core.errors.exchange_errors import (
     UnsupportedExchangeDtypeError,
 )
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.transfer import check_host_dtype
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.layout import copy_of_ndarray

@@ -6,8 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.transfer import check_host_dtype
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 from tracebridge.interop.adapter import TensorAdapter
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.layout import copy_of_ndarray, refuse_copy

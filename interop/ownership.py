@@ -14,10 +14,10 @@ import numpy as np
 from tracebridge.core._jaxlib.xla import rewrap
 from tracebridge.core.errors.exchange_errors import ExchangeError, OwnershipError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.array import Array, new_array
-from tracebridge.core.runtime.backends import default_placement
-from tracebridge.core.runtime.signature import signature
-from tracebridge.core.runtime.transfer import move, put_numpy
+from tracebridge.core.runtime.arrays.array import Array, new_array
+from tracebridge.core.runtime.arrays.signature import signature
+from tracebridge.core.runtime.arrays.transfer import move, put_numpy
+from tracebridge.core.runtime.backends.clients import default_placement
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.interop.devices import wanted_placement
 from tracebridge.interop.layout import dense, refuse_copy, why_not_shared

@@ -11,7 +11,7 @@ import sys
 import weakref
 from typing import Any
 
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.interop.adapter import TensorAdapter
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.interop.numpy_adapter import numpy_adapter

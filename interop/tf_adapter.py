@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.errors.exchange_errors import ExchangeError, UnsupportedExchangeDtypeError
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.dlpack import import_capsule

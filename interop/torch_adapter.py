@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tracebridge.core._jaxlib import dlpack as door
 from tracebridge.core.errors.exchange_errors import ExchangeError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dlpack import import_capsule

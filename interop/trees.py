@@ -7,8 +7,8 @@ from typing import Any
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.interop.adapter import TensorAdapter
 

@@ -15,4 +15,4 @@ _shield(globals(), __name__)
 if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> Any:
-        raise importlib.import_module("tracebridge._api.missing").missing(__name__, name)
+        raise importlib.import_module("tracebridge._api.programs.missing").missing(__name__, name)

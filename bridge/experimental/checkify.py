@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge._api.checkify import (
+from tracebridge._api.programs.checkify import (
     ErrorCategory,
     all_checks,
     automatic_checks,

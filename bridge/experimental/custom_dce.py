@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.custom_arguments import CustomArguments, method_of_inner
-from tracebridge._api.statics import check_hashable
+from tracebridge._api.args.statics import check_hashable
+from tracebridge._api.custom.arguments import CustomArguments, method_of_inner
 from tracebridge.core.control.custom.custom_dce import DceCall, call_custom_dce
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, UndefinedRuleError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge._api.jet import jet, jet2
+from tracebridge._api.derivatives.jet import jet, jet2
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.transforms.jet.define import (
     def_comp,

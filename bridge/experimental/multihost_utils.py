@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge._api.processes import (
+from tracebridge._api.devices.processes import (
     assert_equal,
     broadcast_one_to_all,
     global_array_to_host_local_array,

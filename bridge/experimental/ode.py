@@ -16,10 +16,10 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge._api.custom_vjp import custom_vjp
-from tracebridge._api.ravel import ravel_pytree
-from tracebridge._api.values import values_of
-from tracebridge._api.vjp import vjp
+from tracebridge._api.args.ravel import ravel_pytree
+from tracebridge._api.args.values import values_of
+from tracebridge._api.custom.custom_vjp import custom_vjp
+from tracebridge._api.derivatives.vjp import vjp
 from tracebridge.core.control.custom.closure_convert import closure_convert
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.scan.forward import scan

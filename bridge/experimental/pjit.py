@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tracebridge._api.jit import jit as pjit
+from tracebridge._api.programs.jit import jit as pjit
 
 __all__ = ["pjit"]

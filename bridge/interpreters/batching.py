@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge._api.vmappable import register_vmappable, unregister_vmappable
+from tracebridge._api.vectorize.vmappable import register_vmappable, unregister_vmappable
 from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.extend.batching import (
     AxisData,

@@ -3,7 +3,7 @@
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
-from tracebridge._api.missing import missing as _missing
+from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.collectives.all_gather import all_gather as all_gather
 from tracebridge.core.collectives.all_gather import all_gather_p as all_gather_p
 from tracebridge.core.collectives.all_gather import psum_scatter as psum_scatter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
-from tracebridge._api.missing import missing as _missing
+from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.numpy.bits import packbits as packbits
 from tracebridge.numpy.bits import unpackbits as unpackbits

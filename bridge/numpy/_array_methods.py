@@ -11,7 +11,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy import (
     _indexing,
     _operators,

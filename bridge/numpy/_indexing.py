@@ -17,9 +17,9 @@ from tracebridge.core import lax
 from tracebridge.core.config.scopes import state
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array, share
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.array import Array, share
+from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.numpy._index_geometry import (
     Axis,

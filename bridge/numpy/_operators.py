@@ -9,7 +9,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.ir.foreign import refuse_tensor
 from tracebridge.core.ir.typeof import is_array_like
-from tracebridge.core.runtime.planned import Planned, unary
+from tracebridge.core.runtime.calls.planned import Planned, unary
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import elementwise_round as rounding

@@ -16,8 +16,8 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.contract.precision import canonical_precision
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned, binary, unary
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned, binary, unary
 
 
 def unary_function(

@@ -24,7 +24,7 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 
 
 def promote_dtypes(*xs: Any) -> list[Any]:

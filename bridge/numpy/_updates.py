@@ -13,7 +13,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._index_geometry import (
     Geometry,
     extents_of,

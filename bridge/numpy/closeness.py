@@ -10,8 +10,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import real_of
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_shape,

@@ -34,10 +34,10 @@ from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.device_put import device_put_p
 from tracebridge.core.lax.sharding_constraint import constrained_result
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import check_unmasked, move, put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_unmasked, move, put_numpy
+from tracebridge.core.runtime.calls.dispatch import to_array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding

@@ -22,9 +22,9 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_made
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_made
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import is_traced, settled
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
 from tracebridge.numpy.conversion import asarray, on_device

@@ -10,8 +10,8 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import (

@@ -12,7 +12,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize, default_float
 from tracebridge.core.dtypes.finfo import finfo as _finfo
 from tracebridge.core.dtypes.finfo import iinfo as _iinfo
 from tracebridge.core.ir.operators import EngineValue
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.numpy._planning import shape_of
 from tracebridge.numpy._promote import members, normalize_axis
 from tracebridge.numpy.conversion import asarray

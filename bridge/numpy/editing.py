@@ -13,8 +13,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.lax.sharding_constraint import split_result
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, settled, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy.creation import canonical_shape

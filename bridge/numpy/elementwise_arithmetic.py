@@ -1,6 +1,6 @@
 """Elementwise arithmetic: functions of one or two arrays, computed in their promoted dtype.
 
-Each public function is the fast entry of a planned function (core/runtime/planned.py): the Python
+Each public function is the fast entry of a planned function (core/runtime/calls/planned.py): the Python
 code of its implementation runs once per kind of argument.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,

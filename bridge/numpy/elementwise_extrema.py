@@ -9,8 +9,8 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
 from tracebridge.numpy._ranges import integer_limits, side_of

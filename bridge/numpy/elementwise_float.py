@@ -17,8 +17,8 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import broadcast_operands, check_no_out, promote_inexact
 

@@ -12,8 +12,8 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_i
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,

@@ -6,8 +6,8 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import check_no_out, promote_inexact
 

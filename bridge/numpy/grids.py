@@ -18,9 +18,9 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_made
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_made
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of
 from tracebridge.numpy._promote import broadcast_operands
 from tracebridge.numpy.conversion import asarray

@@ -19,8 +19,8 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.sharding_constraint import split_result
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
 from tracebridge.numpy._ranges import integer_limits, side_of

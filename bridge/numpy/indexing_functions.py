@@ -19,8 +19,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.lax.indexing.gather import default_fill
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._losses import warn_of_loss
 from tracebridge.numpy._planning import value_of

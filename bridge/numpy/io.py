@@ -13,8 +13,8 @@ from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.operators import ArrayOperators
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.transfer import check_host_dtype, put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
 from tracebridge.numpy.conversion import asarray, on_device

@@ -16,8 +16,8 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
 

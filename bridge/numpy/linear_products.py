@@ -11,8 +11,8 @@ from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.sharding_constraint import split_result
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned, binary
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned, binary
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
     broadcast_shape,

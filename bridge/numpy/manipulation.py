@@ -10,8 +10,8 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.sharding_constraint import split_result
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned, unary
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,
     hashable_axis,

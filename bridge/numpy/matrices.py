@@ -10,8 +10,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import is_traced
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
 from tracebridge.numpy.creation import canonical_shape, traced_offset

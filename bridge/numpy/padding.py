@@ -12,8 +12,8 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.ir.operators import EngineValue
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
 from tracebridge.numpy._ranges import wrapped

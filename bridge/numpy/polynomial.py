@@ -11,8 +11,8 @@ from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
 from tracebridge.numpy.editing import trim_zeros

@@ -10,8 +10,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
     broadcast_to,

@@ -7,8 +7,8 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,

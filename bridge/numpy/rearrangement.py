@@ -8,8 +8,8 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument

@@ -24,8 +24,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.typeof import typeof
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned, unary_with_statics
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (

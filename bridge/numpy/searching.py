@@ -12,9 +12,9 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import concrete, value_of
 from tracebridge.numpy._promote import (

@@ -14,9 +14,9 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy.searching import take_rows, true_positions

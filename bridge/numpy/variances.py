@@ -12,8 +12,8 @@ from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
 from tracebridge.numpy.reductions import (

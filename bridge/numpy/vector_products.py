@@ -8,8 +8,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
     broadcast_shape,

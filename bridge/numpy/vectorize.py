@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
-from tracebridge._api.vmap import vmap
+from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
 from tracebridge.numpy.creation import arange, canonical_shape

@@ -10,9 +10,9 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.planned import Planned
-from tracebridge.core.runtime.transfer import put_made
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_made
+from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._promote import promote_inexact
 

@@ -16,7 +16,7 @@ from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, unflatten
 from tracebridge.testing.compare import assert_allclose, to_host
 

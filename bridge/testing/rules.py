@@ -12,7 +12,7 @@ from tracebridge.core.dtypes import dtypes
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing.compare import assert_allclose, to_host
 from tracebridge.testing.grads import (
     Flat,

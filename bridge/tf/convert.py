@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 import tensorflow as tf
 
-from tracebridge._api.argnums import check_callable, resolve
-from tracebridge._api.statics import Splitter, bind_statics, check_hashable, static_key
-from tracebridge._api.values import short_repr
+from tracebridge._api.args.argnums import check_callable, resolve
+from tracebridge._api.args.statics import Splitter, bind_statics, check_hashable, static_key
+from tracebridge._api.args.values import short_repr
 from tracebridge.core.config.scopes import tracing_key
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import number_dtype, width_of
@@ -22,7 +22,7 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.caching import BoundedCache

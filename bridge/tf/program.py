@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
-from tracebridge._api.vjp import vjp
+from tracebridge._api.derivatives.vjp import vjp
 from tracebridge.core.config.settings import Settings
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.shape_errors import InconclusiveDimensionError

@@ -11,14 +11,14 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from tracebridge._api.argnums import check_callable
-from tracebridge._api.values import short_repr
+from tracebridge._api.args.argnums import check_callable
+from tracebridge._api.args.values import short_repr
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaf_paths
 from tracebridge.core.tree.tree import map as tree_map

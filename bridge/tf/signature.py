@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge._api.argnums import signature_of
+from tracebridge._api.args.argnums import signature_of
 
 
 @final

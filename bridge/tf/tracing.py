@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import tensorflow as tf
 
-from tracebridge._api.make_jaxpr import trace_to_jaxpr
+from tracebridge._api.programs.make_jaxpr import trace_to_jaxpr
 from tracebridge.core.config.wide import at_least
 from tracebridge.core.control.calls.traced_call import Arguments
 from tracebridge.core.dtypes.width import width_of, with_numbers

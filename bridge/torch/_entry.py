@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from tracebridge.core.config.scopes import on_global_change, state
-from tracebridge.core.runtime.backends import on_fork
+from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
 from tracebridge.torch import _eager

@@ -3,7 +3,7 @@
 On the CPU an argument enters as a buffer over its memory, found by address in 0.3 us or made in
 2.6 us; a result leaves as a capsule in about 1 us, without copies. Tensors of at most 4 KB and
 numbers are copied into buffers that wait for them, 0.4 us; _memory.py has all of these. The
-functions are generated, as in core/runtime/execute.py: their source depends only on how many
+functions are generated, as in core/runtime/calls/execute.py: their source depends only on how many
 arguments and results there are and how each one crosses. On other devices both ways are capsules,
 ordered by streams.
 """
@@ -26,7 +26,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.runtime.compile import Program, compile_jaxpr
+from tracebridge.core.runtime.programs.compile import Program, compile_jaxpr
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of

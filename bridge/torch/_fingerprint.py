@@ -43,7 +43,7 @@ from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import PyTreeDef
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.torch._names import by_import_path

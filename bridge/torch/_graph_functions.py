@@ -28,11 +28,11 @@ from torch._dynamo.variables.functions import FunctoolsPartialVariable, Polyfill
 from torch._dynamo.variables.lists import ListVariable, TupleVariable
 from torch._dynamo.variables.tensor import NumpyNdarrayVariable, SymNodeVariable
 
-from tracebridge._api.checkpoint import checkpoint
-from tracebridge._api.grad import grad, value_and_grad
-from tracebridge._api.jacobian import hessian, jacfwd, jacrev
-from tracebridge._api.jit import jit
-from tracebridge._api.vmap import vmap
+from tracebridge._api.derivatives.checkpoint import checkpoint
+from tracebridge._api.derivatives.grad import grad, value_and_grad
+from tracebridge._api.derivatives.jacobian import hessian, jacfwd, jacrev
+from tracebridge._api.programs.jit import jit
+from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.torch._content import token
 

@@ -28,7 +28,7 @@ from tracebridge.core._jaxlib.xla import (
 )
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.backends import on_fork
+from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import register_cache
 from tracebridge.interop.dtypes import CARRIERS

@@ -11,7 +11,7 @@ from tracebridge.core.config.scopes import fast_path_allowed
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.runtime.debug import check_finite
+from tracebridge.core.runtime.programs.debug import check_finite
 from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
 from tracebridge.torch._dense import Places
 from tracebridge.torch._dependence import attached, paths_of, reached

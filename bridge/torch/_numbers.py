@@ -18,7 +18,7 @@ from tracebridge.core.config.scopes import option
 from tracebridge.core.config.wide import INTEGERS, Width, at_least
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
 from tracebridge.torch import _eager
 from tracebridge.torch._structure import BOOL, FLOAT, INT, TENSOR

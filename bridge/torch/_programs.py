@@ -43,7 +43,7 @@ from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.runtime.backends import on_fork
+from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.torch._dependence import attached, paths_of
 from tracebridge.torch._graph_settings import note_settings
 from tracebridge.torch._residuals import NO_DERIVATIVE, Split, split_for_backward

@@ -12,8 +12,8 @@ from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.core.util.public_path import public_path
 from tracebridge.interop.torch_adapter import torch_adapter

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch._dynamo.comptime import comptime
 
-from tracebridge._api.argnums import check_callable, resolve
-from tracebridge._api.statics import Splitter, bind_statics, static_key
-from tracebridge._api.values import short_repr
+from tracebridge._api.args.argnums import check_callable, resolve
+from tracebridge._api.args.statics import Splitter, bind_statics, static_key
+from tracebridge._api.args.values import short_repr
 from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
 from tracebridge.core.config.wide import at_least
 from tracebridge.core.control.calls.traced_call import argument_names
@@ -21,7 +21,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
 from tracebridge.interop.trees import import_tree

@@ -15,8 +15,8 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.shape_struct import ShapeDtypeStruct
 from tracebridge.core.ir.typeof import as_value, converter_of
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.signature import Signature, signature
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.signature import Signature, signature
 
 if TYPE_CHECKING:
     from tracebridge.core.sharding.single_device import SingleDeviceSharding

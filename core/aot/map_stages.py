@@ -20,9 +20,9 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.mlir.context import building
-from tracebridge.core.runtime.compile import Program
-from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.signature import signature
+from tracebridge.core.runtime.arrays.signature import signature
+from tracebridge.core.runtime.calls.dispatch import to_array
+from tracebridge.core.runtime.programs.compile import Program
 
 
 @final

@@ -21,9 +21,9 @@ from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.debug import wants_checks
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.dispatch import to_array
+from tracebridge.core.runtime.programs.debug import wants_checks
 
 
 def contents_of_references(call: str, args: Arguments) -> list[tuple[str, Ref]]:

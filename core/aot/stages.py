@@ -36,13 +36,17 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
-from tracebridge.core.runtime.backends import check_not_forked, default_placement, get_backend
-from tracebridge.core.runtime.compile import Program, compile_lowered, inspected
-from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.monitoring import LOWER, finished
-from tracebridge.core.runtime.placement import choose_placement, is_spread, mesh_of
-from tracebridge.core.runtime.signature import signature
-from tracebridge.core.runtime.transfer import move
+from tracebridge.core.runtime.arrays.placement import choose_placement, is_spread, mesh_of
+from tracebridge.core.runtime.arrays.signature import signature
+from tracebridge.core.runtime.arrays.transfer import move
+from tracebridge.core.runtime.backends.clients import (
+    check_not_forked,
+    default_placement,
+    get_backend,
+)
+from tracebridge.core.runtime.backends.monitoring import LOWER, finished
+from tracebridge.core.runtime.calls.dispatch import to_array
+from tracebridge.core.runtime.programs.compile import Program, compile_lowered, inspected
 from tracebridge.core.sharding.layout import row_major
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.tree.paths import keystr

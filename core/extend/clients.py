@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracebridge.core.runtime.backends import default_placement, started
-from tracebridge.core.runtime.backends import get_backend as backend_by_name
+from tracebridge.core.runtime.backends.clients import default_placement, started
+from tracebridge.core.runtime.backends.clients import get_backend as backend_by_name
 
 
 def get_backend(platform: Any = None) -> Any:

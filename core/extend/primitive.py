@@ -22,8 +22,8 @@ from tracebridge.core.ir.jaxpr import jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace, is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.dispatch import forget_executables, to_array
-from tracebridge.core.runtime.fastpath import clear_fast_paths
+from tracebridge.core.runtime.calls.dispatch import forget_executables, to_array
+from tracebridge.core.runtime.calls.fastpath import clear_fast_paths
 from tracebridge.core.util.caching import BoundedCache, clear_all
 from tracebridge.core.util.public_path import public_path
 

@@ -2,7 +2,7 @@
 
 A Jaxpr has the effects of its equations. Equations with effects are kept by dead code elimination;
 ordered effects are chained by tokens when a program is lowered (lowering/tokens.py) and between
-calls (runtime/tokens.py).
+calls (runtime/effects/tokens.py).
 """
 
 from __future__ import annotations

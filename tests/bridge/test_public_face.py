@@ -15,7 +15,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.public_modules import public_modules
 from tracebridge import _missing_modules
-from tracebridge._api.missing import instead, names_in_table
+from tracebridge._api.programs.missing import instead, names_in_table
 
 # Of the peer's arrays, and not of NumPy's.
 # fmt: off

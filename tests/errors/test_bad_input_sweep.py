@@ -32,7 +32,7 @@ LEFT_OUT = {
     "savez": "writes files",
     "load": "a string is the name of a file",
     "fromfile": "a string is the name of a file",
-    "devices": "takes no arrays; tests/bridge/_api/test_devices.py has its errors",
+    "devices": "takes no arrays; tests/bridge/_api/devices/test_devices.py has its errors",
 }
 
 

@@ -10,9 +10,9 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.dlpack import from_dlpack, to_dlpack
 from tracebridge.errors import (
     ArgumentTypeError,

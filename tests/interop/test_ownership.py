@@ -16,7 +16,7 @@ import gc
 import numpy as np
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack, to_dlpack
 
 def aligned(n):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack
 from tracebridge.errors import ExchangeError, UnsupportedExchangeDtypeError
 from tracebridge.interop.dtypes import TABLE

@@ -9,7 +9,7 @@ from torch._subclasses import FakeTensorMode
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack
 from tracebridge.errors import ExchangeError, LayoutError, UnsupportedExchangeDtypeError
 from tracebridge.interop.torch_adapter import DTYPES
@@ -231,7 +231,7 @@ def test_trees():
 def test_numbers_of_the_engine_cannot_be_written_to():
     """The buffer of a Python number serves all arrays made of it."""
     from tracebridge.core.ir.typeof import as_value
-    from tracebridge.core.runtime.dispatch import to_array
+    from tracebridge.core.runtime.calls.dispatch import to_array
 
     for number in (tnp.asarray(2.5), to_array(as_value(2.5))):
         to_torch(number).fill_(-1.0)

@@ -22,9 +22,9 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering.callbacks import emit_callback
-from tracebridge.core.runtime.debug import check_finite, wants_checks
-from tracebridge.core.runtime.host_callback import HostCallback
-from tracebridge.core.runtime.tokens import wait_for
+from tracebridge.core.runtime.effects.host_callback import HostCallback
+from tracebridge.core.runtime.effects.tokens import wait_for
+from tracebridge.core.runtime.programs.debug import check_finite, wants_checks
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path

@@ -21,7 +21,7 @@ from tracebridge.core.ir.name_stack import in_use, names_of
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.debug import wants_checks
+from tracebridge.core.runtime.programs.debug import wants_checks
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.core.util.caching import BoundedCache, WeakIdCache

@@ -14,7 +14,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.convert import convert_element_type
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 
 

@@ -17,7 +17,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, i64, string
 from tracebridge.core.mlir.constants import dense_attr
 from tracebridge.core.mlir.types import element_type, is_static, tensor_type
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 

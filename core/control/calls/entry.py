@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.compile import Program
-from tracebridge.core.runtime.debug import check_finite, wants_checks
-from tracebridge.core.runtime.dispatch import raise_for
-from tracebridge.core.runtime.donation import check_donation, mark_donated, owned
-from tracebridge.core.runtime.execute import SINGLE, TREE, make_run
-from tracebridge.core.runtime.guards import check_execution
-from tracebridge.core.runtime.placement import all_at, is_spread, moving
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.placement import all_at, is_spread, moving
+from tracebridge.core.runtime.backends.guards import check_execution
+from tracebridge.core.runtime.calls.dispatch import raise_for
+from tracebridge.core.runtime.calls.execute import SINGLE, TREE, make_run
+from tracebridge.core.runtime.programs.compile import Program
+from tracebridge.core.runtime.programs.debug import check_finite, wants_checks
+from tracebridge.core.runtime.programs.donation import check_donation, mark_donated, owned
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 

@@ -23,7 +23,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import EAGER, Trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.transfer import put_literal
+from tracebridge.core.runtime.arrays.transfer import put_literal
 from tracebridge.core.tree.tree import PyTreeDef
 
 

@@ -25,9 +25,9 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.guards import check_tracing
-from tracebridge.core.runtime.monitoring import TRACE, finished
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.backends.guards import check_tracing
+from tracebridge.core.runtime.backends.monitoring import TRACE, finished
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import leaf_paths
 from tracebridge.core.util.caching import WeakIdCache

@@ -45,12 +45,10 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.sharding_constraint import constrained_to
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.compile import compile_jaxpr, release
-from tracebridge.core.runtime.debug import wants_checks
-from tracebridge.core.runtime.dispatch import raise_for, to_array
-from tracebridge.core.runtime.donation import owned
-from tracebridge.core.runtime.fastpath import (
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.placement import Wishes, choose_placement, wishes_inside
+from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
+from tracebridge.core.runtime.calls.fastpath import (
     MAX_ENTRIES,
     PLAIN_KEYS,
     CallCache,
@@ -59,8 +57,10 @@ from tracebridge.core.runtime.fastpath import (
     make_cached_call,
     make_keyed_call,
 )
-from tracebridge.core.runtime.placement import Wishes, choose_placement, wishes_inside
-from tracebridge.core.runtime.planned import SCALAR_TYPES, scalar_argument
+from tracebridge.core.runtime.calls.planned import SCALAR_TYPES, scalar_argument
+from tracebridge.core.runtime.programs.compile import compile_jaxpr, release
+from tracebridge.core.runtime.programs.debug import wants_checks
+from tracebridge.core.runtime.programs.donation import owned
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.core.util.caching import BoundedCache
 

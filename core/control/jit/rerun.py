@@ -9,7 +9,7 @@ from tracebridge.core.config.scopes import scope
 from tracebridge.core.control.calls.inline_rules import user_value
 from tracebridge.core.errors.runtime_errors import NonFiniteError
 from tracebridge.core.ir.effects import Effects
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 
 T = TypeVar("T")
 

@@ -27,23 +27,23 @@ from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
-from tracebridge.core.runtime.dispatch import to_array
-from tracebridge.core.runtime.fastpath import (
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.signature import signature
+from tracebridge.core.runtime.arrays.transfer import move, put_host
+from tracebridge.core.runtime.calls.dispatch import to_array
+from tracebridge.core.runtime.calls.fastpath import (
     MAX_ENTRIES,
     CallCache,
     KeyFunctions,
     make_cached_call,
     make_keyed_call,
 )
-from tracebridge.core.runtime.signature import signature
-from tracebridge.core.runtime.spmd import SpmdProgram
-from tracebridge.core.runtime.transfer import move, put_host
+from tracebridge.core.runtime.programs.spmd import SpmdProgram
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
-    from tracebridge.core.runtime.compile import Program
-    from tracebridge.core.runtime.placement import MeshPlacement
+    from tracebridge.core.runtime.arrays.placement import MeshPlacement
+    from tracebridge.core.runtime.programs.compile import Program
 
 
 @final

@@ -30,11 +30,11 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import mapped_to_front
-from tracebridge.core.runtime.execute import LIST, make_run
-from tracebridge.core.runtime.placement import all_at, moving
+from tracebridge.core.runtime.arrays.placement import all_at, moving
+from tracebridge.core.runtime.calls.execute import LIST, make_run
 
 if TYPE_CHECKING:
-    from tracebridge.core.runtime.compile import Program
+    from tracebridge.core.runtime.programs.compile import Program
 
 
 @final

@@ -15,9 +15,9 @@ from tracebridge.core.control.pmap.jaxprs import (
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.effects import check_over_devices
 from tracebridge.core.lowering.module import LoweredModule, lower_module
-from tracebridge.core.runtime.backends import check_not_forked, get_backend
-from tracebridge.core.runtime.placement import MeshPlacement
-from tracebridge.core.runtime.spmd import SpmdProgram, compile_replicas
+from tracebridge.core.runtime.arrays.placement import MeshPlacement
+from tracebridge.core.runtime.backends.clients import check_not_forked, get_backend
+from tracebridge.core.runtime.programs.spmd import SpmdProgram, compile_replicas
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec

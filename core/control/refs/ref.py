@@ -32,7 +32,7 @@ from tracebridge.core.ir.trace import Trace, is_eager
 from tracebridge.core.ir.typeof import as_value, register_value_type
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.elementwise.convert import convert_dtype
-from tracebridge.core.runtime.dispatch import to_array
+from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.public_path import public_path

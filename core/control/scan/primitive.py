@@ -18,7 +18,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 
 @final

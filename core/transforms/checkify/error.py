@@ -14,7 +14,7 @@ import numpy as np
 
 from tracebridge.core.errors.check_errors import CheckError
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.array import Array
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.util.public_path import public_path
 

@@ -17,7 +17,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.mlir.attrs import string
 from tracebridge.core.mlir.context import building, mlir_context
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec

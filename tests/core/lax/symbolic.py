@@ -14,10 +14,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building, mlir_context
 from tracebridge.core.mlir.types import tensor_type
-from tracebridge.core.runtime.compile import compile_lowered
-from tracebridge.core.runtime.execute import LIST, make_run
-from tracebridge.core.runtime.placement import choose_placement
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.placement import choose_placement
+from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.execute import LIST, make_run
+from tracebridge.core.runtime.programs.compile import compile_lowered
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 
 

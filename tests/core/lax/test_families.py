@@ -16,7 +16,7 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import operands, scalar_like
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 SIZE = 4
 # Each operand: rank 0 or 2, unbatched or batched at an axis.

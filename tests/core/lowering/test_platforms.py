@@ -14,7 +14,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.module import lower_module
 from tracebridge.core.lowering.platforms import MAX_SCALAR_CALLS
 from tracebridge.core.mlir.context import building
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.symbolic.scope import symbolic_shape
 from tracebridge.testing import check_rules
 

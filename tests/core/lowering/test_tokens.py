@@ -15,7 +15,8 @@ import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.control.jit.jit import JitOptions, make_jit
 from tracebridge.core.ir.effects import OrderedDebugEffect, OrderedIOEffect, ordered_effects
-from tracebridge.core.runtime import fastpath, tokens
+from tracebridge.core.runtime.calls import fastpath
+from tracebridge.core.runtime.effects import tokens
 from tracebridge.experimental import io_callback
 
 

@@ -11,7 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.jit.jit import JitOptions, make_jit
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 # XLA:CPU has no kernels for these formats; they only travel in programs for other devices.
 NOT_ON_CPU = {dtypes.float6_e2m3fn, dtypes.float6_e3m2fn, dtypes.int1, dtypes.uint1}

@@ -13,7 +13,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.executables import EXECUTABLES
+from tracebridge.core.runtime.programs.executables import EXECUTABLES
 from tracebridge.core.util.caching import all_caches
 
 X = tnp.ones(3)

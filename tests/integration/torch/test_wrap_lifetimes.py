@@ -13,7 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import monitoring
-from tracebridge.core.runtime.monitoring import COMPILE, LOWER
+from tracebridge.core.runtime.backends.monitoring import COMPILE, LOWER
 from tracebridge.torch import wrap
 
 pytestmark = pytest.mark.torch

@@ -10,7 +10,7 @@ import pytest
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing import check_grads, check_rules
 from tracebridge.testing.grads import vjp_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tracebridge.core import lax
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 NAN, INF = np.nan, np.inf
 ORDERED = [-NAN, -INF, -1.0, -0.0, 0.0, 1.0, INF, NAN]

@@ -14,7 +14,7 @@ from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing import check_grads
 
 

@@ -17,7 +17,7 @@ from tracebridge.core.errors.shape_errors import (
     ShapeMismatchError,
 )
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 V = np.arange(5, dtype=np.float32)

@@ -13,7 +13,7 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 ROWS = lax.GatherDimensionNumbers((1,), (0,), (0,))

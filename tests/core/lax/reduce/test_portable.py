@@ -11,10 +11,10 @@ import pytest
 from tracebridge import lax
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lowering.module import lower_module
-from tracebridge.core.runtime.compile import compile_lowered
-from tracebridge.core.runtime.execute import LIST, make_run
-from tracebridge.core.runtime.placement import choose_placement
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.placement import choose_placement
+from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.core.runtime.calls.execute import LIST, make_run
+from tracebridge.core.runtime.programs.compile import compile_lowered
 from tracebridge.testing import assert_allclose
 
 Host = np.ndarray[Any, Any]

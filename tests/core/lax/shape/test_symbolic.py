@@ -14,7 +14,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

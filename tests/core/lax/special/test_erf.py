@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from tracebridge.core import lax
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing import check_grads
 
 

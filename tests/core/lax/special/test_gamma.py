@@ -8,7 +8,7 @@ from scipy import special
 
 from tracebridge.core import lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
-from tracebridge.core.runtime.transfer import put_numpy
+from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.testing import check_grads, check_rules
 
 

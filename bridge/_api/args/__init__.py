@@ -1,0 +1,1 @@
+"""Arguments of transformed functions: positions, trees, statics, placements."""

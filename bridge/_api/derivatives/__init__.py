@@ -1,0 +1,1 @@
+"""Derivatives in forward and reverse mode."""

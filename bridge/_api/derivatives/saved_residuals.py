@@ -1,0 +1,139 @@
+"""What differentiation of a function keeps from the forward pass, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracebridge._api.args.argnums import check_callable
+from tracebridge._api.derivatives.checkpoint import leaf_values
+from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
+from tracebridge.core.control.calls.traced_call import Arguments, trace_call
+from tracebridge.core.control.remat.checkpoint import eval_in_place
+from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
+from tracebridge.core.interpreters.staging import StagingTrace
+from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.debug_info import name_of, parameter_names
+from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.source_info import describe_line
+from tracebridge.core.ir.trace import current_trace
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.annotations import name_p, to_memory_p
+from tracebridge.core.tree.tree import flatten
+
+
+@api_boundary
+def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
+    """The values that differentiation of ``f`` keeps from the forward to the backward pass.
+
+    Args:
+        f: function of arrays and trees of arrays.
+        *args: its arguments, of which structures, shapes and dtypes matter.
+        **kwargs: its arguments by keyword, likewise.
+
+    Returns:
+        A list of pairs: the aval of a value, and where the value comes from.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.ad_checkpoint import saved_residuals
+    >>> saved_residuals(tb.checkpoint(lambda x: tb.lax.sin(tb.lax.sin(x))), 2.0)
+    [(ShapedArray(float32[], weak_type=True), 'from the argument x')]
+    """
+    check_callable("saved_residuals", f)
+    leaves, tree = flatten((args, kwargs))
+    call = Arguments(f, leaves, tree, parameters=parameter_names(f))
+    values = leaf_values(f"saved_residuals({name_of(f)})", call)
+    jaxpr = trace_call(f, call, tuple([v.aval for v in values]), f).whole
+    staging = StagingTrace(jaxpr.debug, locate=True)
+    inputs = [staging.input(a, i) for i, a in enumerate(jaxpr.in_avals)]
+    scope = enter_scope(with_trace, staging)
+    try:
+
+        def body(*xs: Any) -> list[Any]:
+            return eval_in_place(jaxpr, current_trace().process, xs, staging)
+
+        active = [a.tangent.dtype != float0 for a in jaxpr.in_avals]
+        _, linear = linearize_flat(body, inputs, active)
+        found = _residuals(linear)
+        order = {id(t): i for i, t in enumerate(inputs)}
+        for app, _, outs, _ in staging.equations:
+            for out in outs if app.multiple else (outs,):
+                order[id(out)] = len(order)
+        found.sort(key=lambda v: order.get(id(v), -1) if v._trace is staging else len(order))
+        return [(v.aval, _origin(v, staging)) for v in found]
+    finally:
+        leave_scope(scope)
+        staging.done = True
+
+
+@api_boundary
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print what ``saved_residuals`` gives, one line per value.
+
+    >>> import tracebridge as tb
+    >>> from tracebridge.ad_checkpoint import print_saved_residuals
+    >>> print_saved_residuals(lambda d: d["w"] * d["x"], {"w": 2.0, "x": 3.0})
+    f32[] from the argument d['w']
+    f32[] from the argument d['x']
+    """
+    for aval, origin in saved_residuals(f, *args, **kwargs):
+        print(f"{aval.str_short()} {origin}")  # noqa: T201 - it is what the function is for
+
+
+def _residuals(linear: Linearized) -> list[Any]:
+    """Values, other than scalar constants, that the live part of the tape uses; each once."""
+    live = [False] * linear.size
+    for node in linear.out_nodes:
+        if node is not None:
+            live[node] = True
+    found: dict[int, Any] = {}
+    for app, mask, args, node in reversed(linear.tape):
+        if not any(live[node : node + len(app.outs)]):
+            continue
+        for i, a in enumerate(args):
+            if mask >> i & 1:
+                live[a] = True
+            elif type(a) is not Literal:
+                found.setdefault(id(a), a)
+    return list(found.values())
+
+
+def _origin(value: Any, staging: StagingTrace) -> str:
+    if value._trace is not staging:
+        return "from a constant"
+    if isinstance(value.source, int):
+        return f"from the argument {staging.debug.argument(value.source)}"
+    for app, args, outs, source in staging.equations:
+        for k, out in enumerate(outs if app.multiple else (outs,)):
+            if out is value and app.primitive is to_memory_p:
+                return f"{_origin(args[0], staging)}, moved to {app.params['kind']}"
+            if out is value:
+                return _result_of(app, k, source)
+    return "from a constant"
+
+
+def _result_of(app: Application, k: int, source: Any) -> str:
+    """Where result ``k`` of an equation comes from, seen from inside of calls and loops."""
+    for jaxpr in jaxprs_in_params(app.params):
+        if len(jaxpr.outs) == len(app.outs):
+            inner = _producer(jaxpr, jaxpr.outs[k])
+            if inner is not None:
+                inner_app, inner_k, inner_source = inner
+                return _result_of(inner_app, inner_k, inner_source or source)
+    line = "" if source is None else describe_line(source)
+    place = f" from {line}" if line else ""
+    if app.primitive is name_p:
+        return f"named {app.params['name']!r}{place}"
+    return f"output of {app.primitive.name}{place}"
+
+
+def _producer(jaxpr: Jaxpr, slot: int) -> tuple[Application, int, Any] | None:
+    """The equation that fills a slot, and which of its results that is."""
+    start = jaxpr.n_in + len(jaxpr.consts)
+    for k, (app, _) in enumerate(jaxpr.steps):
+        if start <= slot < start + len(app.outs):
+            return app, slot - start, jaxpr.sources[k] if jaxpr.sources else None
+        start += len(app.outs)
+    return None

@@ -1,0 +1,1 @@
+"""Devices, processes, meshes, and arrays over several of them."""

@@ -1,0 +1,1 @@
+"""Programs: compiling functions, and looking at what was traced."""

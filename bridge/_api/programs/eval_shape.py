@@ -1,0 +1,70 @@
+"""eval_shape: shapes and dtypes of a result, without computing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracebridge._api.args.argnums import check_callable
+from tracebridge._api.programs.make_jaxpr import trace_to_jaxpr
+from tracebridge.core.control.calls.traced_call import Arguments
+from tracebridge.core.control.refs.cells import Captures
+from tracebridge.core.errors.filtering import api_boundary
+from tracebridge.core.ir.debug_info import parameter_names
+from tracebridge.core.ir.float0 import is_float0
+from tracebridge.core.ir.shape_struct import ShapeDtypeStruct, struct_of
+from tracebridge.core.runtime.calls.fastpath import has_statics
+from tracebridge.core.tree.tree import flatten
+
+
+@api_boundary
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of the result of ``fun``, without computing it.
+
+    Args:
+        fun: function of arrays and trees of arrays.
+        *args: arguments, or objects with ``shape`` and ``dtype`` in their place.
+        **kwargs: keyword arguments, likewise.
+
+    Static arguments of a jitted function are given as in its calls.
+
+    Returns:
+        A tree like the result of ``fun`` with ``ShapeDtypeStruct`` as leaves; ``fun`` itself may
+        return some, and they stay what they are.
+
+    >>> import tracebridge as tb
+    >>> import tracebridge.numpy as tnp
+    >>> tb.eval_shape(lambda x, y: x @ y, tnp.ones((2, 3)), tnp.ones((3, 4)))
+    ShapeDtypeStruct(shape=(2, 4), dtype=float32)
+    """
+    check_callable("eval_shape", fun)
+    if has_statics(fun):
+        # It knows which arguments these are.
+        return fun.eval_shape(*args, **kwargs)  # type: ignore[attr-defined]  # jit makes it
+    leaves, structure = flatten((args, kwargs))
+    given: dict[int, ShapeDtypeStruct] = {}
+    call = Arguments(
+        _without_structs(fun, given), leaves, structure, parameters=parameter_names(fun)
+    )
+    jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())
+    result = tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
+    outs, full = flatten(result)
+    if given or full.num_leaves != tree.num_leaves:
+        # Arrays of float0 stand in the structure of the traced result.
+        outs = [ShapeDtypeStruct(x.shape, x.dtype) if is_float0(x) else x for x in outs]
+        result = full.unflatten([given.get(i, x) for i, x in enumerate(outs)])
+    return result
+
+
+def _without_structs(
+    fun: Callable[..., Any], given: dict[int, ShapeDtypeStruct]
+) -> Callable[..., Any]:
+    """``fun`` with numbers for the shapes without data among its results, which go to ``given``."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = fun(*args, **kwargs)
+        leaves, tree = flatten(result)
+        given.update({i: x for i, x in enumerate(leaves) if isinstance(x, ShapeDtypeStruct)})
+        return tree.unflatten([0 if i in given else x for i, x in enumerate(leaves)])
+
+    return run

@@ -1,0 +1,1 @@
+"""Arrays: buffers with interned signatures, their parts, transfers and placement."""

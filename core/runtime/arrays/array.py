@@ -1,0 +1,484 @@
+"""The user's array: a jaxlib buffer with an interned signature."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import (
+    XlaRuntimeError,
+    batched_block_until_ready,
+    buffer_to_numpy,
+    collect_garbage,
+    start_copy_to_host,
+)
+from tracebridge.core.config.transfer_guards import guards_in_force
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.core.ir.operators import ArrayOperators, method_of_class, names_of_class
+from tracebridge.core.ir.typeof import identity, register_value_type
+from tracebridge.core.runtime.arrays.dlpack_export import dlpack_device, export_capsule
+from tracebridge.core.runtime.arrays.shards import Shard, gather, shard_aval, shard_buffers
+from tracebridge.core.runtime.arrays.signature import Signature, signature
+from tracebridge.core.runtime.backends.guards import check_transfer
+from tracebridge.core.sharding.layout import Format, row_major
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tracebridge.core.ir.aval import ShapedArray
+
+
+class ArrayMeta(type):
+    """Lets tracers pass ``isinstance(x, tracebridge.Array)``, as code for arrays expects."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, ArrayOperators)
+
+    def __getattr__(cls, name: str) -> Any:
+        # Reached only for names that the class does not have yet.
+        try:
+            return method_of_class(name)
+        except AttributeError:
+            msg = f"type object 'Array' has no attribute {name!r}"
+            raise AttributeError(msg) from None
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*type.__dir__(cls), *names_of_class()})
+
+
+class ArrayMethods:
+    """What ``tracebridge.numpy`` adds to arrays when it is loaded, for type checkers."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        T: Array
+        mT: Array  # noqa: N815 - NumPy's name
+        real: Array
+        imag: Array
+        at: Any  # its items are objects of a private class
+        all: Callable[..., Array]
+        any: Callable[..., Array]
+        argmax: Callable[..., Array]
+        argmin: Callable[..., Array]
+        argpartition: Callable[..., Array]
+        argsort: Callable[..., Array]
+        astype: Callable[..., Array]
+        choose: Callable[..., Array]
+        clip: Callable[..., Array]
+        compress: Callable[..., Array]
+        conj: Callable[..., Array]
+        conjugate: Callable[..., Array]
+        copy: Callable[..., Array]
+        cumprod: Callable[..., Array]
+        cumsum: Callable[..., Array]
+        diagonal: Callable[..., Array]
+        dot: Callable[..., Array]
+        flatten: Callable[..., Array]
+        max: Callable[..., Array]
+        mean: Callable[..., Array]
+        min: Callable[..., Array]
+        prod: Callable[..., Array]
+        ptp: Callable[..., Array]
+        ravel: Callable[..., Array]
+        repeat: Callable[..., Array]
+        reshape: Callable[..., Array]
+        round: Callable[..., Array]
+        searchsorted: Callable[..., Array]
+        sort: Callable[..., Array]
+        squeeze: Callable[..., Array]
+        std: Callable[..., Array]
+        sum: Callable[..., Array]
+        swapaxes: Callable[..., Array]
+        take: Callable[..., Array]
+        trace: Callable[..., Array]
+        transpose: Callable[..., Array]
+        var: Callable[..., Array]
+        view: Callable[..., Array]
+        nonzero: Callable[..., tuple[Array, ...]]
+
+
+@public_path("tracebridge")
+@final
+class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
+    """An immutable array on a device. Make one with ``tracebridge.numpy``, never by this class.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x = tnp.arange(3.0)
+    >>> x.shape, x.dtype
+    ((3,), dtype('float32'))
+    """
+
+    __slots__ = ("__weakref__", "_buf", "_donated_to", "_host", "_sig")
+    _trace = None
+    _sig: Signature
+    _buf: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        msg = "Array cannot be made directly; use tracebridge.numpy.asarray"
+        raise TypeError(msg)
+
+    @property
+    def aval(self) -> ShapedArray:
+        """Shape, dtype and weak type."""
+        return self._sig.aval
+
+    # places --------------------------------------------------------------------------------------
+
+    @property
+    def sharding(self) -> Any:
+        """Where the elements live."""
+        return self._sig.sharding
+
+    @property
+    def format(self) -> Format:
+        """Where the elements live, and in which order: arrays are row-major."""
+        return row_major(self.aval.ndim, self._sig.sharding)
+
+    @property
+    def committed(self) -> bool:
+        """Whether the user chose the device; computations follow committed arrays."""
+        return self._sig.committed
+
+    @property
+    def device(self) -> Any:
+        """The device of an array that lives on one, else its sharding."""
+        sharding = self._sig.sharding
+        if type(sharding) is SingleDeviceSharding:
+            return sharding.device
+        return sharding.device_tuple[0] if sharding.num_devices == 1 else sharding
+
+    def devices(self) -> set[Any]:
+        """The devices that hold parts of the array."""
+        return self._sig.sharding.device_set
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process can read all elements."""
+        return self._sig.sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each device holds all elements."""
+        return self._sig.sharding.is_fully_replicated
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts of the array that this process holds, one for each device."""
+        self._check_alive()
+        sharding, shape = self._sig.sharding, self._sig.aval.shape
+        mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
+        return [
+            Shard(device, sharding, shape, data)
+            for device, data in zip(mine, self._parts(), strict=True)
+        ]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts of the array on all devices; with one process the addressable ones."""
+        return self.addressable_shards
+
+    def addressable_data(self, index: int = 0) -> Array:
+        """The part on the ``index``-th device of this process, as an array on that device."""
+        self._check_alive()
+        return self._parts()[index]
+
+    def _parts(self) -> list[Array]:
+        sharding, aval = self._sig.sharding, self._sig.aval
+        if type(sharding) is SingleDeviceSharding:
+            return [self]
+        part, kind = shard_aval(aval, sharding), sharding.memory_kind
+        mine = [d for d in sharding.device_tuple if d in sharding.addressable_devices]
+        return [
+            new_array(buf, signature(part, SingleDeviceSharding(d, memory_kind=kind), True))
+            for buf, d in zip(shard_buffers(self._buf, aval, sharding), mine, strict=True)
+        ]
+
+    # life ----------------------------------------------------------------------------------------
+
+    def is_deleted(self) -> bool:
+        """Whether the memory is gone (after ``delete()`` or donation)."""
+        return self._buf.is_deleted()
+
+    def delete(self) -> None:
+        """Free the memory now; borrowed memory and numbers that the engine shares stay."""
+        if not is_shared(self):
+            self._host = None
+            self._buf.delete()
+            collect_garbage()  # borrowed memory goes now, not with jaxlib's next call
+
+    def is_ready(self) -> bool:
+        """Whether the computation that makes the array has finished."""
+        self._check_alive()
+        return self._buf.is_ready()
+
+    def block_until_ready(self) -> Array:
+        """Wait for the computation that makes the array; gives the array."""
+        self._check_alive()
+        batched_block_until_ready([self._buf])
+        return self
+
+    def copy_to_host_async(self) -> None:
+        """Start copying to the host, so that a later read finds the elements there."""
+        self._check_alive()
+        for buf in shard_buffers(self._buf, self._sig.aval, self._sig.sharding):
+            start_copy_to_host(buf)
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the device memory. Valid only while the array lives."""
+        self._check_alive()
+        return self._buf.unsafe_buffer_pointer()
+
+    def on_device_size_in_bytes(self) -> int:
+        """Bytes of device memory."""
+        return self._buf.on_device_size_in_bytes()
+
+    def _check_alive(self) -> None:
+        """Raise DeletedArrayError if the memory is gone."""
+        if self._buf.is_deleted():
+            donated_to = getattr(self, "_donated_to", "")
+            raise DeletedArrayError(self.aval.str_short(), donated_to=donated_to)
+
+    # host ----------------------------------------------------------------------------------------
+
+    def _to_numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a read-only ndarray, on the CPU without a copy where possible."""
+        host = getattr(self, "_host", None)
+        if host is None or self._buf.is_deleted():  # donated perhaps: views outlive their array
+            self._check_alive()
+            sharding = self._sig.sharding
+            if guards_in_force[0]:
+                self._check_read()
+            try:
+                if type(sharding) is SingleDeviceSharding:
+                    host, _ = buffer_to_numpy(self._buf)
+                else:
+                    host = gather(self._buf, self._sig.aval, sharding)
+            except XlaRuntimeError:
+                self._check_alive()
+                raise
+            self._host = host
+        return host
+
+    def _check_read(self) -> None:
+        """The guard of reads; arrays of the CPU are on the host already."""
+        device = next(iter(self._sig.sharding.device_set))
+        if device.platform != "cpu":
+            check_transfer("device_to_host", self.aval.str_short(), device)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        host = self._to_numpy()
+        if dtype is not None and np.dtype(dtype) != host.dtype:
+            if copy is False:
+                msg = f"cannot view {host.dtype} elements as {np.dtype(dtype)} without a copy"
+                raise ValueError(msg)
+            return host.astype(dtype)
+        return host.copy() if copy else host
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return export_capsule(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack_device(self)
+
+    def item(self, *index: Any) -> Any:
+        """One element as a Python scalar."""
+        try:
+            host = self._to_numpy()
+            if not index and host.size != 1:
+                raise ArgumentValueError(
+                    call="x.item()",
+                    got=f"an array {self.aval.str_short()}",
+                    expected="one element",
+                    hint="give an index, or use x.tolist()",
+                )
+            return host.item(*index)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python scalars."""
+        return self._to_numpy().tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The elements as bytes."""
+        return self._to_numpy().tobytes(order)
+
+    def __bool__(self) -> bool:
+        try:
+            try:
+                return bool(self._to_numpy())
+            except ValueError:
+                pass
+            raise ArgumentValueError(
+                call="bool(x), as in `if x:` or `x and y`",
+                got=f"an array {self.aval.str_short()}",
+                expected="one element",
+                hint="use x.any() or x.all()",
+            )
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def __int__(self) -> int:
+        try:
+            try:
+                return int(self._to_numpy())
+            except TypeError:
+                pass
+            raise self._no_number("int(x)")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def __float__(self) -> float:
+        try:
+            try:
+                return float(self._to_numpy())
+            except TypeError:
+                pass
+            raise self._no_number("float(x)")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def __complex__(self) -> complex:
+        try:
+            try:
+                return complex(self._to_numpy())
+            except TypeError:
+                pass
+            raise self._no_number("complex(x)")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def __index__(self) -> int:
+        try:
+            try:
+                return self._to_numpy().__index__()
+            except TypeError:
+                pass
+            raise self._no_number("x.__index__(), as in range(x) or a_list[x]", "an integer array")
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def _no_number(self, call: str, expected: str = "an array") -> ArgumentTypeError:
+        """The error of a conversion to a Python number."""
+        return ArgumentTypeError(
+            call=call,
+            got=f"an array {self.aval.str_short()}",
+            expected=f"{expected} without axes",
+            hint="take an element first: x[0], x.item(0)",
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            if self.ndim == 0:
+                msg = f"iteration over {self.aval.str_short()}, an array without axes"
+                raise ArgumentTypeError(msg)
+            return (self[i] for i in range(self.shape[0]))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._to_numpy()
+
+    def __format__(self, spec: str) -> str:
+        if self.ndim == 0:
+            return format(self._to_numpy()[()], spec)
+        try:
+            return format(str(self), spec)
+        except ValueError:
+            pass
+        raise ArgumentTypeError(
+            call=f"format(x, {spec!r})",
+            got=f"an array {self.aval.str_short()}",
+            expected="an array without axes",
+            hint="format the elements: [f'{v:.2f}' for v in x.tolist()], or use numpy.array2string",
+        )
+
+    def __repr__(self) -> str:
+        if self._buf.is_deleted():
+            return f"<deleted Array {self.aval.str_short()}>"
+        host = self._to_numpy()
+        weak = ", weak_type=True" if self.aval.weak_type else ""
+        prefix = "Array("
+        if host.size == 0:
+            text = f"[], shape={host.shape}"
+        else:
+            text = np.array2string(host, separator=", ", prefix=prefix)
+        return f"{prefix}{text}, dtype={host.dtype.name}{weak})"
+
+    def __str__(self) -> str:
+        return str(self._to_numpy()) if not self._buf.is_deleted() else repr(self)
+
+    def __copy__(self) -> Any:
+        """Memory of its own, so that donating or deleting one array leaves the other."""
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        del memo
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
+
+
+def new_array(buf: Any, sig: Signature) -> Array:
+    """Wrap a buffer."""
+    array = object.__new__(Array)
+    array._sig = sig
+    array._buf = buf
+    return array
+
+
+# Buffers of scalars that the engine keeps for all users of a number, by id.
+_SHARED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def share(array: Array) -> Array:
+    """Mark an array that the engine keeps, and hands out: nobody may delete it."""
+    _SHARED[id(array._buf)] = array._buf
+    return array
+
+
+def is_shared(array: Array) -> bool:
+    """Whether the engine keeps the memory of an array for others."""
+    return _SHARED.get(id(array._buf)) is array._buf
+
+
+def living_arrays() -> list[Array]:
+    """All arrays of users that have not been deleted."""
+    return [
+        x
+        for x in gc.get_objects()
+        if type(x) is Array and not x._buf.is_deleted() and not is_shared(x)
+    ]
+
+
+# Filled by runtime/arrays/transfer.py, which imports this module: makes an Array of an ndarray.
+_FROM_NUMPY: list[Any] = []
+
+
+def _unpickle(host: np.ndarray[Any, Any], weak_type: bool) -> Array:
+    return _FROM_NUMPY[0](host, weak_type=weak_type)
+
+
+register_value_type(Array, identity)

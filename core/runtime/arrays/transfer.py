@@ -1,0 +1,284 @@
+"""Transfers: host values and arrays onto devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core._jaxlib.xla import (
+    ArrayCopySemantics,
+    DeviceList,
+    HostBufferSemantics,
+    XlaRuntimeError,
+    array_from_shards,
+    batched_device_put,
+    collect_garbage,
+    copy_to_devices,
+    rewrap,
+)
+from tracebridge.core.config.transfer_guards import guards_in_force
+from tracebridge.core.dtypes.canonicalize import canonicalize
+from tracebridge.core.dtypes.dtypes import float0
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import register_value_type
+from tracebridge.core.ir.values import Literal
+from tracebridge.core.runtime.arrays.array import _FROM_NUMPY, Array, new_array, share
+from tracebridge.core.runtime.arrays.failures import raise_failure, raise_no_host_memory
+from tracebridge.core.runtime.arrays.shards import shard_aval, shard_buffers
+from tracebridge.core.runtime.arrays.signature import signature
+from tracebridge.core.runtime.backends.clients import default_placement, end_thread
+from tracebridge.core.runtime.backends.guards import check_transfer
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.sharding.sharding import Sharding
+
+COPY = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+BORROW = HostBufferSemantics.ZERO_COPY
+_SCALARS: BoundedCache[Any] = BoundedCache("device scalars", 8192)
+_SUPPORTED_KINDS = "biufcV"
+
+
+def check_host_dtype(dtype: np.dtype[Any]) -> None:
+    """Raise for dtypes that no device has: object, strings, dates, structures."""
+    if dtype.kind not in _SUPPORTED_KINDS or (dtype.kind == "V" and dtype.fields is not None):
+        if dtype == float0:
+            msg = "arrays of dtype float0, the tangents of integers and booleans, take no part in "
+            raise UnsupportedDtypeError(
+                msg + "computations", hint="skip such leaves, or replace them by zeros"
+            )
+        msg = f"arrays of dtype {dtype} cannot live on a device"
+        raise UnsupportedDtypeError(
+            msg, expected="bool, integer, float or complex", hint="convert with x.astype(...)"
+        )
+
+
+def put_numpy(
+    host: np.ndarray[Any, Any],
+    placement: SingleDeviceSharding | None = None,
+    *,
+    committed: bool = False,
+    weak_type: bool = False,
+    borrow: bool = False,
+) -> Array:
+    """An Array with the elements of ``host``, of the same dtype.
+
+    With ``borrow`` the memory is shared where alignment and layout allow; the caller promises
+    that nobody writes to it. Otherwise it is copied before the call returns.
+    """
+    dtype = host.dtype
+    if not dtype.isnative:
+        # XLA would take the bytes as they are and give wrong values.
+        host = host.astype(dtype.newbyteorder("="))
+        dtype = host.dtype
+    check_host_dtype(dtype)
+    where = default_placement() if placement is None else placement
+    aval = ShapedArray(host.shape, dtype, weak_type)
+    if guards_in_force[0] and not borrow:
+        check_transfer("host_to_device", aval.str_short(), where.device)
+    return _transferred(host, aval, where, committed=committed, borrow=borrow)
+
+
+def _transferred(
+    host: np.ndarray[Any, Any],
+    aval: ShapedArray,
+    where: SingleDeviceSharding,
+    *,
+    committed: bool = False,
+    borrow: bool = False,
+) -> Array:
+    how = BORROW if borrow else COPY
+    end_thread()
+    try:
+        buf = batched_device_put(
+            aval, where.backend_sharding, [host], [where.device], committed, how
+        )
+    except XlaRuntimeError as error:
+        raise_failure(f"the transfer of {aval.str_short()}", error)
+        raise
+    collect_garbage()  # jaxlib would hold the ndarray that was copied until its next call
+    return new_array(buf, signature(aval, where, committed, borrow))
+
+
+def put_made(name: str, make: Callable[[], np.ndarray[Any, Any]]) -> Array:
+    """An uncommitted Array of numbers that the library makes by a formula.
+
+    The host computes them by choice, as a program on the device could: nothing of the user's is
+    transferred, so transfer_guard has no say. ``name``: the function that asks for them.
+
+    Raises:
+        OutOfMemoryError: the host has not the memory for them.
+    """
+    try:
+        host = make()
+    except MemoryError as error:
+        raise_no_host_memory(name, error)
+        raise
+    check_host_dtype(host.dtype)
+    where = default_placement()
+    return _transferred(host, ShapedArray(host.shape, host.dtype), where)
+
+
+def put_canonical(host: np.ndarray[Any, Any], *, weak_type: bool = False) -> Array:
+    """An uncommitted Array of ``host`` by the 64-bit rule."""
+    dtype = canonicalize(host.dtype)
+    if dtype != host.dtype:
+        host = host.astype(dtype)
+    return put_numpy(host, weak_type=weak_type)
+
+
+def put_literal(literal: Literal, placement: SingleDeviceSharding | None = None) -> Array:
+    """The scalar array of a Literal; the same buffer each time (bounded cache)."""
+    where = default_placement() if placement is None else placement
+    key = (literal.key(), where)
+    found = _SCALARS.get(key)
+    if found is None:
+        host = np.asarray(literal.value).astype(literal.aval.dtype)
+        # Shared scalars are marked as borrowed: donation would destroy them for all users.
+        # Not guarded: numbers of the program are no data.
+        found = _transferred(host, literal.aval, where)
+        sig = found._sig
+        found = new_array(found._buf, signature(sig.aval, sig.sharding, sig.committed, True))
+        _SCALARS.set(key, share(found))
+    return found
+
+
+def move(array: Array, placement: Sharding, *, committed: bool) -> Array:
+    """``array`` at another place (itself if it is there), committed or not."""
+    sig = array._sig
+    if sig.sharding is placement:
+        if sig.committed is committed:
+            return array
+        return new_array(array._buf, signature(sig.aval, placement, committed, sig.borrowed))
+    array._check_alive()
+    if (
+        type(placement) is not SingleDeviceSharding
+        or type(sig.sharding) is not SingleDeviceSharding
+    ):
+        return reshard(array, placement, committed=committed)
+    if guards_in_force[0]:
+        what = f"{sig.aval.str_short()} at {sig.sharding.device}"
+        check_transfer("device_to_device", what, placement.device)
+    if array.device.client is placement.device.client:
+        (buf,) = copy_to_devices(
+            [array._buf],
+            [DeviceList((placement.device,))],
+            [placement.backend_sharding],
+            [ArrayCopySemantics.REUSE_INPUT],
+        )
+        buf = rewrap(buf, sig.aval, placement.backend_sharding)
+        return new_array(buf, signature(sig.aval, placement, committed))
+    return _transferred(array._to_numpy(), sig.aval, placement, committed=committed)
+
+
+def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
+    """``array`` split over devices in another way.
+
+    Parts that a device has already stay there, others are copied from a device that has them;
+    only parts that no device has as they are wanted go through the host.
+    """
+    aval, source = array.aval, array._sig.sharding
+    ndim = aval.ndim
+    if guards_in_force[0]:
+        check_transfer("device_to_device", f"{aval.str_short()} at {source}", placement)
+    backend = placement.backend_for(ndim)
+    if placement.is_equivalent_to(source, ndim):
+        buf = rewrap(array._buf, aval, backend)
+        return new_array(buf, signature(aval, placement, committed, array._sig.borrowed))
+    wanted = placement.addressable_devices_indices_map(aval.shape)
+    held: dict[str, dict[Any, Any]] = {}
+    places = source.addressable_devices_indices_map(aval.shape)
+    buffers = shard_buffers(array._buf, aval, source)
+    for (device, index), buf in zip(places.items(), buffers, strict=True):
+        held.setdefault(str(index), {})[device] = buf
+    parts: list[Any] = []
+    for device, index in wanted.items():
+        have = held.get(str(index), {})
+        found = have.get(device) or next(
+            (b for d, b in have.items() if d.client is device.client), None
+        )
+        parts.append(array._to_numpy()[index] if found is None else found)
+    return assemble(_on_devices(parts, aval, placement), aval, placement, committed=committed)
+
+
+def put_host(host: np.ndarray[Any, Any], placement: Sharding, *, weak_type: bool = False) -> Array:
+    """A committed Array of ``host`` at any place."""
+    if type(placement) is SingleDeviceSharding:
+        return put_numpy(host, placement, committed=True, weak_type=weak_type)
+    return put_parts(
+        lambda index: host[index], ShapedArray(host.shape, host.dtype, weak_type), placement
+    )
+
+
+def put_parts(part: Callable[[Any], Any], aval: ShapedArray, placement: Sharding) -> Array:
+    """A committed Array whose part at ``index`` is the ndarray ``part(index)``.
+
+    Parts of equal index are asked for once.
+    """
+    check_host_dtype(aval.dtype)
+    if guards_in_force[0]:
+        check_transfer("host_to_device", aval.str_short(), placement)
+    known: dict[str, Any] = {}
+    parts: list[Any] = []
+    wanted = placement.addressable_devices_indices_map(aval.shape)
+    for index in wanted.values():
+        key = str(index)
+        if key not in known:
+            found = part(index)
+            known[key] = found if found.dtype.isnative else found.astype(aval.dtype)
+        parts.append(known[key])
+    return assemble(_on_devices(parts, aval, placement), aval, placement)
+
+
+def _on_devices(parts: Sequence[Any], aval: ShapedArray, placement: Sharding) -> list[Any]:
+    """A buffer on each device of this process from ndarrays or buffers.
+
+    One transfer for each device: jaxlib's transfer to several devices at once fails (seen in
+    0.10.2) where some devices hold copies and others do not.
+    """
+    part, kind = shard_aval(aval, placement), placement.memory_kind
+    mine = [d for d in placement.device_tuple if d in placement.addressable_devices]
+    places = [SingleDeviceSharding(d, memory_kind=kind).backend_sharding for d in mine]
+    made = [
+        batched_device_put(part, where, [x], [device], True, COPY)
+        for x, where, device in zip(parts, places, mine, strict=True)
+    ]
+    collect_garbage()
+    return made
+
+
+def assemble(
+    buffers: Sequence[Any], aval: ShapedArray, placement: Sharding, *, committed: bool = True
+) -> Array:
+    """An Array over single-device buffers, in the order of the devices of this process."""
+    if type(placement) is SingleDeviceSharding:
+        (buf,) = buffers
+    else:
+        buf = array_from_shards(aval, placement.backend_for(aval.ndim), buffers, committed)
+    return new_array(buf, signature(aval, placement, committed))
+
+
+def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array:
+    """An Array of an Array or a Literal."""
+    return put_literal(value, placement) if type(value) is Literal else value
+
+
+def check_unmasked(host: Any) -> None:
+    """Refuse masked arrays, whose hidden elements would come to light."""
+    if type(host) is not np.ndarray and isinstance(host, np.ma.MaskedArray):
+        msg = f"got a masked array of shape {host.shape}: arrays on devices have no mask"
+        raise ArgumentValueError(msg, hint="pass x.filled(value), or x.data and x.mask")
+
+
+def _convert_ndarray(host: np.ndarray[Any, Any]) -> Array:
+    check_unmasked(host)
+    return put_canonical(host)
+
+
+_FROM_NUMPY.append(lambda host, weak_type: put_numpy(host, weak_type=weak_type))
+register_value_type(np.ndarray, _convert_ndarray)

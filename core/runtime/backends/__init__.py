@@ -1,0 +1,1 @@
+"""Clients of XLA and what may be asked of them."""

@@ -1,0 +1,1 @@
+"""Calls of programs: eager dispatch, planned functions, the cached call."""

@@ -1,0 +1,516 @@
+"""Planned functions: array functions whose work in Python is done once per kind of argument.
+
+A planned function is a Python function of values, made of engine operations. For each combination
+of argument avals and static arguments it is staged once into a plan. Under a trace the plan's
+equations are replayed into the trace; eagerly the whole plan runs as one executable. So deciding
+dtypes, axes and broadcasts costs nothing on later calls, and an eager ``mean`` is one dispatch.
+
+Python scalars are keyed by their type: ``x + 1.0`` and ``x + 2.0`` share a plan. Where the plan
+would only convert the scalar, it takes it in the right dtype from the start.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.config.inner_steps import inner_steps
+from tracebridge.core.config.scopes import (
+    on_global_change,
+    option,
+    settled_state,
+    state,
+    tracing_key,
+    with_trace,
+)
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.interpreters.plans import Plan, stage_plan
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.trace import current_trace, innermost
+from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
+from tracebridge.core.runtime.arrays.array import Array, share
+from tracebridge.core.runtime.arrays.placement import (
+    MeshPlacement,
+    all_at,
+    choose_placement,
+    is_spread,
+    moving,
+    wishes_inside,
+)
+from tracebridge.core.runtime.arrays.transfer import move, put_literal
+from tracebridge.core.runtime.backends.clients import on_fork
+from tracebridge.core.runtime.backends.guards import check_execution
+from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
+from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.programs.compile import compile_jaxpr
+from tracebridge.core.runtime.programs.debug import check_finite, checked, wants_checks
+from tracebridge.core.util.caching import BoundedCache, register_cache
+
+SCALAR_TYPES = frozenset({float, int, bool, complex})
+MAX_ENTRIES = 8192
+_SCALARS: BoundedCache[Any] = BoundedCache("scalar operands", 8192)
+_ALL: weakref.WeakSet[Planned] = weakref.WeakSet()
+
+
+@final
+class ArrayPlan:
+    """A plan with the avals that its scalar arguments are converted to (None for arrays)."""
+
+    __slots__ = ("plan", "scalars", "single")
+
+    def __init__(self, plan: Plan, scalars: tuple[ShapedArray | None, ...], single: bool) -> None:
+        self.plan = plan
+        self.scalars = scalars
+        self.single = single
+
+
+@final
+class Planned:
+    """Function ``fun(*values, *statics)`` with its plans. Results: one value, or a list.
+
+    ``exact``: the types of statics matter (1, 1.0 and True give different results).
+    ``judges``: options of promotion hold for its arguments, which it combines. What it calls is
+    never judged.
+    """
+
+    __slots__ = ("__weakref__", "exact", "fun", "judges", "name", "plans", "runs")
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        name: str = "",
+        *,
+        exact: bool = False,
+        judges: bool = True,
+    ) -> None:
+        self.fun = fun
+        self.name = name or fun.__name__.strip("_")
+        self.exact = exact
+        self.judges = judges
+        # (keys of the arguments..., statics) -> ArrayPlan; a key is an aval or a scalar's type.
+        self.plans: dict[Any, ArrayPlan] = {}
+        # (keys of the arguments..., statics) -> function of the arguments; a key is a signature
+        # or a scalar's type. Only for the default state.
+        self.runs: dict[Any, Any] = {}
+        _ALL.add(self)
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Forget all plans and executables."""
+        self.plans.clear()
+        self.runs.clear()
+
+    def __len__(self) -> int:
+        return len(self.plans) + len(self.runs)
+
+    def __call__(self, arrays: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
+        """Apply to array arguments and hashable static arguments."""
+        current = state()
+        if current is None:
+            try:
+                # None where an object could forward ``sig`` to an array of its own.
+                keys = [a._sig if type(a) is Array else None for a in arrays]
+                run = self.runs[(*keys, statics)]
+            except (KeyError, AttributeError, TypeError):
+                run = None
+            # Outside the handler, so that errors of the slow path have no KeyError as context.
+            if run is None:
+                return self.eager(arrays, statics)
+            try:
+                return run(*arrays)
+            except XlaRuntimeError as error:
+                raise_for(arrays, self.name, error)
+                raise
+        trace = current.trace
+        if trace is None:
+            return self.eager(arrays, statics)
+        if trace.done and settled_state() is not current:
+            return self(arrays, statics)
+        return self.staged(arrays, statics, current)
+
+    # under a trace -------------------------------------------------------------------------------
+
+    def staged(self, arrays: Sequence[Any], statics: tuple[Any, ...], current: Any) -> Any:
+        """Replay the plan into the current trace."""
+        keys: list[Any] = []
+        values: list[Any] = []
+        for a in arrays:
+            kind = type(a)
+            if kind in SCALAR_TYPES:
+                keys.append(kind)
+                values.append(a)
+            else:
+                # On the class: objects that forward attributes to an array are no arrays.
+                value = a if issubclass(kind, EngineValue) else as_value(a, self.name)
+                keys.append(value.aval)
+                values.append(value)
+        key = (*keys, statics) if not current.key else (*keys, statics, current.key)
+        found = None if self.exact else self.plans.get(key)
+        if found is None:
+            found = self.make_plan(keys, statics, key)
+        for i, aval in enumerate(found.scalars):
+            if aval is not None:
+                values[i] = coerce(values[i], aval)
+        results = found.plan.replay(current.trace.process, values)
+        return results[0] if found.single else results
+
+    def make_plan(self, keys: list[Any], statics: tuple[Any, ...], key: Any) -> ArrayPlan:
+        """Stage the function for these kinds of arguments."""
+        if self.exact:
+            key = (key, tuple([(type(s), repr(s)) for s in statics]))
+            found = self.plans.get(key)
+            if found is not None:
+                return found
+        scalars = [k in SCALAR_TYPES if isinstance(k, type) else False for k in keys]
+        avals = [scalar_value(k()).aval if s else k for k, s in zip(keys, scalars, strict=True)]
+        is_list: list[bool] = []
+
+        def flat(*values: Any) -> tuple[list[Any], None]:
+            with inner_steps(judges=self.judges):
+                out = self.fun(*values, *statics)
+            is_list.append(isinstance(out, list | tuple))
+            return (list(out) if is_list[-1] else [out]), None
+
+        plan = stage_plan(lambda *vs: flat(*vs), avals)
+        plan, targets = fold_scalars(plan, scalars)
+        found = ArrayPlan(plan, targets, not is_list[-1])
+        if len(self.plans) >= MAX_ENTRIES:
+            self.plans.clear()
+        self.plans[key] = found
+        return found
+
+    # eager ---------------------------------------------------------------------------------------
+
+    def eager(self, arrays: Sequence[Any], statics: tuple[Any, ...]) -> Any:
+        """Any kinds of arguments, any options."""
+        check_execution(self.name)
+        current = state()
+        values: list[Any] = []
+        for a in arrays:
+            if type(a) is Array or type(a) in SCALAR_TYPES:
+                values.append(a)
+                continue
+            value = as_value(a, self.name)
+            if isinstance(value, Tracer):
+                whole = [_operand(other, self.name) for other in arrays]
+                trace = innermost(whole)
+                if trace is not None:
+                    return self.staged(whole, statics, with_trace(current, trace))
+                # A tracer of a finished trace: the eager trace words the error.
+                return to_array(value)
+            values.append(to_array(value))
+        keys = [v._sig if type(v) is Array else type(v) for v in values]
+        key: Any = (*keys, statics)
+        if current is not None or self.exact:
+            key = (key, tracing_key(), option("default_device"))
+            if self.exact:
+                key = (key, tuple([(type(s), repr(s)) for s in statics]))
+        run = self.runs.get(key)
+        if run is None:
+            run = self.make_run(values, keys, statics)
+            if current is None and wants_checks():
+                # The next call finds this function and no check.
+                run = checked(run, self.name)
+            if len(self.runs) >= MAX_ENTRIES:
+                self.runs.clear()
+            self.runs[key] = run
+        try:
+            out = run(*values)
+        except XlaRuntimeError as error:
+            raise_for(values, self.name, error)
+            raise
+        if current is not None and wants_checks():
+            check_finite(out if isinstance(out, list) else [out], self.name)
+        return out
+
+    def make_run(
+        self, values: Sequence[Any], keys: list[Any], statics: tuple[Any, ...]
+    ) -> Callable[..., Any]:
+        """Compile the plan for these signatures."""
+        avals = [k if isinstance(k, type) else k.aval for k in keys]
+        current = state()
+        plan_key = (*avals, statics)
+        if current is not None and current.key:
+            plan_key = (*plan_key, current.key)
+        found = None if self.exact else self.plans.get(plan_key)
+        if found is None:
+            found = self.make_plan(avals, statics, plan_key)
+        jaxpr = found.plan.jaxpr
+        if found.single and jaxpr.outs[0] < jaxpr.n_in and found.scalars[jaxpr.outs[0]] is None:
+            return _pick(jaxpr.outs[0])
+        arrays = [
+            v if aval is None else scalar_array(v, aval)
+            for v, aval in zip(values, found.scalars, strict=True)
+        ]
+        sigs = [a._sig for a in arrays]
+        placement, committed = choose_placement(sigs, self.name, wishes=wishes_inside(jaxpr))
+        program = compile_jaxpr(jaxpr, self.name, placement)
+        form = SINGLE if found.single else LIST
+        run = make_run(program, len(arrays), form, committed=committed)
+        has_scalars = any([aval is not None for aval in found.scalars])
+        if has_scalars and is_spread(placement):
+            return _with_scalars_at(run, found.scalars, sigs, placement)
+        if not all_at(sigs, placement):
+            run = moving(run, placement)
+        return _with_scalars(run, found.scalars) if has_scalars else run
+
+
+def _operand(x: Any, name: str) -> Any:
+    """``x`` as a value, or a Python number as it is."""
+    return x if type(x) in SCALAR_TYPES else as_value(x, name)
+
+
+def _pick(index: int) -> Callable[..., Any]:
+    """A plan that gives one of its arguments back."""
+
+    def run(*values: Any) -> Any:
+        return values[index]
+
+    return run
+
+
+def _with_scalars(
+    run: Callable[..., Any], scalars: tuple[ShapedArray | None, ...]
+) -> Callable[..., Any]:
+    """``run`` with Python scalars turned into arrays."""
+    if len(scalars) == 2 and scalars[0] is None:
+        aval = scalars[1]
+
+        def run_binary(x: Any, y: Any) -> Any:
+            return run(x, scalar_array(y, aval))
+
+        return run_binary
+
+    def run_general(*values: Any) -> Any:
+        arrays = [
+            v if aval is None else scalar_array(v, aval)
+            for v, aval in zip(values, scalars, strict=True)
+        ]
+        return run(*arrays)
+
+    return run_general
+
+
+def _with_scalars_at(
+    run: Callable[..., Any],
+    scalars: tuple[ShapedArray | None, ...],
+    sigs: Sequence[Any],
+    placement: MeshPlacement,
+) -> Callable[..., Any]:
+    """The same for several devices: scalars are kept where they were copied to."""
+    wanted = placement.in_shardings
+    moves = any(
+        [
+            aval is None and sig.sharding is not place
+            for aval, sig, place in zip(scalars, sigs, wanted, strict=True)
+        ]
+    )
+    inner = moving(run, placement) if moves else run
+
+    def run_spread(*values: Any) -> Any:
+        arrays = [
+            v if aval is None else _scalar_at(v, aval, place)
+            for v, aval, place in zip(values, scalars, wanted, strict=True)
+        ]
+        return inner(*arrays)
+
+    return run_spread
+
+
+def _scalar_at(value: Any, aval: ShapedArray, place: Any) -> Array:
+    """The scalar of a Python number on the devices of a sharding (bounded cache)."""
+    key = (aval, value, place) if value else (aval, repr(value), place)
+    found = _SCALARS.get(key)
+    if found is None:
+        found = move(put_literal(coerce(value, aval)), place, committed=True)
+        _SCALARS.set(key, share(found))
+    return found
+
+
+def scalar_array(value: Any, aval: ShapedArray | None) -> Array:
+    """The device scalar of a Python number in the dtype of ``aval`` (bounded cache)."""
+    # Zero is keyed by its text: 0.0 == -0.0. The dtype keeps True, 1 and 1.0 apart.
+    key = (aval, value) if value else (aval, repr(value))
+    found = _SCALARS.get(key)
+    if found is None or state() is not None:
+        found = put_literal(coerce(value, aval))
+        if state() is None:
+            _SCALARS.set(key, found)
+    return found
+
+
+# Default avals of Python numbers by class; they change with enable_x64 only.
+_SCALAR_AVALS: dict[type, ShapedArray] = {}
+
+
+def scalar_argument(value: Any) -> Array:
+    """The device scalar of a Python number in its default dtype, weakly typed (bounded cache).
+
+    Only for the default state: a thread-scoped option may change the dtype or the device.
+    """
+    kind = type(value)
+    aval = _SCALAR_AVALS.get(kind)
+    if aval is None:
+        aval = _SCALAR_AVALS[kind] = scalar_value(kind()).aval
+    return scalar_array(value, aval)
+
+
+def coerce(value: Any, aval: Any) -> Literal:
+    """A Python number as a Literal of ``aval``."""
+    if type(value) is int and aval.dtype.kind in "iu":
+        check_int_range(value, aval.dtype)
+        return Literal(value, aval)
+    return Literal(python_scalar(value, aval.dtype), aval)
+
+
+def fold_scalars(
+    plan: Plan, scalars: Sequence[bool]
+) -> tuple[Plan, tuple[ShapedArray | None, ...]]:
+    """Take scalar inputs that are only converted to one dtype in that dtype."""
+    jaxpr = plan.jaxpr
+    targets: list[ShapedArray | None] = [
+        a if s else None for a, s in zip(jaxpr.in_avals, scalars, strict=True)
+    ]
+    folded: dict[int, ShapedArray] = {}
+    for i, is_scalar in enumerate(scalars):
+        uses = [app for app, idx in jaxpr.steps if i in idx] if is_scalar else []
+        if (
+            uses
+            and i not in jaxpr.outs
+            and all(
+                [u.primitive.name == "convert_element_type" and u.out is uses[0].out for u in uses]
+            )
+        ):
+            folded[i] = uses[0].out
+            targets[i] = uses[0].out
+    if not folded:
+        return plan, tuple(targets)
+    avals = [folded.get(i, a) for i, a in enumerate(jaxpr.in_avals)]
+    return Plan(stage(_skipping(jaxpr, folded), avals, locate=False), plan.extra), tuple(targets)
+
+
+def _skipping(jaxpr: Jaxpr, folded: dict[int, ShapedArray]) -> Callable[..., list[Any]]:
+    """Evaluates ``jaxpr`` without the conversions of the inputs ``folded``."""
+
+    def run(*args: Any) -> list[Any]:
+        process = current_trace().process
+        env: list[Any] = [*args, *jaxpr.consts]
+        for app, idx in jaxpr.steps:
+            if len(idx) == 1 and idx[0] in folded:
+                env.append(env[idx[0]])
+                continue
+            result = process(app, [env[i] for i in idx])
+            if app.multiple:
+                env.extend(result)
+            else:
+                env.append(result)
+        return [env[i] for i in jaxpr.outs]
+
+    return run
+
+
+# fast entries ------------------------------------------------------------------------------------
+
+
+def unary(planned: Planned) -> Callable[[Any], Any]:
+    """``f(x)`` of a planned function of one array, with the shortest path to its executable."""
+    runs = planned.runs
+
+    def call(x: Any) -> Any:
+        try:
+            if state() is None:
+                try:
+                    run = runs[x._sig, ()] if type(x) is Array else None
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                if run is None:
+                    return planned.eager((x,), ())
+                try:
+                    return run(x)
+                except XlaRuntimeError as error:
+                    raise_for((x,), planned.name, error)
+                    raise
+            return planned((x,))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    return call
+
+
+def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """``f(x, statics)`` of a planned function of one array, likewise."""
+    runs = planned.runs
+
+    def call(x: Any, statics: tuple[Any, ...]) -> Any:
+        try:
+            if state() is None:
+                try:
+                    run = runs[x._sig, statics] if type(x) is Array else None
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                if run is None:
+                    return planned.eager((x,), statics)
+                try:
+                    return run(x)
+                except XlaRuntimeError as error:
+                    raise_for((x,), planned.name, error)
+                    raise
+            return planned((x,), statics)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    return call
+
+
+def binary(planned: Planned) -> Callable[[Any, Any], Any]:
+    """``f(x1, x2)`` of a planned function of two arrays or scalars, likewise."""
+    runs = planned.runs
+
+    def call(x1: Any, x2: Any) -> Any:
+        try:
+            if state() is None:
+                try:
+                    kind = type(x2)
+                    key = x2._sig if kind is Array else kind
+                    run = runs[x1._sig, key, ()] if type(x1) is Array else None
+                except (KeyError, AttributeError, TypeError):
+                    run = None
+                if run is None:
+                    return planned.eager((x1, x2), ())
+                try:
+                    return run(x1, x2)
+                except XlaRuntimeError as error:
+                    raise_for((x1, x2), planned.name, error)
+                    raise
+            return planned((x1, x2))
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    return call
+
+
+def clear_planned() -> None:
+    """Forget the plans and executables of all planned functions."""
+    for planned in list(_ALL):
+        planned.clear()
+
+
+on_fork(clear_planned)
+
+
+@on_global_change
+def _option_changed(name: str, value: Any) -> None:
+    del name, value
+    clear_planned()
+    _SCALARS.clear()
+    _SCALAR_AVALS.clear()

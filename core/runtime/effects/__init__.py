@@ -1,0 +1,1 @@
+"""What orders effects: tokens and callbacks on the host."""

@@ -1,0 +1,1 @@
+"""Programs: what the compiler makes of a Jaxpr, for one device and for many."""

@@ -1,0 +1,144 @@
+"""The persistent compilation cache: executables in files, for other processes and later ones.
+
+A file is named after everything that decides what the compiler makes: the program, its options,
+the versions of jaxlib and of the platform, the devices, and the machine's own features. Programs
+that call back into Python are never kept: they hold addresses of this process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tracebridge.core._jaxlib.version import JAXLIB_VERSION
+from tracebridge.core._jaxlib.xla import (
+    DeviceList,
+    XlaRuntimeError,
+    compile_and_load,
+    deserialize_executable,
+    serialize_executable,
+)
+from tracebridge.core.config import env
+from tracebridge.core.config.scopes import option
+from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
+
+_SUFFIX = ".executable"
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+def compile_or_load(
+    client: Any,
+    module: Any,
+    devices: Sequence[Any],
+    options: Any,
+    *,
+    bytecode: bytes | None,
+    host_callbacks: Sequence[Any] = (),
+) -> Any:
+    """Compile a module for devices, or load what an equal one became before.
+
+    Args:
+        client: of the devices.
+        module: the StableHLO program; whoever calls has entered its context.
+        devices: those that run it.
+        options: XLA's compile options.
+        bytecode: of the module; None for a program that no other process may run.
+        host_callbacks: functions of this process that the program calls.
+    """
+    folder = option("compilation_cache_dir")
+    if not folder or bytecode is None or host_callbacks:
+        return compile_and_load(client, module, DeviceList(devices), options, host_callbacks)
+    file = Path(folder) / (_key(client, bytecode, devices, options) + _SUFFIX)
+    executable = _load(file, client, devices, options)
+    if executable is not None:
+        record_event(CACHE_HIT)
+        return executable
+    record_event(CACHE_MISS)
+    start = time.perf_counter()
+    executable = compile_and_load(client, module, DeviceList(devices), options)
+    if time.perf_counter() - start >= option("persistent_cache_min_compile_time_secs"):
+        _store(file, client, executable)
+    return executable
+
+
+def _key(client: Any, bytecode: bytes, devices: Sequence[Any], options: Any) -> str:
+    parts: list[bytes] = [
+        repr(JAXLIB_VERSION).encode(),
+        client.platform.encode(),
+        client.platform_version.encode(),
+        _machine().encode() if client.platform == "cpu" else b"",
+        env.xla_flags().encode(),
+        ",".join(f"{d.device_kind}:{d.id}" for d in devices).encode(),
+        options.SerializeAsString(),
+        bytecode,
+    ]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _machine() -> str:
+    """What generated code for the CPU may depend on."""
+    # The compiler splits loops for so many threads.
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{threads} {platform.machine()} {platform.processor()} {platform.platform()}"
+    kinds = ("vendor_id", "model name", "flags", "Features", "CPU part")
+    found = {line for line in lines if line.startswith(kinds)}
+    return "\n".join([f"{threads} {platform.machine()}", *sorted(found)])
+
+
+def _load(file: Path, client: Any, devices: Sequence[Any], options: Any) -> Any:
+    """The executable in a file; None if there is none, or the file is damaged."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _warn(f"cannot read {file}: {error}")
+        return None
+    digest, body = data[:_DIGEST_SIZE], data[_DIGEST_SIZE:]
+    if hashlib.sha256(body).digest() != digest:
+        _warn(f"{file} is damaged; the program is compiled again")
+        return None
+    try:
+        return deserialize_executable(client, body, DeviceList(devices), options)
+    except XlaRuntimeError as error:
+        _warn(f"XLA could not load {file}, the program is compiled again: {error}")
+        return None
+
+
+def _store(file: Path, client: Any, executable: Any) -> None:
+    """Write a file at once or not at all: other processes may read it at any time."""
+    try:
+        body = serialize_executable(client, executable)
+    except XlaRuntimeError:
+        return  # a backend, or a program, whose executables cannot leave the process
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=file.parent, prefix=file.stem[:16], suffix=".draft")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(hashlib.sha256(body).digest() + body)
+            Path(draft).replace(file)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        _warn(f"cannot write {file}: {error}")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"persistent compilation cache: {message}", RuntimeWarning, stacklevel=2)

@@ -1,0 +1,236 @@
+"""Compilation: a Jaxpr becomes a program for one device."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast, final
+
+from tracebridge.core._jaxlib.mlir import module_to_bytecode
+from tracebridge.core._jaxlib.xla import (
+    XlaRuntimeError,
+    array_result_handler,
+    make_compile_options,
+)
+from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.errors.transform_errors import EffectError
+from tracebridge.core.ir.effects import ordered_effects
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.lowering.module import LoweredModule, lower_module
+from tracebridge.core.mlir.context import building
+from tracebridge.core.runtime.arrays.placement import MeshPlacement, mesh_of
+from tracebridge.core.runtime.arrays.signature import Signature, signature
+from tracebridge.core.runtime.arrays.transfer import move
+from tracebridge.core.runtime.backends.clients import backend_of, check_not_forked
+from tracebridge.core.runtime.backends.monitoring import COMPILE, LOWER, finished
+from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
+from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
+from tracebridge.core.runtime.programs.executables import EXECUTABLES
+from tracebridge.core.runtime.programs.spmd import SpmdProgram, compile_spmd
+
+if TYPE_CHECKING:
+    from tracebridge.core.runtime.arrays.placement import Placement
+    from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+logger = logging.getLogger("tracebridge.compile")
+
+
+@final
+class Program:
+    """A loaded executable for one device, with what a call needs.
+
+    ``kept``: the inputs it takes. ``constants``: buffers that it takes before them. ``key``: under
+    which its executable is shared, or None.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "constants",
+        "donated",
+        "executable",
+        "kept",
+        "key",
+        "lowered",
+        "name",
+        "out_avals",
+        "placement",
+    )
+
+    def __init__(
+        self,
+        executable: Any,
+        lowered: LoweredModule,
+        placement: SingleDeviceSharding,
+        out_avals: Sequence[Any],
+        constants: list[Any],
+        donated: tuple[int, ...],
+    ) -> None:
+        self.executable = executable
+        self.lowered = lowered
+        self.kept = lowered.kept
+        self.name = lowered.name
+        self.placement = placement
+        self.out_avals = tuple(out_avals)
+        self.constants = constants
+        self.donated = donated
+        self.key: Any = None
+
+    def handlers(self, committed: bool) -> list[Any]:
+        """Jaxlib's result handlers of the results."""
+        sharding = self.placement.backend_sharding
+        return [array_result_handler(a, sharding, committed) for a in self.out_avals]
+
+    def signatures(self, committed: bool) -> list[Signature]:
+        """The signatures of the results."""
+        return [signature(a, self.placement, committed) for a in self.out_avals]
+
+
+def compile_jaxpr(
+    jaxpr: Jaxpr,
+    name: str,
+    placement: Placement,
+    *,
+    keep_unused: bool = False,
+    donated: tuple[int, ...] = (),
+    compiler_options: tuple[tuple[str, Any], ...] = (),
+) -> Program:
+    """Lower and compile ``jaxpr`` for the device or the devices of ``placement``."""
+    check_not_forked()
+    if type(placement) is MeshPlacement:
+        # XLA may split results and arguments in different ways.
+        donated = ()
+    start = time.perf_counter()
+    lowered = lower_module(
+        jaxpr,
+        name,
+        placement.device.platform,
+        keep_unused=keep_unused,
+        donated=donated,
+        mesh=mesh_of(placement),
+    )
+    finished(LOWER, name, start, logger)
+    lowered = inspected(lowered, jaxpr, placement, compiler_options)
+    return compile_lowered(lowered, placement, jaxpr.out_avals, donated, compiler_options)
+
+
+def inspected(
+    lowered: LoweredModule,
+    jaxpr: Jaxpr,
+    placement: Placement,
+    options: tuple[tuple[str, Any], ...],
+) -> LoweredModule:
+    """``lowered``, which is that of ``jaxpr``, after its inspections of values on a mesh.
+
+    Raises:
+        EffectError: there are some in inner programs.
+    """
+    if not lowered.inspections or type(placement) is not MeshPlacement:
+        return lowered
+    _inspect(jaxpr, lowered.name, placement, len(lowered.inspections), options)
+    lowered = copy.copy(lowered)
+    lowered.inspections = ()
+    return lowered
+
+
+def _inspect(
+    jaxpr: Jaxpr,
+    name: str,
+    placement: MeshPlacement,
+    n_inspections: int,
+    options: tuple[tuple[str, Any], ...],
+) -> None:
+    """Tell the inspections how XLA splits values: those of a program that also gives them out.
+
+    Raises:
+        EffectError: there are some in inner programs, whose values cannot be given out.
+    """
+    found = [
+        (app.params["callback"], idx[0])
+        for app, idx in jaxpr.steps
+        if app.primitive.name == "inspect_sharding"
+    ]
+    if len(found) != n_inspections:
+        msg = f"{name}: inspect_array_sharding of a value in a loop, branch or inner function"
+        raise EffectError(msg, hint="inspect values of the outer function, or arrays")
+    slots = [i for _, i in found]
+    every = jaxpr.slot_avals()
+    avals = [every[i] for i in slots]
+    outs, out_avals = (*jaxpr.outs, *slots), (*jaxpr.out_avals, *avals)
+    wider = Jaxpr(jaxpr.in_avals, jaxpr.consts, jaxpr.steps, outs, out_avals, debug=jaxpr.debug)
+    n, platform = len(jaxpr.outs), placement.device.platform
+    wished = (*placement.out_shardings, *[None] * len(outs))[: len(outs)]
+    place = MeshPlacement(placement.mesh, placement.in_shardings, tuple(wished))
+    lowered = lower_module(wider, name, platform, keep_unused=True, mesh=placement.mesh)
+    lowered.inspections = ()
+    program = compile_spmd(lowered, place, out_avals, (), options)
+    for (callback, _), sharding in zip(found, program.out_shardings[n:], strict=True):
+        callback(sharding)
+
+
+def compile_lowered(
+    lowered: LoweredModule,
+    placement: Placement,
+    out_avals: Sequence[Any],
+    donated: tuple[int, ...] = (),
+    compiler_options: tuple[tuple[str, Any], ...] = (),
+) -> Program:
+    """Compile a lowered module, or find the executable of an equal one."""
+    check_not_forked()
+    if type(placement) is MeshPlacement:
+        return cast("Program", compile_spmd(lowered, placement, out_avals, (), compiler_options))
+    with building():
+        bytecode = module_to_bytecode(lowered.module)
+    own = lowered.callbacks or lowered.keepalives
+    key = None if own else (bytecode, placement, compiler_options)
+    executable = None if key is None else EXECUTABLES.get(key)
+    if executable is None:
+        shared = None if own else bytecode
+        executable = _compile(lowered, placement, compiler_options, shared)
+    for inspect in lowered.inspections:
+        inspect(placement)
+    from_device = [_constant_on(c, placement) for c in lowered.hoisted]
+    program = Program(executable, lowered, placement, out_avals, from_device, donated)
+    if key is not None:
+        program.key = key
+        program.executable = executable = EXECUTABLES.use(key, executable, program)
+    if lowered.callbacks or ordered_effects(lowered.effects):
+        program.executable = EffectfulExecutable(executable, lowered, placement)
+    return program
+
+
+def release(program: Program | SpmdProgram) -> None:
+    """Let the executable of ``program`` go together with the programs that use it now."""
+    if program.key is not None:
+        EXECUTABLES.release(program.key)
+
+
+def _constant_on(array: Any, placement: SingleDeviceSharding) -> Any:
+    return move(array, placement, committed=False)._buf
+
+
+def _compile(
+    lowered: LoweredModule,
+    placement: SingleDeviceSharding,
+    options: tuple[tuple[str, Any], ...],
+    bytecode: bytes | None,
+) -> Any:
+    device = placement.device
+    start = time.perf_counter()
+    settings = make_compile_options(device_assignment=[[device.id]], env_overrides=options)
+    try:
+        with building():
+            executable = compile_or_load(
+                backend_of(device).client,
+                lowered.module,
+                (device,),
+                settings,
+                bytecode=bytecode,
+                host_callbacks=lowered.callbacks,
+            )
+    except XlaRuntimeError as error:
+        msg = f"XLA could not compile {lowered.name}: {error}"
+        raise CompileError(msg) from error
+    finished(COMPILE, lowered.name, start, logger)
+    return executable

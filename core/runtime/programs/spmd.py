@@ -1,0 +1,301 @@
+"""Programs over several devices: partitioned ones, and ones in replicas.
+
+A partitioned program is written for whole arrays; XLA splits it (Shardy propagates the shardings
+of the arguments to the results). A program in replicas is written for one device and runs on all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core._jaxlib import mlir
+from tracebridge.core._jaxlib.mlir import module_to_bytecode
+from tracebridge.core._jaxlib.xla import (
+    HloSharding,
+    XlaRuntimeError,
+    array_result_handler,
+    make_compile_options,
+)
+from tracebridge.core.errors.runtime_errors import CompileError
+from tracebridge.core.errors.transform_errors import EffectError
+from tracebridge.core.ir.effects import check_over_devices, ordered_effects
+from tracebridge.core.mlir.context import building
+from tracebridge.core.mlir.shardy import define_mesh, sharding_attribute
+from tracebridge.core.runtime.arrays.placement import MeshPlacement
+from tracebridge.core.runtime.arrays.signature import Signature, signature
+from tracebridge.core.runtime.arrays.transfer import move
+from tracebridge.core.runtime.backends.clients import backend_of
+from tracebridge.core.runtime.backends.monitoring import COMPILE, finished
+from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
+from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
+from tracebridge.core.runtime.programs.executables import EXECUTABLES
+from tracebridge.core.sharding.equivalent import sharding_at
+from tracebridge.core.sharding.named import NamedSharding
+from tracebridge.core.sharding.partition_spec import PartitionSpec
+from tracebridge.core.sharding.single_device import SingleDeviceSharding
+
+if TYPE_CHECKING:
+    from tracebridge.core.lowering.module import LoweredModule
+    from tracebridge.core.sharding.mesh import Mesh
+
+logger = logging.getLogger("tracebridge.compile")
+Options = tuple[tuple[str, Any], ...]
+
+
+@final
+class SpmdProgram:
+    """A loaded executable for several devices; has the attributes of ``Program``."""
+
+    __slots__ = (
+        "__weakref__",
+        "constants",
+        "donated",
+        "executable",
+        "kept",
+        "key",
+        "lowered",
+        "name",
+        "out_avals",
+        "out_shardings",
+        "placement",
+    )
+
+    def __init__(
+        self,
+        loaded: tuple[Any, Any],
+        lowered: LoweredModule,
+        placement: MeshPlacement,
+        out_avals: Sequence[Any],
+        out_shardings: Sequence[NamedSharding],
+        donated: tuple[int, ...] = (),
+    ) -> None:
+        executable, self.key = loaded
+        if self.key is not None:
+            executable = EXECUTABLES.use(self.key, executable, self)
+        self.executable = executable
+        self.lowered = lowered
+        self.kept = lowered.kept
+        self.name = lowered.name
+        self.placement = placement
+        self.out_avals = tuple(out_avals)
+        self.out_shardings = tuple(out_shardings)
+        everywhere = placement.replicated
+        self.constants = [move(c, everywhere, committed=False)._buf for c in lowered.hoisted]
+        self.donated = donated
+
+    def handlers(self, committed: bool) -> list[Any]:
+        """Jaxlib's result handlers of the results."""
+        return [
+            array_result_handler(a, s.backend_for(a.ndim), committed)
+            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
+        ]
+
+    def signatures(self, committed: bool) -> list[Signature]:
+        """The signatures of the results."""
+        return [
+            signature(a, s, committed)
+            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
+        ]
+
+
+def compile_replicas(
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    out_shardings: Sequence[NamedSharding],
+    donated: tuple[int, ...] = (),
+    options: Options = (),
+) -> SpmdProgram:
+    """A program that each device of a mesh runs on its own parts of the arguments.
+
+    ``out_avals`` are those of whole results.
+    """
+    ids = [[d.id] for d in placement.mesh.device_tuple]
+    settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
+    loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas", options))
+    return SpmdProgram(loaded, lowered, placement, out_avals, out_shardings, donated)
+
+
+def compile_spmd(
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    donated: tuple[int, ...] = (),
+    options: Options = (),
+) -> SpmdProgram:
+    """A program for whole arrays, split over the devices of a mesh."""
+    where = "programs that XLA splits over devices"
+    if lowered.inspections:
+        msg = f"{lowered.name}: inspect_array_sharding does not work in {where}"
+        raise EffectError(msg, hint="inspect arrays on one device")
+    if placement.mesh.size > 1:
+        check_over_devices(lowered.effects, lowered.name, where)
+    avals = tuple(out_avals)
+    whole: set[int] = set()
+    while True:
+        executable, key = _partitioned(lowered, placement, avals, whole, options)
+        chosen = _chosen(placement, avals, whole)
+        found = [
+            _usable(found, a) if wished is None else wished
+            for found, wished, a in zip(
+                _result_shardings(executable, placement.mesh, avals), chosen, avals, strict=True
+            )
+        ]
+        nameless = {i for i, s in enumerate(found) if s is None} - whole
+        if not nameless:
+            break
+        # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
+        whole |= nameless
+    shardings = [placement.replicated if s is None else s for s in found]
+    return SpmdProgram((executable, key), lowered, placement, avals, shardings, donated)
+
+
+def _partitioned(
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    whole: set[int],
+    options: Options,
+) -> tuple[Any, Any]:
+    """The executable, with the results ``whole`` on each device, and its key."""
+    mesh = placement.mesh
+    with building():
+        # A copy: a lowered module may be compiled again, for another placement.
+        module = mlir.ir.Module.parse(module_to_bytecode(lowered.module))
+        _annotate(module, lowered, placement, out_avals, whole)
+    ids = [[d.id for d in mesh.device_tuple]]
+    propagate = [
+        *[s is None for s in _chosen(placement, out_avals, whole)],
+        *[False] * len(ordered_effects(lowered.effects)),
+    ]
+    settings = make_compile_options(
+        1, len(ids[0]), ids, spmd=True, env_overrides=options, propagate_to_outputs=propagate
+    )
+    return _load(lowered, module, mesh, settings, ("spmd", options, tuple(propagate)))
+
+
+def _annotate(
+    module: Any,
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    whole: set[int],
+) -> None:
+    """Write the mesh and the shardings into a module."""
+    ir = mlir.ir
+    mesh = placement.mesh
+    module.operation.attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(
+        ir.IntegerType.get_signless(32), mesh.size
+    )
+    (main,) = [
+        op
+        for op in module.body.operations
+        if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main"
+    ]
+    define_mesh(module, mesh)
+    n = len(main.attributes["function_type"].value.inputs)
+    entries = [placement.replicated] * (n - len(lowered.kept))
+    entries += [placement.in_shardings[i] for i in lowered.kept]
+    ranks = [ir.RankedTensorType(t).rank for t in main.attributes["function_type"].value.inputs]
+    rows = [_sdy(s, rank) for s, rank in zip(entries, ranks, strict=True)]
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(rows)
+    chosen = _chosen(placement, out_avals, whole)
+    main.attributes["res_attrs"] = ir.ArrayAttr.get(
+        [
+            ir.DictAttr.get({}) if s is None else _sdy(s, aval.ndim)
+            for s, aval in zip(chosen, out_avals, strict=True)
+        ]
+        # The last results are the tokens of ordered effects.
+        + [_sdy(placement.replicated, 1)] * len(ordered_effects(lowered.effects))
+    )
+
+
+def _chosen(
+    placement: MeshPlacement, out_avals: Sequence[Any], whole: set[int]
+) -> list[NamedSharding | None]:
+    """The shardings of results that are not left to XLA."""
+    wished = placement.out_shardings or (None,) * len(out_avals)
+    return [placement.replicated if i in whole else w for i, w in enumerate(wished)]
+
+
+def _sdy(sharding: NamedSharding, ndim: int) -> Any:
+    """The attributes of an argument or result with this sharding."""
+    return mlir.ir.DictAttr.get({"sdy.sharding": sharding_attribute(sharding, ndim)})
+
+
+def _result_shardings(
+    executable: Any, mesh: Mesh, avals: Sequence[Any]
+) -> list[NamedSharding | None]:
+    """How XLA splits the results; None where no PartitionSpec of the mesh says it."""
+    if not avals:
+        return []
+    protos = executable.get_output_shardings()
+    if protos is None:  # a mesh of one device
+        return [NamedSharding(mesh, PartitionSpec())] * len(avals)
+    # Tokens of ordered effects are behind the results.
+    found = [HloSharding.from_proto(p) for p in protos[: len(avals)]]
+    return [_named(s, mesh, a.ndim) for s, a in zip(found, avals, strict=True)]
+
+
+def _usable(sharding: NamedSharding | None, aval: Any) -> NamedSharding | None:
+    """None for a sharding into parts of different sizes: XLA pads them, arrays cannot."""
+    if sharding is None:
+        return None
+    parts = sharding.parts_of(aval.ndim)
+    even = not any([size % n for size, n in zip(aval.shape, parts, strict=True)])
+    return sharding if even else None
+
+
+def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
+    if sharding.is_replicated():
+        return sharding_at(mesh, (1,) * ndim, [(0,) * ndim] * mesh.size)
+    if not sharding.is_tiled():
+        return None
+    dims = sharding.tile_assignment_dimensions()
+    table = np.asarray(sharding.tile_assignment_devices()).reshape(dims)
+    positions: list[tuple[int, ...]] = [()] * mesh.size
+    for place in np.ndindex(*table.shape):
+        positions[int(table[place])] = tuple(place[:ndim])
+    return sharding_at(mesh, tuple(dims[:ndim]), positions)
+
+
+def _load(
+    lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any, kind: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The executable, and the key under which programs like this one share it, or None.
+
+    ``kind`` is what the key says besides the module and the devices.
+    """
+    devices = mesh.device_tuple
+    key = None
+    if not lowered.callbacks:
+        with building():
+            key = (module_to_bytecode(module), devices, kind)
+        executable = EXECUTABLES.get(key)
+        if executable is not None:
+            return executable, key
+    start = time.perf_counter()
+    try:
+        with building():
+            executable = compile_or_load(
+                backend_of(devices[0]).client,
+                module,
+                devices,
+                settings,
+                bytecode=None if key is None or lowered.keepalives else key[0],
+                host_callbacks=lowered.callbacks,
+            )
+    except XlaRuntimeError as error:
+        msg = f"XLA could not compile {lowered.name} for {len(devices)} devices: {error}"
+        raise CompileError(msg) from error
+    finished(COMPILE, lowered.name, start, logger)
+    if not lowered.callbacks and not ordered_effects(lowered.effects):
+        return executable, key
+    one = len(devices) == 1
+    place = SingleDeviceSharding(devices[0]) if one else NamedSharding(mesh, PartitionSpec())
+    return EffectfulExecutable(executable, lowered, place), None
