@@ -17,9 +17,7 @@ from tracebridge.core.config.scopes import fast_path_allowed, state, tracing_key
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.torch_adapter import (
-    DTYPES,
     EXACT,
     modes_active,
 )
@@ -28,6 +26,7 @@ from tracebridge.torch._dependence import reached
 from tracebridge.torch._execute import placement_for
 from tracebridge.torch._late import late_leaves
 from tracebridge.torch._nodes import Compiled, Node
+from tracebridge.torch._numbers import aval_of, scalar_tensor
 from tracebridge.torch._programs import Family, Mask, resolve, settings_of, vjp_handle
 from tracebridge.torch._symbolic import aval_of_text
 
@@ -43,18 +42,6 @@ def is_special() -> bool:
         return True
     # torch.jit.trace records operators; what bypasses them would be a constant of its graph.
     return torch._C._get_tracing_state() is not None  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
-
-
-def aval_of(x: torch.Tensor) -> ShapedArray:
-    """Shape and dtype of a tensor.
-
-    Raises:
-        UnsupportedExchangeDtypeError: the engine has no such dtype.
-    """
-    dtype = DTYPES.get(x.dtype)
-    if dtype is None:
-        dtype = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch").ours
-    return ShapedArray(tuple([int(d) for d in x.shape]), dtype)
 
 
 def gradients(results: Sequence[torch.Tensor], wanted: Mask) -> tuple[Any, ...]:
@@ -199,17 +186,6 @@ def _dense(
     found = dict(zip(node.saved_inputs, dense, strict=False))
     inputs = [found[i] if i in found else numbers[i] for i in node.parts.inputs]  # type: ignore[index]  # who is not saved is a number
     return [*inputs, *dense[n_inputs:n_saved], *dense[n_saved:]], values
-
-
-# What may be larger than the dtype holds is rounded to infinity by a cast, refused by ``full``.
-_EXACT_FIRST = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-
-
-def scalar_tensor(x: Any, dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
-    """A Python number as a tensor without axes. Dynamo reads these lines."""
-    if dtype in _EXACT_FIRST:
-        return torch.full((), x, dtype=_EXACT_FIRST[dtype], device=device).to(dtype)
-    return torch.full((), x, dtype=dtype, device=device)
 
 
 def _pullback_inputs(

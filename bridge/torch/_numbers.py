@@ -19,8 +19,8 @@ from tracebridge.core.config.wide import INTEGERS, Width, at_least
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.transfer import put_numpy
+from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
-from tracebridge.torch import _eager
 from tracebridge.torch._structure import BOOL, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
@@ -60,7 +60,7 @@ def leaf_avals(leaves: Sequence[Any], kinds: Sequence[str]) -> list[ShapedArray]
     """Strongly typed avals of tensors and Python numbers."""
     wide = width_beside([x.dtype for x, k in zip(leaves, kinds, strict=True) if k == TENSOR])
     return [
-        _eager.aval_of(x) if k == TENSOR else ShapedArray((), DTYPES[_number_dtype(k, x, wide)])
+        aval_of(x) if k == TENSOR else ShapedArray((), DTYPES[_number_dtype(k, x, wide)])
         for x, k in zip(leaves, kinds, strict=True)
     ]
 
@@ -81,10 +81,10 @@ def number_tensors(leaves: Sequence[Any], kinds: Sequence[str]) -> list[torch.Te
         if kind == TENSOR:
             result.append(x)
         else:
-            result.append(_eager.scalar_tensor(x, _number_dtype(kind, x, wide), device))
+            result.append(scalar_tensor(x, _number_dtype(kind, x, wide), device))
     if not result:
         # torch chooses kernels by tensors. The program drops it: see CallFamily.
-        result.append(_eager.scalar_tensor(False, torch.bool, device))
+        result.append(scalar_tensor(False, torch.bool, device))
     return result
 
 
@@ -129,3 +129,26 @@ def host_tensor(x: Any, wide: Width) -> torch.Tensor:
 def _of_host(host: np.ndarray[Any, Any]) -> Any:
     array = put_numpy(host.astype(canonicalize(host.dtype), copy=False))
     return torch_adapter.export(array)
+
+
+def aval_of(x: torch.Tensor) -> ShapedArray:
+    """Shape and dtype of a tensor.
+
+    Raises:
+        UnsupportedExchangeDtypeError: the engine has no such dtype.
+    """
+    dtype = DTYPES.get(x.dtype)
+    if dtype is None:
+        dtype = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch").ours
+    return ShapedArray(tuple([int(d) for d in x.shape]), dtype)
+
+
+# What may be larger than the dtype holds is rounded to infinity by a cast, refused by ``full``.
+_EXACT_FIRST = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+def scalar_tensor(x: Any, dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
+    """A Python number as a tensor without axes. Dynamo reads these lines."""
+    if dtype in _EXACT_FIRST:
+        return torch.full((), x, dtype=_EXACT_FIRST[dtype], device=device).to(dtype)
+    return torch.full((), x, dtype=dtype, device=device)

@@ -25,6 +25,7 @@ from tracebridge.torch._dense import BATCHED, ready
 from tracebridge.torch._dependence import Paths, attached, paths_of, reached
 from tracebridge.torch._forward_only import NoSplit, split_if_possible
 from tracebridge.torch._graph_settings import settings_of_graph
+from tracebridge.torch._numbers import aval_of
 from tracebridge.torch._programs import (
     Avals,
     Family,
@@ -146,7 +147,7 @@ def _avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals,
             sizes.require(least)
         return avals, sizes
     # Asking torch for the values of sizes makes the graph a graph for these values only.
-    return tuple([_eager.aval_of(x) for x in xs]), None
+    return tuple([aval_of(x) for x in xs]), None
 
 
 def _vmap(
@@ -268,7 +269,7 @@ class Node(torch.autograd.Function):
         ctx.recompute = functorch or duals or has_symbolic(xs)
         parts = None
         if not ctx.recompute:
-            avals = tuple([_eager.aval_of(x) for x in xs])
+            avals = tuple([aval_of(x) for x in xs])
             parts = split_if_possible(resolve(h), active, avals)
             # What has no gradients needs nothing; the backward pass finds out why.
             ctx.recompute = isinstance(parts, NoSplit)

@@ -26,7 +26,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
-from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.interop.dtypes import is_exchanged
 
 Mask = tuple[bool, ...]
 
@@ -60,7 +60,7 @@ _EXPENSIVE = 20  # of an elementwise function such as tanh, in multiplications
 def saveable(application: Any) -> bool:
     """Whether results of an equation may be kept; a policy of ``partial_eval_jaxpr``."""
     return application.primitive.name not in RECOMPUTED and all(
-        [a.dtype in TORCH_DTYPES for a in application.outs]
+        [is_exchanged(a.dtype) for a in application.outs]
     )
 
 

@@ -17,7 +17,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.interop.dtypes import is_exchanged
 from tracebridge.torch._residuals import RECOMPUTED
 
 # What may be kept for a gradient, as a part of its size.
@@ -137,7 +137,7 @@ class _Graph:
         aval = self.avals[slot]
         if slot < self.n_fixed and slot not in self.counted:
             return 0.0
-        return float(bytes_of(aval)) if aval.dtype in TORCH_DTYPES else _INFINITE
+        return float(bytes_of(aval)) if is_exchanged(aval.dtype) else _INFINITE
 
     def _may_move(self, slot: int, own: set[int], target: int) -> bool:
         """Whether what makes a value may be in the tail: nobody else needs it, or it is cheap."""
