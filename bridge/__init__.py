@@ -172,33 +172,35 @@ _SUBMODULES = frozenset((
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))
 # Module below this package -> the names that come from it.
 _NAMES_BY_MODULE = {
-    "_api.checkpoint": "checkpoint remat",
-    "_api.custom_gradient": "custom_gradient",
-    "_api.custom_jvp": "custom_jvp",
-    "_api.custom_vjp": "custom_vjp",
-    "_api.devices": (
+    "_api.derivatives.checkpoint": "checkpoint remat",
+    "_api.custom.custom_gradient": "custom_gradient",
+    "_api.custom.custom_jvp": "custom_jvp",
+    "_api.custom.custom_vjp": "custom_vjp",
+    "_api.devices.devices": (
         "default_backend device_count devices host_count host_id host_ids local_device_count "
         "local_devices process_count process_index process_indices"
     ),
-    "_api.environment": "print_environment_info",
-    "_api.eval_shape": "eval_shape",
-    "_api.grad": "grad value_and_grad",
-    "_api.jacobian": "hessian jacfwd jacobian jacrev",
-    "_api.jit": "clear_caches jit",
-    "_api.jvp": "jvp linearize",
-    "_api.make_jaxpr": "make_jaxpr",
-    "_api.masking.mask": "mask shapecheck",
-    "_api.named": "named_call named_scope",
-    "_api.pmap": "pmap",
-    "_api.reshard": "reshard",
-    "_api.sharded_arrays": (
+    "_api.programs.environment": "print_environment_info",
+    "_api.programs.eval_shape": "eval_shape",
+    "_api.derivatives.grad": "grad value_and_grad",
+    "_api.derivatives.jacobian": "hessian jacfwd jacobian jacrev",
+    "_api.programs.jit": "clear_caches jit",
+    "_api.derivatives.jvp": "jvp linearize",
+    "_api.programs.make_jaxpr": "make_jaxpr",
+    "_api.programs.mask": "mask shapecheck",
+    "_api.args.names": "named_call named_scope",
+    "_api.vectorize.pmap": "pmap",
+    "_api.devices.reshard": "reshard",
+    "_api.devices.sharded_arrays": (
         "device_put_replicated device_put_sharded make_array_from_callback "
         "make_array_from_process_local_data make_array_from_single_device_arrays make_mesh"
     ),
-    "_api.transfer": "block_until_ready copy_to_host_async device_get device_put live_arrays",
-    "_api.vjp": "fwd_and_bwd linear_transpose vjp",
-    "_api.vmap": "vmap",
-    "_api.xla_computation": "xla_computation",
+    "_api.devices.transfer": (
+        "block_until_ready copy_to_host_async device_get device_put live_arrays"
+    ),
+    "_api.derivatives.vjp": "fwd_and_bwd linear_transpose vjp",
+    "_api.vectorize.vmap": "vmap",
+    "_api.programs.xla_computation": "xla_computation",
     "core._jaxlib.xla": "Device",
     "core.config.option_scopes": (
         "check_tracer_leaks checking_leaks debug_infs debug_nans default_device "
@@ -212,18 +214,18 @@ _NAMES_BY_MODULE = {
     ),
     "core.config.user_context": "make_user_context",
     "core.control.callbacks.pure": "pure_callback",
-    "core.control.closure_convert": "closure_convert",
-    "core.control.ref": "Ref",
-    "core.control.ref_functions": "empty_ref free_ref freeze new_ref",
+    "core.control.custom.closure_convert": "closure_convert",
+    "core.control.refs.ref": "Ref",
+    "core.control.refs.functions": "empty_ref free_ref freeze new_ref",
     "core.extend.evaluation": "ensure_compile_time_eval",
     "core.ir.shape_struct": "ShapeDtypeStruct",
     "core.ir.typeof": "typeof",
-    "core.runtime.array": "Array",
-    "core.runtime.shards": "Shard",
+    "core.runtime.arrays.array": "Array",
+    "core.runtime.arrays.shards": "Shard",
     "core.sharding.context": "set_mesh",
     "core.sharding.named": "NamedSharding",
     "core.sharding.partition_spec": "P",
-    "core.runtime.tokens": "effects_barrier",
+    "core.runtime.effects.tokens": "effects_barrier",
 }
 _MODULE_OF = {
     name: f"tracebridge.{module}"

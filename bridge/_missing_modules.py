@@ -27,7 +27,9 @@ class Finder:
             return
         if sys._getframe(2).f_code.co_name != _IMPORTS:
             return
-        way_out = importlib.import_module(f"{__package__}._api.missing").instead(package, name)
+        way_out = importlib.import_module(f"{__package__}._api.programs.missing").instead(
+            package, name
+        )
         if way_out:
             msg = f"{fullname} is not part of this version\n    way out: {way_out}"
             # With the name of the module Python would hide the error of `from package import name`.

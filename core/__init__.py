@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 # Module below this package -> the names that come from it, "public=name" where they differ.
 _NAMES_BY_MODULE = {
-    "control.closed_call": "CallPrimitive",
+    "control.calls.closed_call": "CallPrimitive",
     "dtypes.dtypes": "primal_dtype_to_tangent_dtype=tangent_dtype",
     "errors.shape_errors": "InconclusiveDimensionOperation=InconclusiveDimensionError",
     "errors.transform_errors": "JaxprTypeError",

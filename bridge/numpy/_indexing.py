@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from tracebridge.core import lax
-from tracebridge.core.config.scopes import state
+from tracebridge.core.config.state import state
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array, share

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.dtypes.promotion import promote

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import settled_state
+from tracebridge.core.config.state import settled_state
 from tracebridge.core.dtypes.canonicalize import (
     canonicalize,
     canonicalize_explicit,

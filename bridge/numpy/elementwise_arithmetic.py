@@ -1,7 +1,7 @@
 """Elementwise arithmetic: functions of one or two arrays, computed in their promoted dtype.
 
-Each public function is the fast entry of a planned function (core/runtime/calls/planned.py): the Python
-code of its implementation runs once per kind of argument.
+Each public function is the fast entry of a planned function (core/runtime/calls/planned.py): the
+Python code of its implementation runs once per kind of argument.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, check_hashable, static_key
 from tracebridge._api.args.values import short_repr
-from tracebridge.core.config.scopes import tracing_key
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import number_dtype, width_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError

@@ -38,4 +38,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-load_beside("torch", f"{__name__}._graph")
+load_beside("torch", f"{__name__}._graphs.calls")

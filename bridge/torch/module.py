@@ -17,7 +17,7 @@ from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 from tracebridge.core.util.public_path import public_path
 from tracebridge.interop.torch_adapter import torch_adapter
-from tracebridge.torch._structure import describe, rebuild
+from tracebridge.torch._crossing.structure import describe, rebuild
 from tracebridge.torch.wrapping import Wrapped, wrap
 
 

@@ -14,7 +14,10 @@ from torch._dynamo.comptime import comptime
 from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter, bind_statics, static_key
 from tracebridge._api.args.values import short_repr
-from tracebridge.core.config.scopes import fast_path_allowed, option, state, tracing_key
+from tracebridge._derived.families import free_handle
+from tracebridge._derived.names import by_import_path, register
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import fast_path_allowed, option, tracing_key
 from tracebridge.core.config.wide import at_least
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -26,16 +29,20 @@ from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.interop.torch_adapter import check_has_values, torch_adapter
 from tracebridge.interop.trees import import_tree
 from tracebridge.numpy.conversion import asarray
-from tracebridge.torch import _eager
-from tracebridge.torch._call_family import CallFamily
-from tracebridge.torch._dense import ready
-from tracebridge.torch._entry import CallTable, make_entry
-from tracebridge.torch._graph import call_structure, graph_call, out_tree_of
-from tracebridge.torch._graph_functions import note_function, noted_function
-from tracebridge.torch._names import by_import_path, register
-from tracebridge.torch._numbers import host_tensors, leaf_avals, number_tensors, width, width_beside
-from tracebridge.torch._programs import free_handle
-from tracebridge.torch._structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
+from tracebridge.torch._crossing.dense import ready
+from tracebridge.torch._crossing.numbers import (
+    host_tensors,
+    leaf_avals,
+    number_tensors,
+    width,
+    width_beside,
+)
+from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TENSOR, to_text
+from tracebridge.torch._eager import autograd
+from tracebridge.torch._eager.entry import CallTable, make_entry
+from tracebridge.torch._graphs.call_family import CallFamily
+from tracebridge.torch._graphs.calls import call_structure, graph_call, out_tree_of
+from tracebridge.torch._graphs.functions import note_function, noted_function
 
 _NUMBERS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
 
@@ -128,7 +135,7 @@ class Wrapped:
         self.root = register(self, fun)
         self.traces = 0
         self.lock = threading.RLock()
-        # Calls whose arguments are all plain tensors, by dtypes and shapes; see _entry.py.
+        # Calls whose arguments are all plain tensors, by dtypes and shapes; see _eager/entry.py.
         self.calls = CallTable(self.__name__)
         self.entries: dict[int, Any] = {}
         # (structure, statics) and kinds of leaves -> family
@@ -185,7 +192,7 @@ class Wrapped:
             return proxies[0].tracer.create_proxy("call_function", self, args, kwargs)
         leaves, kinds = self.classify(leaves, key)
         family = self.family(args, kwargs, key, tuple(kinds))
-        if _eager.is_special():
+        if autograd.is_special():
             return self.through_operator(family, leaves)
         dense = [x if k != TENSOR else ready(x) for x, k in zip(leaves, kinds, strict=True)]
         if any([x is None for x in dense]):
@@ -204,8 +211,8 @@ class Wrapped:
         if compiled is None:
             avals = leaf_avals(dense, kinds)
             numbers = tuple([k != TENSOR for k in kinds])
-            compiled = _eager.compile_for(family, dense, avals, numbers, call_key)
-        outs = _eager.apply_compiled(compiled, dense)
+            compiled = autograd.compile_for(family, dense, avals, numbers, call_key)
+        outs = autograd.apply_compiled(compiled, dense)
         out_tree = compiled.jaxpr.cache["torch results"]
         if not kwargs and not self.static[0] and family.is_flat and _may_remember():
             self.remember(dense, compiled, out_tree)
@@ -213,7 +220,7 @@ class Wrapped:
 
     def remember(self, leaves: list[Any], compiled: Any, out_tree: Any) -> None:
         """Put a call of plain tensors on the CPU on the shortest path."""
-        if all([type(x) in _eager.EXACT and x.device.type == "cpu" for x in leaves]):
+        if all([type(x) in autograd.EXACT and x.device.type == "cpu" for x in leaves]):
             key = tuple([part for x in leaves for part in (x.dtype, x.shape)])
             unflatten = None if out_tree == leaf_treedef else out_tree.unflatten
             self.calls.add(key, (compiled, unflatten))
@@ -306,7 +313,7 @@ class Wrapped:
         for x in xs:
             if x.is_nested:
                 check_has_values(x)  # words the error
-        outs = _eager.call(family, xs)
+        outs = autograd.call(family, xs)
         ranks = [(str(x.dtype), x.ndim) for x in xs]
         return out_tree_of(family, ranks, len(outs)).unflatten(outs)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.collectives.replicas import replica_groups
-from tracebridge.core.config.scopes import axis_env
+from tracebridge.core.config.state import axis_env
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
 from tracebridge.core.ir.primitive import Primitive

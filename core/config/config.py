@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tracebridge.core.config import flags, scopes, wide
+from tracebridge.core.config import flags, values, wide
 from tracebridge.core.config.options import OPTIONS
 from tracebridge.core.errors import filtering
 from tracebridge.core.errors.config_errors import UnknownOptionError
@@ -58,12 +58,12 @@ class Config:
         ours = resolve_name(name)
         if ours == "transfer_guard" and value is None:
             value = "allow"  # the peer spells its default None
-        scopes.update(ours, value)
+        values.update(ours, value)
 
     @api_boundary
     def read(self, name: str) -> Any:
         """Return the value in force in this thread."""
-        return wide.told(scopes.option(resolve_name(name)))
+        return wide.told(values.option(resolve_name(name)))
 
     def config_with_absl(self) -> None:
         """Let absl define a flag for each option, such as ``--jax_enable_x64``.
@@ -88,7 +88,7 @@ class Config:
         try:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return wide.told(scopes.option(resolve_name(name)))
+            return wide.told(values.option(resolve_name(name)))
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -107,7 +107,7 @@ class Config:
     @property
     def values(self) -> dict[str, Any]:
         """The global values by name, as a new dict."""
-        return {name: scopes.global_value(name) for name in OPTIONS}
+        return {name: values.global_value(name) for name in OPTIONS}
 
     def __repr__(self) -> str:
         rows = "\n".join(f"  {name} = {value!r}" for name, value in self.values.items())
@@ -118,11 +118,11 @@ config = Config()
 """The one instance."""
 
 
-@scopes.on_global_change
+@values.on_global_change
 def _set_filtering(name: str, value: Any) -> None:
     """The errors layer lies below and cannot read options, so it is told."""
     if name == "traceback_filtering":
         filtering.set_mode(value)
 
 
-filtering.set_mode(scopes.option("traceback_filtering"))
+filtering.set_mode(values.option("traceback_filtering"))

@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from tracebridge.core.config import scopes
+from tracebridge.core.config import values
 from tracebridge.core.config.options import OPTIONS
 
 # The peer's first, so that commands can be moved over.
@@ -41,7 +41,7 @@ def take() -> None:
             flag = given[prefix + name]
             if flag.present:
                 value = flag.value
-                scopes.update(name, option.parse(value) if isinstance(value, str) else value)
+                values.update(name, option.parse(value) if isinstance(value, str) else value)
 
 
 def parse() -> None:

@@ -11,14 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from tracebridge.core.config.scopes import (
-    State,
-    enter_scope,
-    leave_scope,
-    option,
-    state,
-    with_value,
-)
+from tracebridge.core.config.state import State, enter_scope, leave_scope, state, with_value
+from tracebridge.core.config.values import option
 
 _INSIDE = "inside a library function"
 

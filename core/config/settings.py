@@ -7,15 +7,8 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
-from tracebridge.core.config.scopes import (
-    State,
-    enter_scope,
-    leave_scope,
-    option,
-    state,
-    tracing_key,
-    with_value,
-)
+from tracebridge.core.config.state import State, enter_scope, leave_scope, state, with_value
+from tracebridge.core.config.values import option, tracing_key
 
 
 @final

@@ -12,13 +12,9 @@ from tracebridge.core.config.guard_levels import (
     guard_levels,
     joined_levels,
 )
-from tracebridge.core.config.scopes import (
-    State,
-    StateScope,
-    global_value,
-    on_global_change,
-    with_override,
-)
+from tracebridge.core.config.scopes import StateScope
+from tracebridge.core.config.state import State, with_override
+from tracebridge.core.config.values import global_value, on_global_change
 from tracebridge.core.errors.config_errors import OptionValueError
 
 guards_in_force: list[int] = [0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, final
 
-from tracebridge.core.config.scopes import State, StateScope, settled_state, with_value
+from tracebridge.core.config.scopes import StateScope
+from tracebridge.core.config.state import State, settled_state, with_value
 from tracebridge.core.errors.config_errors import OptionValueError
 
 _NUMBERS = itertools.count()

@@ -12,7 +12,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from tracebridge.core.config.scopes import enter_scope, leave_scope, option, with_value
+from tracebridge.core.config.state import enter_scope, leave_scope, with_value
+from tracebridge.core.config.values import option
 
 INTEGERS: Final = "integers"
 """A value of ``enable_x64`` that only a bridge sets: integers have 64 bits, floats have 32."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.config.wide import INTEGERS
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.errors.dtype_errors import (

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.dtypes.canonicalize import (
     canonicalize,

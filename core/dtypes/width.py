@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.config.wide import INTEGERS, Width
 from tracebridge.core.dtypes import dtypes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
+from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.separate import unknown_results

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.check import check_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.config.scopes import enter_scope, leave_scope, option, with_trace
+from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
+from tracebridge.core.config.values import option
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.graph import Graph, within
 from tracebridge.core.interpreters.leaks import check_no_leaks

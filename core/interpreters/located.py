@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.xla import Traceback
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.ir.source_info import describe_line
 from tracebridge.core.ir.trace import is_eager
 

@@ -9,13 +9,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tracebridge.core.config.scopes import (
-    enter_scope,
-    leave_scope,
-    settled_state,
-    state,
-    with_trace,
-)
+from tracebridge.core.config.state import enter_scope, leave_scope, settled_state, state, with_trace
 from tracebridge.core.ir.eager_slot import EAGER
 
 if TYPE_CHECKING:

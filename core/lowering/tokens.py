@@ -3,7 +3,8 @@
 The context holds one token for each ordered effect of the function that is being emitted; an
 equation with the effect takes it and leaves a new one. Functions, loops and branches take tokens
 as operands and give them back. The boundary of ``main`` has empty arrays in their place, which
-the runtime passes from call to call (runtime/effects/tokens.py): only their readiness means something.
+the runtime passes from call to call (runtime/effects/tokens.py): only their readiness means
+something.
 """
 
 from __future__ import annotations

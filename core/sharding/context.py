@@ -6,15 +6,8 @@ from types import TracebackType
 from typing import Any, final
 
 from tracebridge.core.config.scope_stack import Change
-from tracebridge.core.config.scopes import (
-    SCOPES,
-    enter_scope,
-    global_mesh,
-    mesh_in_force,
-    set_global_mesh,
-    settled_state,
-    with_mesh,
-)
+from tracebridge.core.config.state import SCOPES, enter_scope, settled_state, with_mesh
+from tracebridge.core.config.values import global_mesh, mesh_in_force, set_global_mesh
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.sharding.abstract_mesh import EMPTY_ABSTRACT_MESH, AbstractMesh

@@ -10,7 +10,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from tracebridge.core.config.scope_stack import Change
-from tracebridge.core.config.scopes import SCOPES, enter_scope, with_entered_mesh
+from tracebridge.core.config.state import SCOPES, enter_scope, with_entered_mesh
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.transform_errors import AxisSpecError

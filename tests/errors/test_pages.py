@@ -22,9 +22,9 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
 # page -> why its examples do not run here
 NOT_RUN = {
-    "ExecutionError": "needs a kernel that fails; see tests/core/runtime/arrays/test_failures.py",
+    "ExecutionError": "needs a kernel that fails: tests/core/runtime/arrays/test_failures.py",
     "ForkedProcessError": "forks the process, as tests/core/runtime/test_fork.py does",
-    "OptionFrozenError": "the CPU runs here already; see tests/core/runtime/backends/test_clients.py",
+    "OptionFrozenError": "the CPU runs here already: tests/core/runtime/backends/test_clients.py",
     "PluginError": "its examples are commands of the shell",
     "ProgramMismatchError": "needs two processes: tests/integration/torch/test_other_processes.py",
 }

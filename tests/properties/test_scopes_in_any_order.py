@@ -19,8 +19,8 @@ from hypothesis import given
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
-from tracebridge.core.config import scopes
 from tracebridge.core.config.scope_stack import VariableStack
+from tracebridge.core.config.state import state
 from tracebridge.core.ir.name_stack import current_names
 from tracebridge.core.ir.trace import is_eager
 from tracebridge.extend import source_info_util
@@ -208,7 +208,7 @@ def test_each_scope_takes_back_its_own_change(program: list[Any]) -> None:
         while model.generators:
             model.end(0, lambda g: g.close())
     model.check()
-    assert scopes.state() is None
+    assert state() is None
     assert type(tnp.ones(2) + 1).__name__ == "Array"
 
 
@@ -235,7 +235,7 @@ def test_a_generator_of_a_finished_trace_brings_nothing_back(trace: str) -> None
     cycles.clear()
     gc.collect()
 
-    assert scopes.state() is None
+    assert state() is None
     assert current_names() == ()
     np.testing.assert_array_equal(np.asarray(tnp.ones(2) + 1), [2.0, 2.0])
 
@@ -386,7 +386,7 @@ def test_many_collections_at_any_time() -> None:
         for _ in range(5):
             tb.grad(function)(1.0)
             gc.collect()
-            assert scopes.state() is None
+            assert state() is None
             assert current_names() == ()
     finally:
         gc.set_threshold(*thresholds)

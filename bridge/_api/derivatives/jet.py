@@ -8,7 +8,7 @@ from typing import Any
 
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.args.values import public
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.bodies import flatten_values, leaf_paths, trace_body
 from tracebridge.core.control.calls.closed_call import closed_call_p
 from tracebridge.core.control.calls.inline_rules import has_tangent

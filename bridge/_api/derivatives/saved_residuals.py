@@ -7,7 +7,7 @@ from typing import Any
 
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.derivatives.checkpoint import leaf_values
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
+from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
 from tracebridge.core.control.calls.traced_call import Arguments, trace_call
 from tracebridge.core.control.remat.checkpoint import eval_in_place
 from tracebridge.core.dtypes.dtypes import float0

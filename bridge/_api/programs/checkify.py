@@ -8,7 +8,7 @@ from typing import Any
 from tracebridge._api.args.argnums import check_callable
 from tracebridge._api.args.values import public
 from tracebridge._api.args.wraps import named_like
-from tracebridge.core.config.scopes import option, tracing_key
+from tracebridge.core.config.values import option, tracing_key
 from tracebridge.core.control.calls.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.calls.closed_call import closed_call_p
 from tracebridge.core.errors.check_errors import (

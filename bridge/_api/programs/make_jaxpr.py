@@ -12,7 +12,7 @@ from tracebridge._api.args.argnums import check_callable, resolve
 from tracebridge._api.args.statics import Splitter
 from tracebridge._api.args.wraps import named_like
 from tracebridge.core.aot.abstract import avals_of
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axes
+from tracebridge.core.config.state import enter_scope, leave_scope, with_axes
 from tracebridge.core.control.calls.traced_call import Arguments, argument_names
 from tracebridge.core.control.refs.cells import Captures
 from tracebridge.core.control.refs.ref import has_refs, hide_refs

@@ -10,7 +10,7 @@ from tracebridge._api.args.statics import Splitter
 from tracebridge._api.args.wraps import named_like
 from tracebridge._api.programs.make_jaxpr import trace_to_jaxpr
 from tracebridge.core.aot.compiler_ir import computation_of
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axes
+from tracebridge.core.config.state import enter_scope, leave_scope, with_axes
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
+from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.trace import current_trace

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.control.branches.cond import cond_p
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_values, trace_body
 from tracebridge.core.control.calls.inline_rules import describe

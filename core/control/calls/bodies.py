@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.config.state import axis_env
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.permute import rewire
 from tracebridge.core.control.refs.cells import Captures, note_custom
 from tracebridge.core.control.refs.ref import Ref, outer_refs, read_ref

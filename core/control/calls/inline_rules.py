@@ -13,7 +13,7 @@ import contextvars
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_trace
+from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError

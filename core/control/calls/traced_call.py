@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import option, state, tracing_key
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import option, tracing_key
 from tracebridge.core.control.calls.explain import Names, explain_miss
 from tracebridge.core.control.refs.calls import RefUses
 from tracebridge.core.control.refs.cells import Captures, refuse_captures

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, final
 
-from tracebridge.core.config.scopes import axis_env, tracing_key
+from tracebridge.core.config.state import axis_env
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.inline_rules import is_being_traced, tracing_rules_of
 from tracebridge.core.control.calls.permute import rewire
 from tracebridge.core.control.refs.cells import Captures, note_custom

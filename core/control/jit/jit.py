@@ -12,13 +12,8 @@ from typing import Any, cast, final
 import numpy as np
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import (
-    fast_path_allowed,
-    option,
-    settled_state,
-    state,
-    tracing_key,
-)
+from tracebridge.core.config.state import settled_state, state
+from tracebridge.core.config.values import fast_path_allowed, option, tracing_key
 from tracebridge.core.control.calls.closed_call import CallPrimitive
 from tracebridge.core.control.calls.compiler_options import check_outermost
 from tracebridge.core.control.calls.entry import CallEntry

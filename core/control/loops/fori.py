@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.control.loops.while_loop import run_while
 from tracebridge.core.control.scan.forward import run_scan
 from tracebridge.core.dtypes.dtypes import is_float, is_integer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.calls.carry import check_structure, check_types, promoted, unchanged
 from tracebridge.core.control.calls.permute import rewire

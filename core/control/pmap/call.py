@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import fast_path_allowed, option, settled_state, tracing_key
+from tracebridge.core.config.state import settled_state
+from tracebridge.core.config.values import fast_path_allowed, option, tracing_key
 from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import (
     Arguments,

@@ -13,7 +13,7 @@ from tracebridge.core import lax
 from tracebridge.core.collectives.all_gather import all_gather_p
 from tracebridge.core.collectives.axis_index import axis_index_p
 from tracebridge.core.collectives.psum import psum_p
-from tracebridge.core.config.scopes import enter_scope, leave_scope, with_axis
+from tracebridge.core.config.state import enter_scope, leave_scope, with_axis
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import settled_state
+from tracebridge.core.config.state import settled_state
 from tracebridge.core.errors.ref_errors import RefError
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.ir.aval import ShapedArray

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_paths, trace_body
 from tracebridge.core.control.calls.carry import check_structure, check_types, promoted, unchanged
 from tracebridge.core.control.calls.permute import rewire

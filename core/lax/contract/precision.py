@@ -6,7 +6,7 @@ import enum
 from typing import Any, NamedTuple
 
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import as_dtype, bfloat16, float16, float32, float64
 from tracebridge.core.errors.config_errors import OptionValueError
 from tracebridge.core.mlir.types import element_type

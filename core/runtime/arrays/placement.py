@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeGuard, final
 
-from tracebridge.core.config.scopes import mesh_of_computations
+from tracebridge.core.config.values import mesh_of_computations
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.runtime.arrays.transfer import as_array, move

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracebridge.core._jaxlib import plugins
 from tracebridge.core._jaxlib.xla import make_cpu_client
-from tracebridge.core.config.scopes import (
+from tracebridge.core.config.values import (
     before_global_change,
     on_global_change,
     option,

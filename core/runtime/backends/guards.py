@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tracebridge.core.config.guard_levels import guard_levels
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.errors.runtime_errors import GuardError
 
 logger = logging.getLogger("tracebridge.transfer")

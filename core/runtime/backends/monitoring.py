@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 
 TRACE = "/tracebridge/core/compile/jaxpr_trace_duration"

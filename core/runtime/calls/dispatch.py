@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.scopes import mesh_of_computations, on_global_change, option
+from tracebridge.core.config.values import mesh_of_computations, on_global_change, option
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.ir.application import Application

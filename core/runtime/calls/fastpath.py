@@ -12,7 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError, collect_garbage
-from tracebridge.core.config.scopes import on_global_change, state
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import on_global_change
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.runtime.arrays.array import Array

@@ -17,14 +17,8 @@ from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.inner_steps import inner_steps
-from tracebridge.core.config.scopes import (
-    on_global_change,
-    option,
-    settled_state,
-    state,
-    tracing_key,
-    with_trace,
-)
+from tracebridge.core.config.state import settled_state, state, with_trace
+from tracebridge.core.config.values import on_global_change, option, tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.interpreters.plans import Plan, stage_plan
 from tracebridge.core.interpreters.staging import stage

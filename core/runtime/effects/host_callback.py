@@ -7,12 +7,8 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from tracebridge.core.config.scopes import (
-    enter_scope,
-    leave_scope,
-    option,
-    outside_of_traces,
-)
+from tracebridge.core.config.state import enter_scope, leave_scope, outside_of_traces
+from tracebridge.core.config.values import option
 from tracebridge.core.errors.runtime_errors import CallbackError
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.aval import ShapedArray

@@ -27,7 +27,7 @@ from tracebridge.core._jaxlib.xla import (
     serialize_executable,
 )
 from tracebridge.core.config import env
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.runtime.backends.monitoring import CACHE_HIT, CACHE_MISS, record_event
 
 _SUFFIX = ".executable"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.filtering import user_frame
 from tracebridge.core.errors.runtime_errors import NonFiniteError

@@ -12,32 +12,30 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tracebridge.core.config import option_scopes, scopes, transfer_guards
+from tracebridge.core.config import option_scopes, transfer_guards, values
+from tracebridge.core.config import state as states
 from tracebridge.core.config.options import OPTIONS
-from tracebridge.core.config.scopes import (
-    Scope,
+from tracebridge.core.config.scopes import Scope, scope
+from tracebridge.core.config.state import (
     State,
     enter_scope,
     leave_scope,
-    option,
-    scope,
     state,
-    tracing_key,
-    update,
     with_axis,
     with_axis_env,
     with_override,
     with_trace,
 )
+from tracebridge.core.config.values import option, tracing_key, update
 from tracebridge.core.errors.config_errors import OptionValueError, UnknownOptionError
 
 
 @pytest.fixture(autouse=True)
 def _global_values_restored() -> Iterator[None]:
-    before = {name: scopes.global_value(name) for name in OPTIONS}
+    before = {name: values.global_value(name) for name in OPTIONS}
     yield
     for name, value in before.items():
-        if scopes.global_value(name) != value:
+        if values.global_value(name) != value:
             update(name, value)
 
 
@@ -97,10 +95,10 @@ def test_named_axes_nest() -> None:
     assert with_axis(inner, None, 4) is inner
     change = enter_scope(lambda _: inner)
     try:
-        assert scopes.axis_env() == (("i", 2), ("j", 3))
+        assert states.axis_env() == (("i", 2), ("j", 3))
     finally:
         leave_scope(change)
-    assert scopes.axis_env() == ()
+    assert states.axis_env() == ()
 
 
 def test_overrides_are_sorted_and_last_wins() -> None:
@@ -195,7 +193,7 @@ def test_each_named_scope_sets_its_option(
     """The function and the option belong together."""
     with make(value):
         assert value == option(name)
-    assert option(name) == scopes.global_value(name)
+    assert option(name) == values.global_value(name)
 
 
 def test_bad_scopes_are_refused_when_made() -> None:
@@ -220,11 +218,11 @@ def test_threads_do_not_see_each_others_scopes() -> None:
 
 def test_update_is_seen_by_all_threads_and_counted() -> None:
     """A global change bumps the epoch."""
-    before = scopes.global_epoch()
+    before = values.global_epoch()
     update("numpy_rank_promotion", "warn")
 
     assert in_thread(lambda: option("numpy_rank_promotion")) == "warn"
-    assert scopes.global_epoch() > before
+    assert values.global_epoch() > before
 
 
 def test_thread_value_wins_over_global() -> None:
@@ -232,15 +230,15 @@ def test_thread_value_wins_over_global() -> None:
     with option_scopes.numpy_rank_promotion("raise"):
         update("numpy_rank_promotion", "warn")
         assert option("numpy_rank_promotion") == "raise"
-        assert scopes.global_value("numpy_rank_promotion") == "warn"
+        assert values.global_value("numpy_rank_promotion") == "warn"
     assert option("numpy_rank_promotion") == "warn"
 
 
 def test_listeners_hear_of_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """With name and checked value, after the change."""
-    monkeypatch.setattr(scopes, "_listeners", [])
+    monkeypatch.setattr(values, "_listeners", [])
     heard: list[tuple[str, Any, Any]] = []
-    scopes.on_global_change(lambda name, value: heard.append((name, value, option(name))))
+    values.on_global_change(lambda name, value: heard.append((name, value, option(name))))
 
     update("enable_x64", 1)
     assert heard == [("enable_x64", True, True)]
@@ -248,13 +246,13 @@ def test_listeners_hear_of_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_refused_update_changes_nothing() -> None:
     """Neither value nor epoch."""
-    epoch = scopes.global_epoch()
+    epoch = values.global_epoch()
     with pytest.raises(OptionValueError):
         update("enable_x64", "maybe")
     with pytest.raises(UnknownOptionError):
         update("enable_x65", True)
 
-    assert scopes.global_epoch() == epoch
+    assert values.global_epoch() == epoch
     assert option("enable_x64") is False
 
 
@@ -307,15 +305,15 @@ def test_equal_keys_mean_equal_values(a: dict[str, bool], b: dict[str, bool]) ->
 
 def test_fast_path_is_left_by_debugging_options() -> None:
     """Global or scoped; logging does not matter."""
-    assert scopes.fast_path_allowed()
+    assert values.fast_path_allowed()
     with option_scopes.debug_nans():
-        assert not scopes.fast_path_allowed()
+        assert not values.fast_path_allowed()
     with option_scopes.log_compiles():
-        assert scopes.fast_path_allowed()
+        assert values.fast_path_allowed()
     update("debug_infs", True)
-    assert not scopes.fast_path_allowed()
+    assert not values.fast_path_allowed()
     with option_scopes.debug_infs(False):
-        assert scopes.fast_path_allowed()
+        assert values.fast_path_allowed()
 
 
 class Device:
@@ -327,14 +325,15 @@ class Device:
 
 def test_many_different_states_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered about sets of overrides is bounded."""
-    monkeypatch.setattr(scopes, "_MAX_REMEMBERED", 8)
+    monkeypatch.setattr(states, "MAX_REMEMBERED", 8)
+    monkeypatch.setattr(values, "MAX_REMEMBERED", 8)
     for _ in range(50):
         device = Device()
         with option_scopes.default_device(device):
             assert device in tracing_key()
 
-    assert len(scopes._derived) <= 8
-    assert len(scopes._effective) <= 8
+    assert len(states._derived) <= 8
+    assert len(values._effective) <= 8
     assert State(None, ()).values == {}
 
 

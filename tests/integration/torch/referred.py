@@ -20,7 +20,7 @@ import torch
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.torch import wrap
-from tracebridge.torch._fingerprint import fingerprint
+from tracebridge.torch._graphs.fingerprint import fingerprint
 
 
 @dataclasses.dataclass

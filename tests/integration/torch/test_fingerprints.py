@@ -14,7 +14,7 @@ import tracebridge as tb
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.torch import wrap
-from tracebridge.torch._fingerprint import UNIQUE, fingerprint
+from tracebridge.torch._graphs.fingerprint import UNIQUE, fingerprint
 
 pytestmark = pytest.mark.torch
 N = 3.0

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import tracebridge.numpy as tnp
-from tracebridge.torch import Module, _names, wrap
+from tracebridge._derived import names
+from tracebridge.torch import Module, wrap
 
 pytestmark = [
     pytest.mark.torch,
@@ -145,9 +146,9 @@ def test_names_are_never_used_twice() -> None:
 
 def test_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither functions of one path nor ever new paths make the table of names grow for ever."""
-    monkeypatch.setattr(_names, "_GIVEN", {})
-    monkeypatch.setattr(_names, "_GENERATION", [10**6])
-    monkeypatch.setattr(_names, "_MAX_GIVEN", 5)
+    monkeypatch.setattr(names, "_GIVEN", {})
+    monkeypatch.setattr(names, "_GENERATION", [10**6])
+    monkeypatch.setattr(names, "_MAX_GIVEN", 5)
     seen = []
     for i in range(40):
 
@@ -158,7 +159,7 @@ def test_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(wrap(fun).root)
 
     assert 40 == len(set(seen))
-    assert len(_names._GIVEN) <= _names._MAX_GIVEN
+    assert len(names._GIVEN) <= names._MAX_GIVEN
 
 
 def test_names_hold_no_separators() -> None:

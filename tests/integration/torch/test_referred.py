@@ -15,7 +15,7 @@ import torch
 
 from tests.integration.torch.referred import KINDS, WAYS, Plain, as_global, digest, digests
 from tests.integration.torch.test_hazards import run
-from tracebridge.torch._fingerprint import UNIQUE
+from tracebridge.torch._graphs.fingerprint import UNIQUE
 
 pytestmark = pytest.mark.torch
 

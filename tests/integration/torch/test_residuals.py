@@ -7,8 +7,8 @@ import torch
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tracebridge._derived.residuals import RECOMPUTED, cost
 from tracebridge.torch import wrap
-from tracebridge.torch._residuals import RECOMPUTED, cost
 
 pytestmark = pytest.mark.torch
 BIG = 256

@@ -8,7 +8,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.torch._tails import WORTH, bytes_of, split_tails
+from tracebridge._derived.tails import WORTH, bytes_of, split_tails
 
 pytestmark = pytest.mark.torch
 

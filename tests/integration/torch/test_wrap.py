@@ -15,7 +15,8 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.config.option_scopes import debug_nans, disable_jit, enable_x64
 from tracebridge.errors import UnsupportedDtypeError
-from tracebridge.torch import _execute, wrap
+from tracebridge.torch import wrap
+from tracebridge.torch._crossing import execute
 
 pytestmark = pytest.mark.torch
 
@@ -42,13 +43,13 @@ def test_call_agrees_with_torch():
 def test_compiler_options_of_a_jitted_function(monkeypatch):
     """They hold for the program of its values; it can be differentiated as well."""
     seen = []
-    real = _execute.compile_jaxpr
+    real = execute.compile_jaxpr
 
     def spy(*args, compiler_options=(), **kwargs):
         seen.append(dict(compiler_options))
         return real(*args, compiler_options=compiler_options, **kwargs)
 
-    monkeypatch.setattr(_execute, "compile_jaxpr", spy)
+    monkeypatch.setattr(execute, "compile_jaxpr", spy)
     options = {"xla_cpu_enable_fast_math": True}
     f = wrap(tb.jit(lambda x: tnp.sin(x) * 2, compiler_options=options))
     x = torch.linspace(0, 1, 3, requires_grad=True)
@@ -164,7 +165,7 @@ def test_no_copies_of_arguments():
 
     Small ones are copied, which takes less time, and so are those that XLA cannot read in place.
     """
-    from tracebridge.torch import _memory
+    from tracebridge.torch._crossing import memory
 
     f = wrap(lambda x: x + 1)
     x = torch.randn(2001)
@@ -172,7 +173,7 @@ def test_no_copies_of_arguments():
     for view in at.values():
         torch.testing.assert_close(f(view), view + 1)
 
-    known = [(table.aval.size, *pair) for table in _memory._BORROWED.values()
+    known = [(table.aval.size, *pair) for table in memory._BORROWED.values()
              for pair in table.known.items()]  # fmt: skip
     found = {size: buf.unsafe_buffer_pointer() for size, address, buf in known if address in
              {view.data_ptr() for view in at.values()}}  # fmt: skip

@@ -2,7 +2,7 @@
 
 On the CPU an argument enters as a buffer over its memory, found by address in 0.3 us or made in
 2.6 us; a result leaves as a capsule in about 1 us, without copies. Tensors of at most 4 KB and
-numbers are copied into buffers that wait for them, 0.4 us; _memory.py has all of these. The
+numbers are copied into buffers that wait for them, 0.4 us; memory.py has all of these. The
 functions are generated, as in core/runtime/calls/execute.py: their source depends only on how many
 arguments and results there are and how each one crosses. On other devices both ways are capsules,
 ordered by streams.
@@ -32,7 +32,7 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dtypes import row_of
 from tracebridge.interop.torch_adapter import check_has_values, current_stream
-from tracebridge.torch import _memory
+from tracebridge.torch._crossing import memory
 
 Run = Callable[[Sequence[Any]], list[torch.Tensor]]
 MAX_UNROLLED = 200
@@ -103,7 +103,7 @@ def make_run(
         return _CopyingRun(program, avals).run
     if max(len(ways), n_out) > MAX_UNROLLED:
         return _LoopedRun(program, ways, avals).run
-    small = tuple([_memory.leaves_small(a) for a in program.out_avals])
+    small = tuple([memory.leaves_small(a) for a in program.out_avals])
     key = (tuple(ways), program.kept, small, len(program.constants))
     factory = _FACTORIES.get(key)
     if factory is None:
@@ -113,25 +113,25 @@ def make_run(
         program.executable.execute_sharded,
         program.handlers(False),
         program.constants,
-        [_memory.Borrowed.of(avals[i], where) for i in program.kept],
+        [memory.Borrowed.of(avals[i], where) for i in program.kept],
         _stage_maker(program, ways, avals),
-        [_memory.way_out(a) for a in program.out_avals],
+        [memory.way_out(a) for a in program.out_avals],
     )
 
 
 def _way(aval: ShapedArray, is_number: bool) -> str:
     if is_number:
         return NUMBER
-    return SMALL if 0 < aval.size * aval.dtype.itemsize <= _memory.SMALL_BYTES else LARGE
+    return SMALL if 0 < aval.size * aval.dtype.itemsize <= memory.SMALL_BYTES else LARGE
 
 
 def _stage_maker(
     program: Program, ways: Sequence[str], avals: Sequence[ShapedArray]
-) -> Callable[[], _memory.Stage]:
+) -> Callable[[], memory.Stage]:
     staged = [
         (avals[i], way == NUMBER) for i, way in zip(program.kept, ways, strict=True) if way != LARGE
     ]
-    return functools.partial(_memory.make_stage, staged, program.placement)
+    return functools.partial(memory.make_stage, staged, program.placement)
 
 
 # The storage may have become too small for its tensor: n{i} bytes, of w{i} each, must be there.
@@ -189,8 +189,8 @@ def _compile_factory(
     lines += ["        give_back(stage)"] if n_staged else []
     lines += ["        return results", "    return run"]
     scope: dict[str, Any] = {
-        "copy_memory": _memory.copy_memory,
-        "storage_of": _memory.storage_of,
+        "copy_memory": memory.copy_memory,
+        "storage_of": memory.storage_of,
         "refuse": check_has_values,
         "collect": collect_garbage,
         "to_capsule": door.unversioned_capsule,
@@ -209,8 +209,8 @@ class _LoopedRun:
     def __init__(self, program: Program, ways: Sequence[str], avals: Sequence[ShapedArray]) -> None:
         self.program = program
         self.make_stage = _stage_maker(program, ways, avals)
-        self.stages: list[_memory.Stage] = []
-        self.ways_out = [_memory.way_out(a) for a in program.out_avals]
+        self.stages: list[memory.Stage] = []
+        self.ways_out = [memory.way_out(a) for a in program.out_avals]
         # Each with its place among the buffers.
         self.large: list[tuple[Any, ...]] = []
         self.small: list[tuple[Any, ...]] = []
@@ -218,7 +218,7 @@ class _LoopedRun:
         start = len(program.constants)
         n_staged = 0
         for place, (i, way) in enumerate(zip(program.kept, ways, strict=True), start):
-            parts = _memory.Borrowed.of(avals[i], program.placement).parts()
+            parts = memory.Borrowed.of(avals[i], program.placement).parts()
             if way == LARGE:
                 self.large.append((place, i, *parts))
                 continue
@@ -230,7 +230,7 @@ class _LoopedRun:
 
     def run(self, xs: Sequence[Any]) -> list[torch.Tensor]:
         program = self.program
-        storage_of, copy_memory = _memory.storage_of, _memory.copy_memory
+        storage_of, copy_memory = memory.storage_of, memory.copy_memory
         try:
             stage = self.stages.pop()
         except IndexError:
@@ -275,7 +275,7 @@ class _CopyingRun:
         program = self.program
         buffers = list(program.constants)
         for i in program.kept:
-            buffers.append(_memory.copied(self.avals[i], program.placement, xs[i]))
+            buffers.append(memory.copied(self.avals[i], program.placement, xs[i]))
         program.executable.execute_sharded(buffers).consume_with_handlers([])
         return []
 

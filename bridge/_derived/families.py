@@ -27,8 +27,11 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.config.scopes import on_global_change, tracing_key
+from tracebridge._derived.dependence import attached, paths_of
+from tracebridge._derived.residuals import NO_DERIVATIVE, Split, split_for_backward
+from tracebridge._derived.settings import note_settings
 from tracebridge.core.config.settings import Settings
+from tracebridge.core.config.values import on_global_change, tracing_key
 from tracebridge.core.config.wide import Width, at_least
 from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
@@ -44,9 +47,6 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.runtime.backends.clients import on_fork
-from tracebridge.torch._dependence import attached, paths_of
-from tracebridge.torch._graph_settings import note_settings
-from tracebridge.torch._residuals import NO_DERIVATIVE, Split, split_for_backward
 
 Avals = tuple[ShapedArray, ...]
 _SETTINGS = "torch settings"

@@ -13,7 +13,7 @@ from tracebridge.interop.torch_adapter import (
     is_ready,
     keys_of,
 )
-from tracebridge.torch._memory import SMALL_BYTES
+from tracebridge.torch._crossing.memory import SMALL_BYTES
 
 Places = tuple[int, ...]
 BATCHED = torch._C._dispatch_key_parse("Batched")

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
-from tracebridge.core.config.scopes import option
+from tracebridge.core.config.values import option
 from tracebridge.core.config.wide import INTEGERS, Width, at_least
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.dtypes import FROM_TORCH, row_from
 from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
-from tracebridge.torch._structure import BOOL, FLOAT, INT, TENSOR
+from tracebridge.torch._crossing.structure import BOOL, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _WIDE = (torch.float64, torch.complex128)

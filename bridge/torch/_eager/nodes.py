@@ -7,21 +7,21 @@ from typing import Any, final
 
 import torch
 
-from tracebridge.core.config.scopes import fast_path_allowed
+from tracebridge._derived.dependence import attached, paths_of, reached
+from tracebridge._derived.families import Family, Mask, settings_of
+from tracebridge._derived.forward_only import split_if_possible
+from tracebridge._derived.names import types_of
+from tracebridge._derived.residuals import from_values
+from tracebridge._derived.tails import bytes_of, split_tails
+from tracebridge.core.config.values import fast_path_allowed
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite
 from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
-from tracebridge.torch._dense import Places
-from tracebridge.torch._dependence import attached, paths_of, reached
-from tracebridge.torch._execute import Run, make_run
-from tracebridge.torch._forward_only import split_if_possible
-from tracebridge.torch._late import HUGE_BYTES, LATE_BYTES, LateRuns, Tail
-from tracebridge.torch._names import types_of
-from tracebridge.torch._programs import Family, Mask, settings_of
-from tracebridge.torch._residuals import from_values
-from tracebridge.torch._tails import bytes_of, split_tails
+from tracebridge.torch._crossing.dense import Places
+from tracebridge.torch._crossing.execute import Run, make_run
+from tracebridge.torch._eager.late import HUGE_BYTES, LATE_BYTES, LateRuns, Tail
 
 
 @final
@@ -115,7 +115,7 @@ class Node:
         # By the results that have cotangents, and which of these are given as one value.
         self.backwards: dict[tuple[Mask, Places], Run] = {}
         self.late: dict[tuple[Mask, Places], LateRuns | None] = {}
-        # Inputs whose gradients should not all be there at once; see _late.py.
+        # Inputs whose gradients should not all be there at once; see late.py.
         sizes = [bytes_of(a) if here else 0 for a, here in zip(avals, self.active, strict=True)]
         large = [i for i, size in enumerate(sizes) if size >= LATE_BYTES]
         self.large = large if len(large) > 1 and fast_path_allowed() else []

@@ -18,15 +18,8 @@ import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from tracebridge.core.config.settings import Settings
-from tracebridge.interop.torch_adapter import TORCH_DTYPES
-from tracebridge.torch import _eager
-from tracebridge.torch._dense import BATCHED, ready
-from tracebridge.torch._dependence import Paths, attached, paths_of, reached
-from tracebridge.torch._forward_only import NoSplit, split_if_possible
-from tracebridge.torch._graph_settings import settings_of_graph
-from tracebridge.torch._numbers import aval_of
-from tracebridge.torch._programs import (
+from tracebridge._derived.dependence import Paths, attached, paths_of, reached
+from tracebridge._derived.families import (
     Avals,
     Family,
     Mask,
@@ -40,8 +33,15 @@ from tracebridge.torch._programs import (
     vjp_handle,
     vmap_handle,
 )
-from tracebridge.torch._residuals import NO_DERIVATIVE
-from tracebridge.torch._symbolic import Sizes, has_symbolic, may_be_empty
+from tracebridge._derived.forward_only import NoSplit, split_if_possible
+from tracebridge._derived.residuals import NO_DERIVATIVE
+from tracebridge._derived.settings import settings_of_graph
+from tracebridge.core.config.settings import Settings
+from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.torch._crossing.dense import BATCHED, ready
+from tracebridge.torch._crossing.numbers import aval_of
+from tracebridge.torch._crossing.symbolic import Sizes, has_symbolic, may_be_empty
+from tracebridge.torch._eager import autograd
 
 _library = torch.library.Library("tracebridge", "DEF")
 _library.define(
@@ -64,7 +64,7 @@ def apply_family(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tenso
         finally:
             _set_tracing_state(tracing)
         return CALL(list(xs), handle)
-    return CALL(list(xs), captured(family, xs) if _eager.modes_active() > 0 else family.handle)
+    return CALL(list(xs), captured(family, xs) if autograd.modes_active() > 0 else family.handle)
 
 
 def captured(family: Family, xs: Sequence[torch.Tensor]) -> str:
@@ -76,7 +76,7 @@ def captured(family: Family, xs: Sequence[torch.Tensor]) -> str:
         return family.handle
 
 
-_eager.OPERATOR.extend([CALL, apply_family])
+autograd.OPERATOR.extend([CALL, apply_family])
 
 
 # the kernels -------------------------------------------------------------------------------------
@@ -89,14 +89,14 @@ def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     for x in dense:
         if x is None:
             # Words the error.
-            _eager.torch_adapter.import_(xs[dense.index(None)])
+            autograd.torch_adapter.import_(xs[dense.index(None)])
     with torch.no_grad():
-        return list(_eager.apply_plain(family, dense))
+        return list(autograd.apply_plain(family, dense))
 
 
 def _as_tensor(x: torch.Tensor) -> torch.Tensor:
     """A tensor of a subclass that changes no operator, as the tensor that it is."""
-    if type(x) in _eager.EXACT or torch._C._dispatch_keys(x).has(torch._C.DispatchKey.Python):
+    if type(x) in autograd.EXACT or torch._C._dispatch_keys(x).has(torch._C.DispatchKey.Python):
         return x
     with torch._C.DisableTorchFunctionSubclass():
         return x.as_subclass(torch.Tensor)
@@ -106,7 +106,7 @@ def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     """Shapes and dtypes of the results."""
     family = resolve(h)
     pin(h, family)
-    device = _eager.common_device(list(xs), family.name)
+    device = autograd.common_device(list(xs), family.name)
     try:
         found = _result_shapes(family, xs)
     except NO_DERIVATIVE:

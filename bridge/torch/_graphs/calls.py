@@ -14,16 +14,14 @@ import numpy as np
 import torch
 from torch._dynamo.comptime import comptime
 
+from tracebridge._derived.families import FIND_ROOT, TWIN, Family
+from tracebridge._derived.names import UNNAMED, WRAPPED, parts_of, wrapped_at
 from tracebridge.core.config.options import OPTIONS, TRACING_OPTIONS
-from tracebridge.core.config.scopes import global_value, on_global_change
+from tracebridge.core.config.values import global_value, on_global_change
 from tracebridge.core.errors.exchange_errors import ExchangeError, ProgramMismatchError
 from tracebridge.core.tree.tree import flatten
-from tracebridge.torch import _operator
-from tracebridge.torch._call_family import CallFamily
-from tracebridge.torch._names import UNNAMED, WRAPPED, parts_of, wrapped_at
-from tracebridge.torch._numbers import host_tensor, number_tensors, width_beside
-from tracebridge.torch._programs import FIND_ROOT, TWIN, Family
-from tracebridge.torch._structure import (
+from tracebridge.torch._crossing.numbers import host_tensor, number_tensors, width_beside
+from tracebridge.torch._crossing.structure import (
     BOOL,
     COMPLEX,
     FLOAT,
@@ -35,6 +33,8 @@ from tracebridge.torch._structure import (
     from_text,
     rebuild,
 )
+from tracebridge.torch._graphs import operator as call_operator
+from tracebridge.torch._graphs.call_family import CallFamily
 
 STATIC = "="
 
@@ -62,7 +62,7 @@ def graph_call(root: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     else:
         _note(xs)
     handle = graph_handle(root, tuple(positional), tuple(keywords), _OPTIONS_OF_PROCESS[0])
-    outs = _operator.CALL(xs, handle)
+    outs = call_operator.CALL(xs, handle)
     ranks = tuple([(str(x.dtype), x.ndim) for x in xs])
     return rebuild(result_structure(handle, ranks, len(outs)), iter(outs))
 
@@ -118,13 +118,13 @@ def graph_handle(
     """The handle of a call; the family is made and lives on, since a graph names it."""
     del options  # for the guard
     xs, _NOTED.xs = _NOTED.xs, None
-    return _operator.captured(family_of(root, positional, keywords), xs)
+    return call_operator.captured(family_of(root, positional, keywords), xs)
 
 
 @torch._dynamo.assume_constant_result
 def result_structure(handle: str, ranks: tuple[Any, ...], n: int) -> Any:
     """The structure of the results, which the fake rule has found out just before."""
-    out_tree = out_tree_of(_operator.resolve(handle), ranks, n)
+    out_tree = out_tree_of(call_operator.resolve(handle), ranks, n)
     return describe(out_tree.unflatten([0.0] * out_tree.num_leaves), [])
 
 

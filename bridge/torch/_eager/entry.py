@@ -13,11 +13,12 @@ from typing import Any, final
 import torch
 from torch.autograd import forward_ad
 
-from tracebridge.core.config.scopes import on_global_change, state
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import on_global_change
 from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.util.caching import BoundedCache, register_cache
 from tracebridge.interop.torch_adapter import EXACT, PLAIN_KEYS, keys_of, modes_active
-from tracebridge.torch import _eager
+from tracebridge.torch._eager import autograd
 
 MAX_ARGUMENTS = 1000
 MAX_CALLS = 4096  # of one function; a function that sees more combinations starts over
@@ -119,12 +120,12 @@ def factory(calls, general):
         "EXACT": EXACT,
         "PLAIN_KEYS": PLAIN_KEYS,
         "keys_of": keys_of,
-        "transforms_active": _eager.transforms_active,
+        "transforms_active": autograd.transforms_active,
         "modes_active": modes_active,
         "forward_ad": forward_ad,
         "grad_enabled": torch.is_grad_enabled,
         "state": state,
-        "apply_node": _eager.apply_node,
+        "apply_node": autograd.apply_node,
     }
     exec(source, scope)  # noqa: S102 (the source is made of an integer)
     return scope["factory"]

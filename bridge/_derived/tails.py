@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, final
 
+from tracebridge._derived.residuals import RECOMPUTED
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.staging import stage
@@ -18,7 +19,6 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.interop.dtypes import is_exchanged
-from tracebridge.torch._residuals import RECOMPUTED
 
 # What may be kept for a gradient, as a part of its size.
 WORTH = 0.5

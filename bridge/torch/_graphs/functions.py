@@ -34,7 +34,7 @@ from tracebridge._api.derivatives.jacobian import hessian, jacfwd, jacrev
 from tracebridge._api.programs.jit import jit
 from tracebridge._api.vectorize.vmap import vmap
 from tracebridge.core.errors.exchange_errors import ExchangeError
-from tracebridge.torch._content import token
+from tracebridge.torch._graphs.content import token
 
 _NOTED = threading.local()
 

@@ -6,7 +6,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracebridge.core.config.scopes import tracing_key
+from tracebridge._derived.families import Avals, Family, pin, register_root
+from tracebridge._derived.names import stamped
+from tracebridge.core.config.values import tracing_key
 from tracebridge.core.config.wide import Width
 from tracebridge.core.control.calls.traced_call import argument_names
 from tracebridge.core.dtypes.width import width_of, with_numbers
@@ -17,11 +19,9 @@ from tracebridge.core.ir.flat_fun import FlatFun
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.tree.tree import flatten
-from tracebridge.torch._fingerprint import fingerprint
-from tracebridge.torch._names import stamped
-from tracebridge.torch._programs import Avals, Family, pin, register_root
-from tracebridge.torch._structure import BOOL, TENSOR
-from tracebridge.torch._symbolic import aval_of_text
+from tracebridge.torch._crossing.structure import BOOL, TENSOR
+from tracebridge.torch._crossing.symbolic import aval_of_text
+from tracebridge.torch._graphs.fingerprint import fingerprint
 
 
 @final

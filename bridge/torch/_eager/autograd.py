@@ -13,7 +13,10 @@ from typing import Any, final
 import torch
 from torch.autograd import forward_ad
 
-from tracebridge.core.config.scopes import fast_path_allowed, state, tracing_key
+from tracebridge._derived.dependence import reached
+from tracebridge._derived.families import Family, Mask, resolve, settings_of, vjp_handle
+from tracebridge.core.config.state import state
+from tracebridge.core.config.values import fast_path_allowed, tracing_key
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.aval import ShapedArray
@@ -21,14 +24,12 @@ from tracebridge.interop.torch_adapter import (
     EXACT,
     modes_active,
 )
-from tracebridge.torch._dense import Places, make_dense, ready
-from tracebridge.torch._dependence import reached
-from tracebridge.torch._execute import placement_for
-from tracebridge.torch._late import late_leaves
-from tracebridge.torch._nodes import Compiled, Node
-from tracebridge.torch._numbers import aval_of, scalar_tensor
-from tracebridge.torch._programs import Family, Mask, resolve, settings_of, vjp_handle
-from tracebridge.torch._symbolic import aval_of_text
+from tracebridge.torch._crossing.dense import Places, make_dense, ready
+from tracebridge.torch._crossing.execute import placement_for
+from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
+from tracebridge.torch._crossing.symbolic import aval_of_text
+from tracebridge.torch._eager.late import late_leaves
+from tracebridge.torch._eager.nodes import Compiled, Node
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
@@ -95,7 +96,7 @@ class Call(torch.autograd.Function):
 class LateCall(torch.autograd.Function):
     """``Call`` where gradients of leaves that have one are computed when torch adds them.
 
-    The tensors given to torch lead to these leaves through nodes of their own: see _late.py.
+    The tensors given to torch lead to these leaves through nodes of their own: see late.py.
     """
 
     @staticmethod

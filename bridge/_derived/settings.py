@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+from tracebridge._derived.names import parts_of
 from tracebridge.core.config.settings import Settings
-from tracebridge.torch._names import parts_of
 
 # Handles with a fingerprint -> the options under which a graph was made of them.
 _CAPTURED: dict[str, Settings] = {}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from tracebridge.torch._programs import Avals, Family, Mask, split
-from tracebridge.torch._residuals import Split
+from tracebridge._derived.families import Avals, Family, Mask, split
+from tracebridge._derived.residuals import Split
 
 
 @final

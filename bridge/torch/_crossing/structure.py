@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import guard_scalar
 
+from tracebridge._derived.names import by_import_path
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.tree.registry import DATACLASSES, path_of_dataclass
-from tracebridge.torch._names import by_import_path
 
 NONE = "None"
 # What stands for a leaf tells how it enters: as a tensor or as a Python number.

@@ -37,6 +37,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tracebridge._derived.names import by_import_path
 from tracebridge.core.control.jit.jit import Jitted
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
@@ -46,7 +47,6 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import PyTreeDef
 from tracebridge.core.util.caching import BoundedCache
-from tracebridge.torch._names import by_import_path
 
 _KEY = "torch fingerprint"
 _DIGEST_BYTES = 12

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracebridge.core.control.jit.jit import Jitted
 from tracebridge.core.util.caching import BoundedCache
-from tracebridge.torch._fingerprint import (
+from tracebridge.torch._graphs.fingerprint import (
     LIBRARIES,
     NoContentError,
     attributes_of,

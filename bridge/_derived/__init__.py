@@ -1,0 +1,1 @@
+"""Programs derived from functions of flat tensors, for all frameworks: derivatives, residuals."""

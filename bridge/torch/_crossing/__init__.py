@@ -1,0 +1,1 @@
+"""Tensors and numbers on their way into programs and back."""

@@ -1,0 +1,1 @@
+"""Calls on plain eager tensors."""
