@@ -25,7 +25,7 @@ from tracebridge.core.tree.registry import (
     register_static,
 )
 from tracebridge.core.tree.tree import all as tree_all
-from tracebridge.core.tree.tree import all_leaves, treedef_children, treedef_is_leaf, treedef_tuple
+from tracebridge.core.tree.tree import all_leaves
 from tracebridge.core.tree.tree import broadcast as tree_broadcast
 from tracebridge.core.tree.tree import checked_flatten as tree_flatten
 from tracebridge.core.tree.tree import flatten_with_path as tree_flatten_with_path
@@ -38,6 +38,7 @@ from tracebridge.core.tree.tree import reduce_associative as tree_reduce_associa
 from tracebridge.core.tree.tree import structure as tree_structure
 from tracebridge.core.tree.tree import transpose as tree_transpose
 from tracebridge.core.tree.tree import unflatten as tree_unflatten
+from tracebridge.core.tree.treedefs import treedef_children, treedef_is_leaf, treedef_tuple
 
 __all__ = [
     "DictKey",

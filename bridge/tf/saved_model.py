@@ -20,8 +20,9 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import flatten, leaf_paths
+from tracebridge.core.tree.tree import flatten
 from tracebridge.core.tree.tree import map as tree_map
+from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.interop.tf_adapter import tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf._xla_call_module import tf_dtype, tf_shape

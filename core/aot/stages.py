@@ -51,7 +51,8 @@ from tracebridge.core.sharding.layout import row_major
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
-from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.public_path import public_path
 
 logger = logging.getLogger("tracebridge.compile")

@@ -11,7 +11,8 @@ from tracebridge.core.ir.float0 import has_float0, hide_float0
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.paths import named_path
-from tracebridge.core.tree.tree import flatten, leaf_paths
+from tracebridge.core.tree.tree import flatten
+from tracebridge.core.tree.treedefs import leaf_paths
 
 
 @final

@@ -26,7 +26,6 @@ from tracebridge.core.tree.prefix import (
 from tracebridge.core.tree.registry import (
     default_registry,
     flatten_one_level_with_keys,
-    make_treedef,
 )
 
 T = TypeVar("T")
@@ -449,77 +448,3 @@ def map_with_path(
     return treedef.unflatten(
         [f(path, leaf, *row) for (path, leaf), *row in zip(flat, *columns, strict=True)]
     )
-
-
-def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The definitions of the children of the top node.
-
-    >>> from tracebridge import tree_util
-    >>> tree_util.treedef_children(tree_util.tree_structure((1, [2])))
-    [PyTreeDef(*), PyTreeDef([*])]
-    """
-    return treedef.children()
-
-
-def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The definition of a tuple of trees.
-
-    >>> from tracebridge import tree_util
-    >>> tree_util.treedef_tuple([tree_util.tree_structure(1), tree_util.tree_structure([1])])
-    PyTreeDef((*, [*]))
-    """
-    return pytree.treedef_tuple(default_registry, list(treedefs))
-
-
-def treedef_args_kwargs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTreeDef:
-    """The definition of ``(args, kwargs)``: the form of arguments in the whole engine."""
-    return flatten((args, kwargs))[1]
-
-
-def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the definition is one node: a leaf, or a node without children such as None.
-
-    >>> from tracebridge import tree_util
-    >>> tree_util.treedef_is_leaf(tree_util.tree_structure(1))
-    True
-    """
-    return treedef.num_nodes == 1
-
-
-def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the definition is a leaf and no node without children."""
-    return treedef.num_nodes == 1 and treedef.num_leaves == 1
-
-
-def leaf_paths(treedef: PyTreeDef) -> list[KeyPath]:
-    """The key path of each leaf of a definition.
-
-    Classes whose constructor refuses placeholders get index paths.
-    """
-    try:
-        tree = treedef.unflatten(range(treedef.num_leaves))
-        flat, again = flatten_with_path_raw(tree)
-    except Exception:  # noqa: BLE001  (user code of a node class may raise anything)
-        return _index_paths(treedef, ())
-    if again != treedef:
-        return _index_paths(treedef, ())
-    return [path for path, _ in flat]
-
-
-def _index_paths(treedef: PyTreeDef, path: KeyPath) -> list[KeyPath]:
-    if treedef_is_strict_leaf(treedef):
-        return [path]
-    result: list[KeyPath] = []
-    for i, child in enumerate(treedef.children()):
-        result.extend(_index_paths(child, (*path, pytree.FlattenedIndexKey(i))))
-    return result
-
-
-def compose(outer: PyTreeDef, inner: PyTreeDef) -> PyTreeDef:
-    """The definition of ``outer`` with ``inner`` at each leaf."""
-    return outer.compose(inner)
-
-
-def from_children(node: tuple[type, Any] | None, children: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The definition with the top node ``node_data()`` and these children."""
-    return make_treedef(node, children)

@@ -18,7 +18,7 @@ from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.lax.ad_util import float0_of, zeros_of
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import leaf_paths
+from tracebridge.core.tree.treedefs import leaf_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

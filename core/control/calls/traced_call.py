@@ -30,7 +30,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.backends.guards import check_tracing
 from tracebridge.core.runtime.backends.monitoring import TRACE, finished
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import leaf_paths
+from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import WeakIdCache
 
 logger = logging.getLogger("tracebridge.jit")

@@ -26,7 +26,8 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import broadcast_batch
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import BoundedCache
 
 Flags = tuple[bool, ...]

@@ -29,7 +29,8 @@ from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import BoundedCache
 
 Flags = tuple[bool, ...]

@@ -21,7 +21,8 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value, is_array_like
 from tracebridge.core.lax.elementwise.convert import convert_element_type
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import BoundedCache
 
 

@@ -19,7 +19,8 @@ from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.tree.tree import flatten, leaf_treedef, treedef_tuple
+from tracebridge.core.tree.tree import flatten, leaf_treedef
+from tracebridge.core.tree.treedefs import treedef_tuple
 
 
 def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:

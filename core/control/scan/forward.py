@@ -22,7 +22,8 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.tree.tree import flatten, treedef_tuple
+from tracebridge.core.tree.tree import flatten
+from tracebridge.core.tree.treedefs import treedef_tuple
 
 
 def scan(

@@ -19,7 +19,8 @@ from tracebridge.core.runtime.arrays.transfer import move, put_host, put_numpy
 from tracebridge.core.runtime.backends.clients import get_backend
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.paths import keystr
-from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_paths
+from tracebridge.core.tree.tree import PyTreeDef, flatten
+from tracebridge.core.tree.treedefs import leaf_paths
 
 _NARROW = {
     "int64": "int32",

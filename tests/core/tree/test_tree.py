@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.core.tree.tree_strategies import Point, trees
 from tracebridge.core.errors.transform_errors import TreeMismatchError
-from tracebridge.core.tree import registry, tree
+from tracebridge.core.tree import registry, tree, treedefs
 from tracebridge.core.tree.paths import keystr
 
 
@@ -99,7 +99,7 @@ def test_paths_lead_to_the_leaves(value):
 @given(trees)
 def test_paths_of_a_structure(value):
     """A structure alone knows the paths of its leaves."""
-    assert [path for path, _ in tree.leaves_with_path(value)] == tree.leaf_paths(
+    assert [path for path, _ in tree.leaves_with_path(value)] == treedefs.leaf_paths(
         tree.structure(value)
     )
 
@@ -113,7 +113,7 @@ def test_paths_of_a_structure_whose_class_refuses_placeholders():
             self.x = x
 
     registry.register_pytree_node(Picky, lambda p: ((p.x,), None), lambda _, c: Picky(*c))
-    paths = tree.leaf_paths(tree.structure(["a", Picky("b")]))
+    paths = treedefs.leaf_paths(tree.structure(["a", Picky("b")]))
 
     assert list(map(keystr, paths)) == ["[<flat index 0>]", "[<flat index 1>][<flat index 0>]"]
 
@@ -122,16 +122,18 @@ def test_paths_of_a_structure_whose_class_refuses_placeholders():
 def test_children_rebuild_a_structure(value):
     """A structure is its node data and the structures of its children."""
     treedef = tree.structure(value)
-    children = tree.treedef_children(treedef)
+    children = treedefs.treedef_children(treedef)
 
-    assert treedef == tree.from_children(treedef.node_data(), children)
+    assert treedef == treedefs.from_children(treedef.node_data(), children)
     assert treedef.num_nodes == 1 + sum(child.num_nodes for child in children)
 
 
 @given(st.lists(trees, max_size=3))
 def test_treedef_tuple(values):
     """The structure of a tuple of trees."""
-    assert tree.structure(tuple(values)) == tree.treedef_tuple([tree.structure(v) for v in values])
+    assert tree.structure(tuple(values)) == treedefs.treedef_tuple(
+        [tree.structure(v) for v in values]
+    )
 
 
 @given(trees, trees)
@@ -143,7 +145,7 @@ def test_transpose(outer, inner):
     nested = tree.map(lambda i: tree.map(lambda j: (i, j).__repr__(), inner), outer)
     turned = tree.transpose(outer_def, inner_def, nested)
 
-    assert tree.compose(inner_def, outer_def) == tree.structure(turned)
+    assert treedefs.compose(inner_def, outer_def) == tree.structure(turned)
     assert nested == tree.transpose(inner_def, outer_def, turned)
     assert turned == tree.transpose(outer_def, None, nested)
 
@@ -264,16 +266,16 @@ def test_other_containers_are_leaves():
 
 def test_leaf_structures():
     """A leaf and a childless node both count as leaves, unless asked strictly."""
-    assert tree.treedef_is_leaf(tree.leaf_treedef)
-    assert tree.treedef_is_leaf(tree.none_treedef)
-    assert tree.treedef_is_strict_leaf(tree.leaf_treedef)
-    assert not tree.treedef_is_strict_leaf(tree.none_treedef)
-    assert not tree.treedef_is_leaf(tree.structure([1]))
+    assert treedefs.treedef_is_leaf(tree.leaf_treedef)
+    assert treedefs.treedef_is_leaf(tree.none_treedef)
+    assert treedefs.treedef_is_strict_leaf(tree.leaf_treedef)
+    assert not treedefs.treedef_is_strict_leaf(tree.none_treedef)
+    assert not treedefs.treedef_is_leaf(tree.structure([1]))
 
 
 def test_treedef_args_kwargs():
     """Arguments flatten as a pair."""
-    assert tree.structure(((1,), {"a": 2})) == tree.treedef_args_kwargs((1,), {"a": 2})
+    assert tree.structure(((1,), {"a": 2})) == treedefs.treedef_args_kwargs((1,), {"a": 2})
 
 
 @pytest.mark.parametrize(
