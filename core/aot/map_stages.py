@@ -22,7 +22,6 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.arrays.signature import signature
 from tracebridge.core.runtime.calls.dispatch import to_array
-from tracebridge.core.runtime.programs.compile import Program
 
 
 @final
@@ -117,8 +116,8 @@ class LoweredMap(Stage):
             for a, place in zip(self._avals, program.placement.in_shardings, strict=True)
         ]
         donated, tree = self._args.donated, self._traced.out_tree
-        entry = CallEntry(self._name, cast("Program", program), tree, True, donated, sigs)
-        return Compiled(self, cast("Program", program), entry)
+        entry = CallEntry(self._name, program, tree, True, donated, sigs)
+        return Compiled(self, program, entry)
 
 
 def lower_map(pmapped: Pmapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoweredMap:

@@ -46,7 +46,8 @@ from tracebridge.core.runtime.backends.clients import (
 )
 from tracebridge.core.runtime.backends.monitoring import LOWER, finished
 from tracebridge.core.runtime.calls.dispatch import to_array
-from tracebridge.core.runtime.programs.compile import Program, compile_lowered, inspected
+from tracebridge.core.runtime.programs.compile import compile_lowered, inspected
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.layout import row_major
 from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.tree.paths import keystr
@@ -324,7 +325,7 @@ class Compiled(Stage):
 
     __slots__ = ("_entry", "_program")
 
-    def __init__(self, lowered: Stage, program: Program, entry: CallEntry) -> None:
+    def __init__(self, lowered: Stage, program: Program[Any], entry: CallEntry) -> None:
         super().__init__(lowered._name, lowered._args, lowered._avals, lowered._traced)
         self._program = program
         self._entry = entry

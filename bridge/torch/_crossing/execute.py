@@ -26,7 +26,8 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.runtime.programs.compile import Program, compile_jaxpr
+from tracebridge.core.runtime.programs.compile import compile_jaxpr
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
@@ -126,7 +127,7 @@ def _way(aval: ShapedArray, is_number: bool) -> str:
 
 
 def _stage_maker(
-    program: Program, ways: Sequence[str], avals: Sequence[ShapedArray]
+    program: Program[Any], ways: Sequence[str], avals: Sequence[ShapedArray]
 ) -> Callable[[], memory.Stage]:
     staged = [
         (avals[i], way == NUMBER) for i, way in zip(program.kept, ways, strict=True) if way != LARGE
@@ -206,7 +207,9 @@ class _LoopedRun:
 
     __slots__ = ("large", "make_stage", "numbers", "program", "small", "stages", "ways_out")
 
-    def __init__(self, program: Program, ways: Sequence[str], avals: Sequence[ShapedArray]) -> None:
+    def __init__(
+        self, program: Program[Any], ways: Sequence[str], avals: Sequence[ShapedArray]
+    ) -> None:
         self.program = program
         self.make_stage = _stage_maker(program, ways, avals)
         self.stages: list[memory.Stage] = []
@@ -267,7 +270,7 @@ class _CopyingRun:
 
     __slots__ = ("avals", "program")
 
-    def __init__(self, program: Program, avals: Sequence[ShapedArray]) -> None:
+    def __init__(self, program: Program[Any], avals: Sequence[ShapedArray]) -> None:
         self.program = program
         self.avals = avals
 
@@ -293,7 +296,7 @@ class _DeviceRun:
 
     def __init__(
         self,
-        program: Program,
+        program: Program[Any],
         declared: Sequence[ShapedArray],
         avals: Sequence[ShapedArray],
         is_number: Sequence[bool],

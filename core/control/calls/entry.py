@@ -11,9 +11,9 @@ from tracebridge.core.runtime.arrays.placement import all_at, is_spread, moving
 from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.runtime.calls.execute import SINGLE, TREE, make_run
-from tracebridge.core.runtime.programs.compile import Program
 from tracebridge.core.runtime.programs.debug import check_finite, wants_checks
 from tracebridge.core.runtime.programs.donation import check_donation, mark_donated, owned
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 
@@ -35,7 +35,7 @@ class CallEntry:
     def __init__(
         self,
         name: str,
-        program: Program,
+        program: Program[Any],
         out_tree: Any,
         committed: bool,
         donated: tuple[int, ...],

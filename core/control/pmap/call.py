@@ -44,7 +44,6 @@ from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.runtime.arrays.placement import MeshPlacement
-    from tracebridge.core.runtime.programs.compile import Program
 
 
 @final
@@ -198,9 +197,7 @@ class Pmapped:
             signature(a, place, True) if s is None else s
             for a, s, place in zip(avals, sigs, places, strict=True)
         ]
-        found = CallEntry(
-            self.name, cast("Program", program), mapped.out_tree, True, call.donated, given
-        )
+        found = CallEntry(self.name, program, mapped.out_tree, True, call.donated, given)
         self.runs.set(key, found)
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, final
 
 from tracebridge.core.control.pmap.jaxprs import (
     as_replicas,
@@ -32,9 +32,6 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.runtime.arrays.placement import all_at, moving
 from tracebridge.core.runtime.calls.execute import LIST, make_run
-
-if TYPE_CHECKING:
-    from tracebridge.core.runtime.programs.compile import Program
 
 
 @final
@@ -69,7 +66,7 @@ class Pmap(HigherOrderPrimitive):
     def prepare(self, app: Any, arrays: Sequence[Any]) -> Any:
         """Eagerly: a function that runs the program on arrays like these."""
         program = compile_pmap(app.params)
-        run = make_run(cast("Program", program), len(arrays), LIST, committed=True)
+        run = make_run(program, len(arrays), LIST, committed=True)
         placement = program.placement
         return run if all_at([a._sig for a in arrays], placement) else moving(run, placement)
 

@@ -19,7 +19,7 @@ from tracebridge.core.util.caching import BoundedCache
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tracebridge.core.runtime.programs.compile import Program
+    from tracebridge.core.runtime.programs.program import Program
 
 SINGLE, LIST, TUPLE, TREE = "single", "list", "tuple", "tree"
 MAX_UNROLLED = 128
@@ -27,7 +27,7 @@ _FACTORIES: BoundedCache[Any] = BoundedCache("call templates", 512)
 
 
 def make_run(
-    program: Program,
+    program: Program[Any],
     n_args: int,
     form: str,
     *,
@@ -106,7 +106,7 @@ def _result(form: str, results: str, n_out: int) -> str:
 
 
 def _looped(
-    program: Program, form: str, committed: bool, unflatten: Any, star: bool
+    program: Program[Any], form: str, committed: bool, unflatten: Any, star: bool
 ) -> Callable[..., Any]:
     execute = program.executable.execute_sharded
     handlers = program.handlers(committed)

@@ -6,12 +6,11 @@ import copy
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
     XlaRuntimeError,
-    array_result_handler,
     make_compile_options,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
@@ -21,70 +20,20 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.mlir.context import building
 from tracebridge.core.runtime.arrays.placement import MeshPlacement, mesh_of
-from tracebridge.core.runtime.arrays.signature import Signature, signature
 from tracebridge.core.runtime.arrays.transfer import move
 from tracebridge.core.runtime.backends.clients import backend_of, check_not_forked
 from tracebridge.core.runtime.backends.monitoring import COMPILE, LOWER, finished
 from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
-from tracebridge.core.runtime.programs.spmd import SpmdProgram, compile_spmd
+from tracebridge.core.runtime.programs.program import Program
+from tracebridge.core.runtime.programs.spmd import compile_spmd
 
 if TYPE_CHECKING:
     from tracebridge.core.runtime.arrays.placement import Placement
     from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 logger = logging.getLogger("tracebridge.compile")
-
-
-@final
-class Program:
-    """A loaded executable for one device, with what a call needs.
-
-    ``kept``: the inputs it takes. ``constants``: buffers that it takes before them. ``key``: under
-    which its executable is shared, or None.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "constants",
-        "donated",
-        "executable",
-        "kept",
-        "key",
-        "lowered",
-        "name",
-        "out_avals",
-        "placement",
-    )
-
-    def __init__(
-        self,
-        executable: Any,
-        lowered: LoweredModule,
-        placement: SingleDeviceSharding,
-        out_avals: Sequence[Any],
-        constants: list[Any],
-        donated: tuple[int, ...],
-    ) -> None:
-        self.executable = executable
-        self.lowered = lowered
-        self.kept = lowered.kept
-        self.name = lowered.name
-        self.placement = placement
-        self.out_avals = tuple(out_avals)
-        self.constants = constants
-        self.donated = donated
-        self.key: Any = None
-
-    def handlers(self, committed: bool) -> list[Any]:
-        """Jaxlib's result handlers of the results."""
-        sharding = self.placement.backend_sharding
-        return [array_result_handler(a, sharding, committed) for a in self.out_avals]
-
-    def signatures(self, committed: bool) -> list[Signature]:
-        """The signatures of the results."""
-        return [signature(a, self.placement, committed) for a in self.out_avals]
 
 
 def compile_jaxpr(
@@ -95,7 +44,7 @@ def compile_jaxpr(
     keep_unused: bool = False,
     donated: tuple[int, ...] = (),
     compiler_options: tuple[tuple[str, Any], ...] = (),
-) -> Program:
+) -> Program[Any]:
     """Lower and compile ``jaxpr`` for the device or the devices of ``placement``."""
     check_not_forked()
     if type(placement) is MeshPlacement:
@@ -175,11 +124,11 @@ def compile_lowered(
     out_avals: Sequence[Any],
     donated: tuple[int, ...] = (),
     compiler_options: tuple[tuple[str, Any], ...] = (),
-) -> Program:
+) -> Program[Any]:
     """Compile a lowered module, or find the executable of an equal one."""
     check_not_forked()
     if type(placement) is MeshPlacement:
-        return cast("Program", compile_spmd(lowered, placement, out_avals, (), compiler_options))
+        return compile_spmd(lowered, placement, out_avals, (), compiler_options)
     with building():
         bytecode = module_to_bytecode(lowered.module)
     own = lowered.callbacks or lowered.keepalives
@@ -191,16 +140,15 @@ def compile_lowered(
     for inspect in lowered.inspections:
         inspect(placement)
     from_device = [_constant_on(c, placement) for c in lowered.hoisted]
-    program = Program(executable, lowered, placement, out_avals, from_device, donated)
-    if key is not None:
-        program.key = key
-        program.executable = executable = EXECUTABLES.use(key, executable, program)
+    places = [placement] * len(out_avals)
+    loaded = executable, key
+    program = Program(loaded, lowered, placement, out_avals, places, from_device, donated)
     if lowered.callbacks or ordered_effects(lowered.effects):
-        program.executable = EffectfulExecutable(executable, lowered, placement)
+        program.executable = EffectfulExecutable(program.executable, lowered, placement)
     return program
 
 
-def release(program: Program | SpmdProgram) -> None:
+def release(program: Program[Any]) -> None:
     """Let the executable of ``program`` go together with the programs that use it now."""
     if program.key is not None:
         EXECUTABLES.release(program.key)

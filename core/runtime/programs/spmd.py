@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from tracebridge.core._jaxlib.mlir import module_to_bytecode
 from tracebridge.core._jaxlib.xla import (
     HloSharding,
     XlaRuntimeError,
-    array_result_handler,
     make_compile_options,
 )
 from tracebridge.core.errors.runtime_errors import CompileError
@@ -27,13 +26,13 @@ from tracebridge.core.ir.effects import check_over_devices, ordered_effects
 from tracebridge.core.mlir.context import building
 from tracebridge.core.mlir.shardy import define_mesh, sharding_attribute
 from tracebridge.core.runtime.arrays.placement import MeshPlacement
-from tracebridge.core.runtime.arrays.signature import Signature, signature
 from tracebridge.core.runtime.arrays.transfer import move
 from tracebridge.core.runtime.backends.clients import backend_of
 from tracebridge.core.runtime.backends.monitoring import COMPILE, finished
 from tracebridge.core.runtime.effects.tokens import EffectfulExecutable
 from tracebridge.core.runtime.programs.compilation_cache import compile_or_load
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.equivalent import sharding_at
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -47,60 +46,21 @@ logger = logging.getLogger("tracebridge.compile")
 Options = tuple[tuple[str, Any], ...]
 
 
-@final
-class SpmdProgram:
-    """A loaded executable for several devices; has the attributes of ``Program``."""
+SpmdProgram: TypeAlias = Program[MeshPlacement]
+"""A program over several devices."""
 
-    __slots__ = (
-        "__weakref__",
-        "constants",
-        "donated",
-        "executable",
-        "kept",
-        "key",
-        "lowered",
-        "name",
-        "out_avals",
-        "out_shardings",
-        "placement",
-    )
 
-    def __init__(
-        self,
-        loaded: tuple[Any, Any],
-        lowered: LoweredModule,
-        placement: MeshPlacement,
-        out_avals: Sequence[Any],
-        out_shardings: Sequence[NamedSharding],
-        donated: tuple[int, ...] = (),
-    ) -> None:
-        executable, self.key = loaded
-        if self.key is not None:
-            executable = EXECUTABLES.use(self.key, executable, self)
-        self.executable = executable
-        self.lowered = lowered
-        self.kept = lowered.kept
-        self.name = lowered.name
-        self.placement = placement
-        self.out_avals = tuple(out_avals)
-        self.out_shardings = tuple(out_shardings)
-        everywhere = placement.replicated
-        self.constants = [move(c, everywhere, committed=False)._buf for c in lowered.hoisted]
-        self.donated = donated
-
-    def handlers(self, committed: bool) -> list[Any]:
-        """Jaxlib's result handlers of the results."""
-        return [
-            array_result_handler(a, s.backend_for(a.ndim), committed)
-            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
-        ]
-
-    def signatures(self, committed: bool) -> list[Signature]:
-        """The signatures of the results."""
-        return [
-            signature(a, s, committed)
-            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
-        ]
+def _program(
+    loaded: tuple[Any, Any],
+    lowered: LoweredModule,
+    placement: MeshPlacement,
+    out_avals: Sequence[Any],
+    out_shardings: Sequence[NamedSharding],
+    donated: tuple[int, ...] = (),
+) -> SpmdProgram:
+    everywhere = placement.replicated
+    constants = [move(c, everywhere, committed=False)._buf for c in lowered.hoisted]
+    return Program(loaded, lowered, placement, out_avals, out_shardings, constants, donated)
 
 
 def compile_replicas(
@@ -118,7 +78,7 @@ def compile_replicas(
     ids = [[d.id] for d in placement.mesh.device_tuple]
     settings = make_compile_options(len(ids), 1, ids, env_overrides=options)
     loaded = _load(lowered, lowered.module, placement.mesh, settings, ("replicas", options))
-    return SpmdProgram(loaded, lowered, placement, out_avals, out_shardings, donated)
+    return _program(loaded, lowered, placement, out_avals, out_shardings, donated)
 
 
 def compile_spmd(
@@ -152,7 +112,7 @@ def compile_spmd(
         # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
         whole |= nameless
     shardings = [placement.replicated if s is None else s for s in found]
-    return SpmdProgram((executable, key), lowered, placement, avals, shardings, donated)
+    return _program((executable, key), lowered, placement, avals, shardings, donated)
 
 
 def _partitioned(

@@ -13,7 +13,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
-from tracebridge.core.runtime.programs.compile import Program
+from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.util.caching import all_caches
 
 
