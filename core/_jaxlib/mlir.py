@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext as jax_mlir_ext
     from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
+    IrValue = ir.Value
+    """A value of MLIR, for annotations: a result of an operation or an argument of a block."""
+
 __all__ = [
     "TracebackToLocationCache",
     "chlo",

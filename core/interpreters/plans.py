@@ -267,7 +267,7 @@ def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
 
     avals = [cotangent_aval(app.outs[i]) for i in present] + [app.avals[i] for i in others]
     plan = stage_rule(app, run, avals)
-    if any([type(c) is LinearInput for c in plan.jaxpr.consts]):
+    if any([isinstance(c, LinearInput) for c in plan.jaxpr.consts]):
         # The rule treated one of the linear arguments as a value: x * x.
         name = app.primitive.name
         raise LinearityError(f"{name} of two linear arguments is not linear", primitive=name)

@@ -224,7 +224,7 @@ class StagingTrace(Trace):
 
         for o in outputs:
             if o._trace is self:
-                o.live = True
+                o.live = True  # type: ignore[attr-defined] - the tracer of this trace
             else:
                 add_const(o)
         for equation in reversed(self.equations):

@@ -283,7 +283,7 @@ def with_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> Jaxpr:
     return bound
 
 
-def constant(x: Any) -> Value:
+def constant(x: Any) -> Any:
     """``x`` as an array constant: literals are no variables."""
     value = x if type(x) is OpenConst else as_value(x)
     return EAGER.trace.to_array(value) if type(value) is Literal else value

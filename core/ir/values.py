@@ -17,8 +17,17 @@ from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.ir.value import Value
 
-Value = Any
+__all__ = [
+    "Literal",
+    "Value",
+    "check_int_range",
+    "literal",
+    "numpy_scalar_value",
+    "python_scalar",
+    "scalar_value",
+]
 
 
 @final

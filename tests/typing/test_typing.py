@@ -27,6 +27,7 @@ def test_types_of_public_functions() -> None:
             "error",
             str(Path(__file__).parent / "arrays.py"),
             str(Path(__file__).parent / "callables.py"),
+            str(Path(__file__).parent / "values.py"),
         ],
         cwd=ROOT,
         capture_output=True,

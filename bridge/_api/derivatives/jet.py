@@ -84,7 +84,7 @@ def jet(
     given = [[h, *[None] * order] for h in body.hoisted] + curves
     flags = tuple([not is_constant(x) for x in given])
     program, moving = jet_jaxpr(body.jaxpr, order, flags)
-    operands = [*[x[0] for x in given], *coefficients(given, flags)]
+    operands: list[Any] = [*[x[0] for x in given], *coefficients(given, flags)]
     if option("disable_jit"):
         outs = eval_jaxpr(program, current_trace().process, operands)
     else:

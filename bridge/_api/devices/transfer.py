@@ -162,7 +162,9 @@ def _put(
             return put_host(value._to_numpy(), target, weak_type=weak)
         committed = place is not None or value.committed
         return put_numpy(value._to_numpy(), target, committed=committed, weak_type=weak)
-    return value if place is None else move(value, place, committed=True)
+    if place is None:
+        return value
+    return move(value, place, committed=True)  # type: ignore[arg-type] - the third kind of value
 
 
 def _tracer_in(value: Tracer, space: Space) -> Any:
