@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracebridge.core.control.jit.jit import JitOptions, make_jit
+from tracebridge.core.control.jit.cached_call import make_jit
+from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.staging import stage

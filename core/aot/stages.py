@@ -20,7 +20,8 @@ from tracebridge.core.aot.ref_stages import (
 from tracebridge.core.aot.stage import Stage
 from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import Arguments, TracedCall, argument_names
-from tracebridge.core.control.jit.jit import JitOptions, Jitted, list_of
+from tracebridge.core.control.jit.cached_call import Jitted
+from tracebridge.core.control.jit.jit import JitOptions, list_of
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.runtime_errors import (

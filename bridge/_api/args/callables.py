@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from tracebridge.core.aot.stages import Lowered, Traced
+    from tracebridge.core.control.calls.cache_info import CacheInfo
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -55,6 +56,10 @@ class JittedFunction(Protocol[P, R_co]):
 
     def cache_size(self) -> int:
         """How many programs it keeps."""
+        ...
+
+    def cache_info(self) -> CacheInfo:
+        """Why it was compiled the last time, how often, and which way its calls took."""
         ...
 
 

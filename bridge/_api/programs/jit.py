@@ -20,7 +20,8 @@ from tracebridge._api.args.statics import Splitter
 from tracebridge._api.args.wraps import named_like
 from tracebridge.core.aot.stages import trace_stage
 from tracebridge.core.control.calls.traced_call import Arguments
-from tracebridge.core.control.jit.jit import JitOptions, Jitted, make_jit
+from tracebridge.core.control.jit.cached_call import Jitted, make_jit
+from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.runtime.calls.fastpath import KeyFunctions, clear_fast_paths
 from tracebridge.core.util.caching import clear_all
@@ -117,7 +118,8 @@ def jit(
 
     Returns:
         A function with the arguments of ``fun`` and the attributes ``lower``, ``trace``,
-        ``eval_shape``, ``clear_cache`` and ``cache_size`` (the number of programs it keeps).
+        ``eval_shape``, ``clear_cache``, ``cache_size`` (the number of programs it keeps) and
+        ``cache_info`` (how often it was compiled and why, and which way its calls took).
 
     Raises:
         ArgumentSpecError: the function has no such argument, or one is static and donated.
@@ -215,6 +217,7 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     function.lower = api_boundary(lower)
     function.eval_shape = api_boundary(eval_shape)
     function.clear_cache = jitted.clear
+    function.cache_info = jitted.cache_info
     function.cache_size = function._cache_size = jitted.runs.__len__
     return call
 

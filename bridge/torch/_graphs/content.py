@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tracebridge.core.control.jit.jit import Jitted
+from tracebridge.core.control.jit.cached_call import Jitted
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.torch._graphs.fingerprint import (
     LIBRARIES,

@@ -38,7 +38,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tracebridge._derived.names import by_import_path
-from tracebridge.core.control.jit.jit import Jitted
+from tracebridge.core.control.jit.cached_call import Jitted
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr

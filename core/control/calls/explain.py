@@ -20,7 +20,7 @@ Key = tuple[Any, ...]
 # What the values of ``tracing_key`` are.
 _CONTEXT = (*[f"option {name}" for name in TRACING_OPTIONS], "the mesh in force")
 
-# Code of functions whose first call was explained -> the function, held weakly.
+# (code of a function, "traced" or "compiled") -> the function whose first call it was, weakly.
 _CODES: BoundedCache[Any] = BoundedCache("code of explained functions", 1024)
 
 
@@ -65,24 +65,22 @@ class Names:
         return found | dict(values[len(places) :])
 
 
-def explain_miss(
-    fun: Any, name: str, key: Key, seen: Sequence[Any], names: Names, what: str = "compiled"
-) -> str:
-    """One message: the first call, or how the call differs from the most similar earlier one."""
+def why_again(key: Key, seen: Sequence[Any], names: Names, what: str = "compiled") -> str:
+    """How a call differs from the most similar earlier one."""
     if not seen:
-        return f"jit({name}): {_why_first(fun, what)}"
+        return f"{what} again, because of a call that is forgotten by now"
     # Of equally similar calls the latest one tells most.
     closest = min(reversed(seen), key=lambda other: len(list(differences(key, other, names))))
     found = list(differences(key, closest, names))
-    return f"jit({name}): {what} again, because of {'; '.join(found)}"
+    return f"{what} again, because of {'; '.join(found)}"
 
 
-def _why_first(fun: Any, what: str) -> str:
-    """Why there is nothing to compare a call with."""
+def why_first(fun: Any, what: str = "compiled") -> str:
+    """Why there is nothing to compare a call with; to be asked once, when it happens."""
     code = getattr(fun, "__code__", None)
-    known = None if code is None else _CODES.get(code)
+    known = None if code is None else _CODES.get((code, what))
     if code is not None:
-        _CODES.set(code, weakref.ref(fun))
+        _CODES.set((code, what), weakref.ref(fun))
     if known is None:
         return f"{what}, because this is its first call"
     if known() is fun:

@@ -10,7 +10,8 @@ from typing import Any, final
 
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import option, tracing_key
-from tracebridge.core.control.calls.explain import Names, explain_miss
+from tracebridge.core.control.calls.cache_info import Counts
+from tracebridge.core.control.calls.explain import Names, why_again, why_first
 from tracebridge.core.control.refs.calls import RefUses
 from tracebridge.core.control.refs.cells import Captures, refuse_captures
 from tracebridge.core.control.refs.ref import outer_refs
@@ -107,13 +108,15 @@ def trace_call(
     refs: bool = False,
     known: Sequence[Any] | None = None,
     static_nums: Sequence[int] | None = None,
+    counts: Counts | None = None,
 ) -> TracedCall:
     """Trace ``args.fun`` at ``avals``; remembered on ``cache_on`` while that function lives.
 
     ``refs``: the caller handles ``TracedCall.refs``; without it references are an error.
     ``known``: the arrays of the arguments, if Python code may ask for numbers; such a trace holds
     for these numbers only and is not remembered.
-    ``static_nums``: positions of static arguments of a jitted function, whose traces are explained.
+    ``static_nums``: positions of static arguments of a jitted function, whose traces are explained;
+    ``counts``: what it counts.
     """
     current = state()
     axes = () if current is None else current.axis_env
@@ -126,8 +129,10 @@ def trace_call(
     start = time.perf_counter()
     name = name_of(fun)
     check_tracing(name, where_is(fun))
-    if static_nums is not None and option("explain_cache_misses") and not is_eager():
-        _explain_trace(fun, args, key, cache_on, static_nums)
+    if counts is not None:
+        counts.traces += 1
+        if not is_eager():  # others are explained when they compile
+            _note_trace(fun, args, key, static_nums or (), counts)
     # Must not refer to the function: the remembered trace would keep it alive.
     names = functools.partial(argument_names, args.tree, args.parameters)
     debug = DebugInfo(name, where_is(fun), names)
@@ -158,19 +163,33 @@ def forget_traces(fun: Any) -> None:
     _TRACED.discard(fun)
 
 
-def _explain_trace(
-    fun: Any, args: Arguments, key: tuple[Any, ...], cache_on: Any, static_nums: Sequence[int]
+def _note_trace(
+    fun: Any, args: Arguments, key: tuple[Any, ...], static_nums: Sequence[int], counts: Counts
 ) -> None:
-    """Say why a call within another trace is traced; others are explained when they compile."""
+    """Note, or say, why a call within another trace is traced."""
+    seen = _TRACED.keys(fun)
+    first = None if seen else why_first(fun, "traced")
+    counts.note("traced", first, args.parameters)
+    if option("explain_cache_misses"):
+        why = first or why_traced(fun, [*seen, key], static_nums, args.parameters)
+        logger.warning("jit(%s): %s", name_of(fun), why)
+
+
+def why_traced(
+    fun: Any,
+    keys: Sequence[Any] | None,
+    static_nums: Sequence[int],
+    parameters: tuple[str, ...],
+) -> str:
+    """How the last one of ``keys`` of traces (by default all that are kept) differs from others."""
 
     def comparable(key: Any) -> tuple[Any, ...]:
         avals, tree, static, options, axes, refs = key
         return tree, static, avals, (), options, None, None, refs, dict(axes)
 
-    leaves = argument_names(args.tree, args.parameters)
-    names = Names(leaves, args.parameters, parameter_names(fun), static_nums)
-    seen = [comparable(k) for k in _TRACED.keys(cache_on)]
-    logger.warning("%s", explain_miss(fun, name_of(fun), comparable(key), seen, names, "traced"))
+    *seen, key = [comparable(k) for k in (_TRACED.keys(fun) if keys is None else keys)]
+    names = Names(argument_names(key[0], parameters), parameters, parameter_names(fun), static_nums)
+    return why_again(key, seen, names, "traced")
 
 
 def argument_names(tree: Any, parameters: tuple[str, ...] = ()) -> tuple[str, ...]:

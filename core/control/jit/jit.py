@@ -9,15 +9,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast, final
 
-import numpy as np
-
-from tracebridge.core._jaxlib.xla import XlaRuntimeError
-from tracebridge.core.config.state import settled_state, state
-from tracebridge.core.config.values import fast_path_allowed, option, tracing_key
+from tracebridge.core.config.state import settled_state
+from tracebridge.core.config.values import option, tracing_key
+from tracebridge.core.control.calls.cache_info import Counts
 from tracebridge.core.control.calls.closed_call import CallPrimitive
 from tracebridge.core.control.calls.compiler_options import check_outermost
 from tracebridge.core.control.calls.entry import CallEntry
-from tracebridge.core.control.calls.explain import Names, explain_miss
+from tracebridge.core.control.calls.explain import Names, why_again, why_first
 from tracebridge.core.control.calls.traced_call import (
     Arguments,
     TracedCall,
@@ -26,37 +24,27 @@ from tracebridge.core.control.calls.traced_call import (
     leaf_values,
     logger,
     trace_call,
+    why_traced,
 )
 from tracebridge.core.control.jit.rerun import explained
 from tracebridge.core.control.refs.calls import RefCall, ref_arguments
 from tracebridge.core.control.refs.cells import is_differentiated, note_custom
-from tracebridge.core.control.refs.ref import has_refs
 from tracebridge.core.ir.debug_info import name_of, parameter_names
-from tracebridge.core.ir.float0 import has_float0
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.name_stack import NAME_SCOPES, in_use, no_names
-from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
-from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.sharding_constraint import constrained_to
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.placement import Wishes, choose_placement, wishes_inside
-from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
+from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.runtime.calls.fastpath import (
     MAX_ENTRIES,
-    PLAIN_KEYS,
-    CallCache,
-    KeyFunctions,
-    comparison_error,
-    make_cached_call,
-    make_keyed_call,
 )
-from tracebridge.core.runtime.calls.planned import SCALAR_TYPES, scalar_argument
 from tracebridge.core.runtime.programs.compile import compile_jaxpr, release
 from tracebridge.core.runtime.programs.debug import wants_checks
 from tracebridge.core.runtime.programs.donation import owned
-from tracebridge.core.tree.tree import flatten, leaf_treedef
+from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import BoundedCache
 
 
@@ -128,66 +116,26 @@ class JitOptions:
         self.abstracted_axes = abstracted_axes
 
 
-@final
-class Jitted:
-    """What one ``jit(fun)`` remembers; the callable is made by ``make_jit``."""
+class JitPrograms:
+    """The traces and programs of one ``jit(fun)``; ``Jitted`` adds how its calls find them."""
 
-    __slots__ = ("cache", "captures", "fun", "keys", "name", "options", "parameters", "resolve",
-                 "runs")  # fmt: skip
+    __slots__ = ("captures", "counts", "fun", "name", "options", "parameters", "resolve", "runs")
 
     def __init__(
         self,
         fun: Any,
         options: JitOptions,
         resolve: Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments],
-        keys: KeyFunctions = PLAIN_KEYS,
     ) -> None:
-        self.keys = keys
         self.fun = fun
         self.name = name_of(fun)
         self.options = options
         self.parameters = parameter_names(fun)
         self.resolve = resolve
-        self.cache = CallCache()
         # Whether the function was seen to close over mutable references.
         self.captures = False
         self.runs: BoundedCache[Any] = BoundedCache(f"calls of {self.name}", MAX_ENTRIES)
-
-    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Everything that the fast path does not do."""
-        cache = self.cache
-        if (cache.keyed or cache.keyed_trees) and state() is None:
-            found = self.find_converted(args, kwargs)
-            if found is not None:
-                run, arrays = found
-                try:
-                    return run(arrays)
-                except XlaRuntimeError as error:
-                    raise_for(arrays, self.name, error)
-                    raise
-        if option("disable_jit"):
-            return self.fun(*args, **kwargs)
-        call = self.resolve(self, args, kwargs)
-        if has_float0(call.leaves):
-            call.hide_float0()
-        if has_refs(call.leaves):
-            return self.call_with_refs(call)
-        values = leaf_values(call, self.name)
-        current = settled_state()
-        if (current is not None and current.trace is not None) or any(
-            [isinstance(v, Tracer) for v in values]
-        ):
-            return self.bind(call, values)
-        arrays = [to_array(v) for v in values]
-        entry = self.entry(call, arrays)
-        if entry is None:
-            return self.call_with_refs(call)
-        if current is None and fast_path_allowed():
-            out = entry.call(arrays)
-            self.remember(args, kwargs, call, arrays, entry)
-            return out
-        run = functools.partial(entry.call, arrays)
-        return explained(run, call, arrays, entry.program.lowered.effects)
+        self.counts = Counts()
 
     def trace(
         self,
@@ -208,7 +156,15 @@ class Jitted:
         # The program is used wherever the function is called: scopes are those inside of it.
         names = NAME_SCOPES.enter(no_names) if in_use[0] else None
         try:
-            traced = trace_call(self.fun, call, avals, self.fun, refs=refs, static_nums=nums)
+            traced = trace_call(
+                self.fun,
+                call,
+                avals,
+                self.fun,
+                refs=refs,
+                static_nums=nums,
+                counts=self.counts,
+            )
         finally:
             if names is not None:
                 NAME_SCOPES.leave(names)
@@ -230,35 +186,6 @@ class Jitted:
         if shardings is None:
             return None
         return shardings.wishes(self.name, call, avals, sigs, traced.out_tree, outs)
-
-    def find_converted(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Callable[..., Any], list[Any]] | None:
-        """The fast path for calls with Python numbers or ndarrays, and their arrays."""
-        cache = self.cache
-        try:
-            if cache.keyed_trees:
-                table = cache.keyed_trees
-                given, key = self.keys.tree(args, kwargs)
-            else:
-                table = cache.keyed
-                given, key = self.keys.flat(args, kwargs)
-            flat = list(given)
-            for i, leaf in enumerate(flat):
-                kind = type(leaf)
-                if kind in SCALAR_TYPES:
-                    flat[i] = scalar_argument(leaf)
-                elif kind is np.ndarray:
-                    flat[i] = to_array(as_value(leaf))
-            whole = (key, *[leaf._sig for leaf in flat])
-        except (KeyError, AttributeError, TypeError):
-            return None
-        try:
-            return table[whole], flat
-        except (KeyError, TypeError):
-            return None
-        except Exception as error:
-            raise comparison_error(self.name, error, key) from error
 
     def bind(self, call: Arguments, values: list[Any]) -> Any:
         """Under a trace: one equation (or its equations, with ``inline``)."""
@@ -343,18 +270,13 @@ class Jitted:
         key = (*key, option("default_device"), given is not None, call.refs)
         found = self.runs.get(key)
         if found is None:
-            if option("explain_cache_misses"):
-                leaves = argument_names(call.tree, call.parameters)
-                nums = self.options.static_argnums
-                names = Names(leaves, call.parameters, self.parameters, nums)
-                logger.warning(
-                    "%s", explain_miss(self.fun, self.name, key, self.runs.keys(), names)
-                )
+            self.note_miss(key, call.parameters, again=given is not None)
             traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs, refs=True)
             if given is None and traced.refs is not None:
                 return None
             wishes = self.wishes(call, traced, [s.aval for s in sigs], sigs)
             placement, committed = choose_placement(sigs, self.name, placed, wishes)
+            self.counts.compilations += 1
             program = compile_jaxpr(
                 traced.whole,
                 self.name,
@@ -368,65 +290,38 @@ class Jitted:
             self.runs.set(key, found)
         return found
 
-    def remember(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        call: Arguments,
-        arrays: list[Array],
-        entry: CallEntry,
-    ) -> None:
-        """Put a signature on the fast path."""
-        cache = self.cache
-        if len(cache) >= MAX_ENTRIES:
-            cache.clear()
-        if kwargs or call.static_key or any([type(x) is not Array for x in call.leaves]):
-            self.remember_keyed(args, kwargs, call, arrays, entry)
-            return
-        sigs = [a._sig for a in arrays]
-        flat = len(args) == len(arrays) and all(
-            [issubclass(type(a), EngineValue) or not _is_tree(a) for a in args]
-        )
-        if flat and not cache.trees:
-            run = entry.run(star=False)
-            if len(args) == 1:
-                cache.one[sigs[0]] = entry.one_to_one(run)
-            cache.many[tuple(sigs)] = run
-        else:
-            cache.one.clear()
-            cache.many.clear()
-            treedef = flatten(args)[1]
-            cache.trees[treedef, *sigs] = entry.run(star=True)
+    def note_miss(self, key: Any, parameters: tuple[str, ...], *, again: bool) -> None:
+        """Note, and say if an option asks for it, why a call has no program yet.
 
-    def remember_keyed(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        call: Arguments,
-        arrays: list[Array],
-        entry: CallEntry,
-    ) -> None:
-        """The same for calls with keywords, static arguments, numbers or ndarrays."""
-        cache = self.cache
-        run = entry.run(star=True)
-        given, key = self.keys.flat(args, kwargs)
-        if cache.keyed_trees or len(given) != len(arrays) or any([_is_tree(x) for x in given]):
-            cache.keyed.clear()
-            cache.keyed_trees[(call.tree, call.static_key), *[a._sig for a in arrays]] = run
+        ``again``: it may have been noted, before the trace found that the call uses references.
+        """
+        counts, seen = self.counts, self.runs.keys()
+        if again and counts.missed == "compiled" and not counts.compilations:
             return
-        # Leaves have the keywords in sorted order, a call as they were written.
-        names = list(call.tree.children()[1].node_data()[1])
-        written = [name for name in kwargs if name in names]
-        n = len(given) - len(names)
-        places = [*range(n), *[n + names.index(name) for name in written]]
-        sigs = [arrays[i]._sig for i in places]
-        if places != list(range(len(places))):
-            run = _reordered(run, places)
-        cache.keyed[key, *sigs] = run
+        first = None if seen else why_first(self.fun)
+        counts.note("compiled", first, parameters)
+        if option("explain_cache_misses"):
+            why = first or self.why_compiled([*seen, key], parameters)
+            logger.warning("jit(%s): %s", self.name, why)
+
+    def why_compiled(self, keys: Sequence[Any], parameters: tuple[str, ...]) -> str:
+        """How the last one of ``keys`` of programs differs from the others."""
+        *seen, key = keys
+        leaves, nums = argument_names(key[0], parameters), self.options.static_argnums
+        return why_again(key, seen, Names(leaves, parameters, self.parameters, nums))
+
+    def why_missed(self) -> str | None:
+        """Why the function was traced or compiled the last time; None if that is forgotten."""
+        counts = self.counts
+        if counts.first is not None:
+            return counts.first
+        if counts.missed == "traced":
+            return why_traced(self.fun, None, self.options.static_argnums, counts.parameters)
+        keys = self.runs.keys()
+        return self.why_compiled(keys, counts.parameters) if keys else None
 
     def clear(self) -> None:
         """Forget traces and executables."""
-        self.cache.clear()
         keys = self.runs.keys()
         for key in keys:
             release(self.runs.get(key).program)
@@ -437,40 +332,3 @@ class Jitted:
 def list_of(n: int) -> Any:
     """The structure of a list of ``n`` arrays."""
     return flatten([0] * n)[1]
-
-
-def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., Any]:
-    """``run`` of arrays given in the order ``places``."""
-    order = [places.index(i) for i in range(len(places))]
-
-    def run_reordered(given: Sequence[Any]) -> Any:
-        return run([given[i] for i in order])
-
-    return run_reordered
-
-
-def _is_tree(x: Any) -> bool:
-    return flatten(x)[1] != leaf_treedef
-
-
-def plain_arguments(jitted: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Arguments of a function without static or donated ones."""
-    leaves, tree = flatten((args, kwargs))
-    return Arguments(jitted.fun, leaves, tree, parameters=jitted.parameters)
-
-
-def make_jit(
-    fun: Any,
-    options: JitOptions,
-    resolve: Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments] | None = None,
-    keys: KeyFunctions | None = None,
-) -> tuple[Callable[..., Any], Jitted]:
-    """The compiled form of ``fun`` and its state.
-
-    ``resolve`` finds static and donated arguments. ``keys`` is needed where arguments are static;
-    its function ``tree`` gives the leaves and ``(tree, static_key)`` that ``resolve`` gives.
-    """
-    jitted = Jitted(fun, options, resolve or plain_arguments, keys or PLAIN_KEYS)
-    if keys is not None:
-        return make_keyed_call(jitted.miss, jitted.cache, jitted.name, keys), jitted
-    return make_cached_call(jitted.miss, jitted.cache, jitted.name), jitted

@@ -9,7 +9,8 @@ import pytest
 
 from tests.core.lax.symbolic import run_symbolic
 from tracebridge.core import lax
-from tracebridge.core.control.jit.jit import JitOptions, make_jit
+from tracebridge.core.control.jit.cached_call import make_jit
+from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.module import lower_module

@@ -13,7 +13,8 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
-from tracebridge.core.control.jit.jit import JitOptions, make_jit
+from tracebridge.core.control.jit.cached_call import make_jit
+from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.ir.effects import OrderedDebugEffect, OrderedIOEffect, ordered_effects
 from tracebridge.core.runtime.calls import fastpath
 from tracebridge.core.runtime.effects import tokens

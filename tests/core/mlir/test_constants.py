@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.jit.jit import JitOptions, make_jit
+from tracebridge.core.control.jit.cached_call import make_jit
+from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.dtypes import dtypes
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.transfer import put_numpy
