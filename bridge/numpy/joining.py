@@ -280,6 +280,7 @@ def block(arrays: Any) -> Array:
 
     Raises:
         ValueError: lists are empty or unequally deep.
+        TreeDepthError: lists are nested deeper than the interpreter follows.
         ShapeMismatchError: blocks do not fit together.
 
     >>> import tracebridge.numpy as tnp

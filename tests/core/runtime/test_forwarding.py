@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime import fastpath
+from tracebridge.core.runtime.calls import fastpath
 
 double = tb.jit(lambda x: tb.tree.map(lambda a: a * 2, x))
 times = tb.jit(lambda x, n: tb.tree.map(lambda a: a * n, x), static_argnums=1)
