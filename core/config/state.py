@@ -24,11 +24,12 @@ from tracebridge.core.config.scope_stack import (
     finish_step,
     stepper,
 )
+from tracebridge.core.util.caching import register_table
 
 Overrides = tuple[tuple[str, Any], ...]
 
 _NOTHING: tuple[dict[str, Any], Overrides] = ({}, ())
-_derived: dict[Overrides, tuple[dict[str, Any], Overrides]] = {}
+_derived: dict[Overrides, tuple[dict[str, Any], Overrides]] = register_table("options set", {})
 MAX_REMEMBERED = 1024
 
 

@@ -22,6 +22,7 @@ from tracebridge.core.config.state import (
     state,
 )
 from tracebridge.core.errors.config_errors import UnknownOptionError
+from tracebridge.core.util.caching import register_table
 
 _GLOBAL_MESH: list[Any] = [None]
 _lock = threading.RLock()
@@ -30,7 +31,7 @@ _updated: set[str] = set()  # options that the program has chosen
 _listeners: list[Callable[[str, Any], None]] = []
 _checks: list[Callable[[str, Any], None]] = []
 _epoch = 0
-_effective: dict[Overrides, tuple[Any, ...]] = {}
+_effective: dict[Overrides, tuple[Any, ...]] = register_table("options in force", {})
 
 
 def _compute_global() -> tuple[tuple[Any, ...], bool]:

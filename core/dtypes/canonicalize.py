@@ -20,6 +20,7 @@ from tracebridge.core.errors.dtype_errors import (
     UnsupportedDtypeError,
 )
 from tracebridge.core.errors.filtering import user_stacklevel
+from tracebridge.core.util.caching import register_table
 
 _NARROWED: Final = {
     dtypes.int64: dtypes.int32,
@@ -34,7 +35,7 @@ _WAYS_TO_64_BITS: Final = (
 )
 
 # dtype-like -> (dtype with 64 bits allowed, dtype without). Small: filled by what programs name.
-_known: dict[Any, tuple[dtypes.DType, dtypes.DType]] = {}
+_known: dict[Any, tuple[dtypes.DType, dtypes.DType]] = register_table("canonical dtypes", {})
 
 
 def canonicalize(dtype: Any) -> Any:

@@ -27,6 +27,7 @@ from tracebridge.core.dtypes.canonicalize import (
 from tracebridge.core.dtypes.extended import ExtendedDType
 from tracebridge.core.dtypes.weak_type import Pair, pair_of, scalar_dtype
 from tracebridge.core.errors.dtype_errors import TypePromotionError
+from tracebridge.core.util.caching import register_table
 
 Node = Any
 
@@ -136,7 +137,9 @@ def _default_of(node: Node) -> Any:
     return default_complex() if node is COMPLEX else node
 
 
-_promoted: dict[tuple[tuple[Pair, ...], bool | str, str], Pair] = {}
+_promoted: dict[tuple[tuple[Pair, ...], bool | str, str], Pair] = register_table(
+    "promoted dtypes", {}
+)
 
 
 def promote(pairs: tuple[Pair, ...]) -> Pair:

@@ -27,6 +27,7 @@ from tracebridge.core.errors.argument_errors import (
     TreeDepthError,
 )
 from tracebridge.core.errors.base import InternalError, TracebridgeError
+from tracebridge.core.util.caching import register_table
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,8 +45,8 @@ _PACKAGE = __name__.partition(".")[0]
 _extra_prefixes: tuple[str, ...] = (
     str(Path(sys.modules["jaxlib"].__file__ or "").parent) + os.sep,
 )
-_is_internal: dict[str, bool] = {}
-_is_framework: dict[str, bool] = {}
+_is_internal: dict[str, bool] = register_table("files of the engine", {})
+_is_framework: dict[str, bool] = register_table("files of frameworks", {})
 
 
 def set_mode(value: str) -> None:

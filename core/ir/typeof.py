@@ -17,6 +17,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.values import Literal, Value, numpy_scalar_value, scalar_value
+from tracebridge.core.util.caching import register_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ _CONVERTERS: dict[type, Callable[[Any], Value]] = {
     complex: scalar_value,
     np.generic: numpy_scalar_value,
 }
-_RESOLVED: dict[type, Callable[[Any], Value] | None] = {}
+_RESOLVED: dict[type, Callable[[Any], Value] | None] = register_table("converters of classes", {})
 
 
 def register_value_type(cls: type, convert: Callable[[Any], Value]) -> None:

@@ -33,6 +33,7 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Literal, Value
 from tracebridge.core.tree.printing import format_treedef
 from tracebridge.core.tree.tree import PyTreeDef, flatten, leaf_treedef
+from tracebridge.core.util.caching import register_table
 
 P = ParamSpec("P")
 # The first lines of the documentation of the functions that are made here.
@@ -217,7 +218,7 @@ def _types(tree: PyTreeDef, outs: Sequence[Value]) -> str:
 
 
 # One literal per aval: it keeps its device buffer.
-_SEEDS: dict[ShapedArray, Literal] = {}
+_SEEDS: dict[ShapedArray, Literal] = register_table("seeds of gradients", {})
 
 
 def _seed_of(aval: ShapedArray) -> Literal:

@@ -45,7 +45,7 @@ from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.programs.compile import compile_jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite, checked, wants_checks
-from tracebridge.core.util.caching import BoundedCache, register_cache
+from tracebridge.core.util.caching import BoundedCache, register_cache, register_table
 
 SCALAR_TYPES = frozenset({float, int, bool, complex})
 MAX_ENTRIES = 8192
@@ -341,7 +341,7 @@ def scalar_array(value: Any, aval: ShapedArray | None) -> Array:
 
 
 # Default avals of Python numbers by class; they change with enable_x64 only.
-_SCALAR_AVALS: dict[type, ShapedArray] = {}
+_SCALAR_AVALS: dict[type, ShapedArray] = register_table("avals of Python numbers", {})
 
 
 def scalar_argument(value: Any) -> Array:
