@@ -13,10 +13,9 @@ from tracebridge.core.aot.stages import Compiled, check_assignment, checked_dial
 from tracebridge.core.control.calls.entry import CallEntry
 from tracebridge.core.control.calls.traced_call import TracedCall
 from tracebridge.core.control.pmap.call import Mapped, Pmapped, close_program
-from tracebridge.core.control.pmap.jaxprs import whole_aval
 from tracebridge.core.control.pmap.program import compile_lowered_pmap, lower_pmap, pmap_placement
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.mlir.context import building
@@ -45,7 +44,7 @@ class _TracedMap:
         params = mapped.params
         self.out_tree = mapped.out_tree
         outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)
-        self.whole = _Whole([whole_aval(a, axis, params["axis_size"]) for a, axis in outs])
+        self.whole = _Whole([batched_aval(a, params["axis_size"], axis) for a, axis in outs])
 
 
 @final

@@ -21,7 +21,7 @@ from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 
 
 def _after_batch(axis: int, d: int) -> int:
@@ -45,7 +45,7 @@ class AllGather(Collective):
             shape = (*x.shape[:axis], x.shape[axis] * size, *x.shape[axis + 1 :])
         else:
             shape = (*x.shape[:axis], size, *x.shape[axis:])
-        return ShapedArray(shape, x.dtype)
+        return x.update(shape=shape, weak_type=False)
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]
@@ -60,9 +60,7 @@ class AllGather(Collective):
     def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
         axis = params["axis"]
         if not params["tiled"]:
-            (aval,) = ctx.avals_in
-            shape = (*aval.shape[:axis], 1, *aval.shape[axis:])
-            x = ctx.reshape(x, ShapedArray(shape, aval.dtype))
+            x = ctx.reshape(x, batched_aval(ctx.avals_in[0], 1, axis))
         return all_gather_op(ctx, x, ctx.aval_out, groups, axis)
 
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
@@ -102,7 +100,7 @@ class ReduceScatter(Collective):
             )
             raise ShapeMismatchError(msg)
         part = (whole // size,) if params["tiled"] else ()
-        return ShapedArray((*x.shape[:axis], *part, *x.shape[axis + 1 :]), x.dtype)
+        return x.update(shape=(*x.shape[:axis], *part, *x.shape[axis + 1 :]), weak_type=False)
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]
@@ -117,7 +115,7 @@ class ReduceScatter(Collective):
         axis, out = params["axis"], ctx.aval_out
         if params["tiled"]:
             return scatter_op(ctx, x, out, groups, axis)
-        part = ShapedArray((*out.shape[:axis], 1, *out.shape[axis:]), out.dtype)
+        part = batched_aval(out, 1, axis)
         return ctx.reshape(scatter_op(ctx, x, part, groups, axis), out)
 
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:

@@ -82,7 +82,7 @@ class AllToAll(Collective):
             raise ShapeMismatchError(msg)
         shape = [s for i, s in enumerate(x.shape) if i != split]
         shape.insert(concat, size)
-        return ShapedArray(tuple(shape), x.dtype)
+        return x.update(shape=tuple(shape), weak_type=False)
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         """The batch axis and the split axis change places."""

@@ -71,14 +71,14 @@ def axis_position(ctx: Any, name: Any) -> Any:
     if stride != 1:
         index = ctx.op1("stablehlo.divide", [index, ctx.splat(stride, scalar)], scalar)
     index = ctx.op1("stablehlo.remainder", [index, ctx.splat(sizes[at], scalar)], scalar)
-    return ctx.convert(index, ShapedArray((), _I32))
+    return ctx.convert(index, scalar.update(dtype=_I32))
 
 
 def all_reduce(
     ctx: Any, x: Any, aval: ShapedArray, groups: np.ndarray[Any, Any], combine: str
 ) -> Any:
     """``stablehlo.all_reduce`` by the operation ``combine``."""
-    scalar = ShapedArray((), aval.dtype)
+    scalar = aval.update(shape=())
     attributes = {"replica_groups": ctx.dense_i64(groups)}
     operation = ctx.op("stablehlo.all_reduce", [x], [aval], attributes, regions=1)
     _combining_block(ctx, operation, scalar, combine)
@@ -94,7 +94,7 @@ def reduce_scatter(
         "scatter_dimension": i64(dimension),
     }
     operation = ctx.op("stablehlo.reduce_scatter", [x], [aval], attributes, regions=1)
-    _combining_block(ctx, operation, ShapedArray((), aval.dtype), "stablehlo.add")
+    _combining_block(ctx, operation, aval.update(shape=()), "stablehlo.add")
     return operation.results[0]
 
 

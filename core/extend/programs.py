@@ -13,7 +13,7 @@ import tracebridge.core.ir.jaxpr as base
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.ir import debug_info as known_names
 from tracebridge.core.ir.atoms import Atom, JaxprEqn, ProgramView, Var
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
 from tracebridge.core.ir.check import check_jaxpr as check_slots
 from tracebridge.core.ir.effects import no_effects
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
@@ -294,7 +294,7 @@ def mapped_aval(size: Any, axis: int | None, aval: ShapedArray) -> ShapedArray:
     if aval.shape[axis] != size:
         msg = f"mapped_aval: axis {axis} of {aval.str_short()} has not the size {size}"
         raise ArgumentTypeError(msg)
-    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis + 1 :]))
+    return element_aval(aval, axis)
 
 
 def unmapped_aval(size: Any, axis: int | None, aval: ShapedArray, _: Any = None) -> ShapedArray:
@@ -309,9 +309,7 @@ def unmapped_aval(size: Any, axis: int | None, aval: ShapedArray, _: Any = None)
     >>> tb.extend.core.unmapped_aval(3, 0, tb.core.ShapedArray((2,), "float32"))
     ShapedArray(float32[3,2])
     """
-    if axis is None:
-        return aval
-    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+    return batched_aval(aval, size, axis)
 
 
 def is_constant_dim(d: Any) -> bool:

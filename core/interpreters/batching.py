@@ -9,9 +9,9 @@ from tracebridge.core.config.values import option
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
-from tracebridge.core.interpreters.plans import batch_plan, batched_aval, name_of_axis
+from tracebridge.core.interpreters.plans import batch_plan, name_of_axis
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer
@@ -73,9 +73,7 @@ class BatchTrace(Trace):
         """The element of ``value`` along axis ``dim`` (the value itself if ``dim`` is None)."""
         if dim is None:
             return value
-        aval = value.aval
-        shape = (*aval.shape[:dim], *aval.shape[dim + 1 :])
-        return self.tracer(ShapedArray(shape, aval.dtype, aval.weak_type), value, dim)
+        return self.tracer(element_aval(value.aval, dim), value, dim)
 
     def process(self, app: Application, args: Sequence[Value]) -> Any:
         values: list[Any] = []

@@ -14,7 +14,7 @@ from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError, LinearityError
 from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import LinearInput
 from tracebridge.core.ir.tracer import Tracer
@@ -319,14 +319,6 @@ class BatchInfo:
         self.axis = axis
         self.axis_name = name_of_axis(axis)
         self.spmd_name: tuple[Any, ...] | None = axis.spmd_name if type(axis) is SpmdAxis else None
-
-
-def batched_aval(aval: ShapedArray, size: Any, dim: int | None) -> ShapedArray:
-    """``aval`` with an axis of ``size`` inserted at ``dim``."""
-    if dim is None:
-        return aval
-    shape = (*aval.shape[:dim], size, *aval.shape[dim:])
-    return ShapedArray(shape, aval.dtype, aval.weak_type)
 
 
 def batch_plan(app: Application, size: Any, dims: tuple[int | None, ...], axis: Any) -> Plan:

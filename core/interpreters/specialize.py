@@ -36,7 +36,7 @@ def specialize_aval(aval: ShapedArray, sizes: Mapping[str, int]) -> ShapedArray:
     if is_static(aval.shape):
         return aval
     shape = tuple([dims_evaluate(d, sizes) for d in aval.shape])
-    return ShapedArray(shape, aval.dtype, aval.weak_type)
+    return aval.update(shape=shape)
 
 
 class _Run:

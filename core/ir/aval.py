@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from tracebridge.core.dtypes.dtypes import short_name, tangent_dtype
-from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.util.caching import interned
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Shape = tuple[Any, ...]
 
@@ -54,16 +56,7 @@ class ShapedArray:
     strong: ShapedArray
     tangent: ShapedArray
 
-    def __new__(
-        cls,
-        shape: Any,
-        dtype: Any,
-        weak_type: bool = False,
-        *,
-        sharding: NamedSharding | None = None,
-    ) -> ShapedArray:
-        if sharding is not None:
-            _check_splits_nothing(sharding)
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype):
@@ -86,20 +79,28 @@ class ShapedArray:
         return self
 
     def update(
-        self,
-        shape: Any = None,
-        dtype: Any = None,
-        weak_type: bool | None = None,
-        *,
-        sharding: NamedSharding | None = None,
+        self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None
     ) -> ShapedArray:
-        """The aval with some of its fields replaced."""
-        return ShapedArray(
-            self.shape if shape is None else shape,
-            self.dtype if dtype is None else dtype,
-            self.weak_type if weak_type is None else weak_type,
-            sharding=sharding,
-        )
+        """The aval with some of its fields replaced.
+
+        The lookup of `__new__` is repeated here: each result of a rule is made by this method.
+        """
+        if shape is None:
+            shape = self.shape
+        elif type(shape) is not tuple:
+            shape = tuple(shape)
+        if dtype is None:
+            dtype = self.dtype
+        elif not isinstance(dtype, np.dtype):
+            dtype = np.dtype(dtype)
+        if weak_type is None:
+            weak_type = self.weak_type
+        reference = _INTERNED.get((shape, dtype, weak_type))
+        if reference is not None:
+            found = reference()
+            if found is not None:
+                return found
+        return _make(shape, dtype, weak_type)
 
     @property
     def sharding(self) -> NamedSharding:
@@ -134,10 +135,10 @@ class ShapedArray:
     def __getattr__(self, name: str) -> Any:
         # Slots that hold derived avals are filled at first use: making them eagerly would recurse.
         if name == "strong":
-            value = self if not self.weak_type else ShapedArray(self.shape, self.dtype)
+            value = self if not self.weak_type else self.update(weak_type=False)
         elif name == "tangent":
             dtype = tangent_dtype(self.dtype)
-            value = self if dtype == self.dtype else ShapedArray(self.shape, dtype)
+            value = self if dtype == self.dtype else self.update(dtype=dtype, weak_type=False)
         elif name == "mlir_type":
             value = None
         else:
@@ -145,6 +146,39 @@ class ShapedArray:
             raise AttributeError(msg)
         setattr(self, name, value)
         return value
+
+
+def result_aval(
+    operands: Sequence[ShapedArray],
+    shape: Any,
+    dtype: Any = None,
+    weak_type: bool | None = None,
+) -> ShapedArray:
+    """The aval of a result of several operands.
+
+    Its dtype is that of the first one, and it is weakly typed if all of them are, unless given.
+    With one operand, call its `update`. What avals get to know besides (how they are split, say)
+    is combined here, so that rules name all operands that the result depends on.
+    """
+    if weak_type is None:
+        weak_type = all([a.weak_type for a in operands])
+    return operands[0].update(shape, dtype, weak_type)
+
+
+def batched_aval(aval: ShapedArray, size: Any, dim: int | None = 0) -> ShapedArray:
+    """The aval of ``size`` values side by side along a new axis; as it is if ``dim`` is None."""
+    if dim is None:
+        return aval
+    shape = aval.shape
+    return aval.update((*shape[:dim], size, *shape[dim:]))
+
+
+def element_aval(aval: ShapedArray, dim: int | None = 0) -> ShapedArray:
+    """The aval of one element along an axis; as it is if ``dim`` is None."""
+    if dim is None:
+        return aval
+    shape = aval.shape
+    return aval.update((*shape[:dim], *shape[dim + 1 :]))
 
 
 def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:
@@ -161,25 +195,6 @@ def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:
         size = size * d
     aval.size = size
     return interned(_INTERNED, (shape, dtype, weak_type), aval)
-
-
-def _check_splits_nothing(sharding: Any) -> None:
-    """Take back what `ShapedArray.sharding` gave: types say nothing of places."""
-    if not isinstance(sharding, NamedSharding):
-        raise ArgumentTypeError(
-            call="ShapedArray",
-            where="argument sharding",
-            got=f"{sharding!r} of type {type(sharding).__name__}",
-            expected="a NamedSharding or None",
-        )
-    if not sharding.is_fully_replicated:
-        raise ArgumentValueError(
-            call="ShapedArray",
-            where="argument sharding",
-            got=repr(sharding),
-            expected="a sharding that splits no axis: the type of an array says nothing of places",
-            hint="give the sharding to device_put, or to in_shardings and out_shardings of jit",
-        )
 
 
 def _as_dim(d: Any) -> Any:

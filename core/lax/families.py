@@ -18,7 +18,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_float, is_inexact, is_int
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
@@ -79,7 +79,7 @@ def _as_dtype(name: str, v: Literal, dtype: np.dtype[Any]) -> Literal:
     if is_integer(dtype):
         check_int_range(int(v.value), dtype)
     # Still weakly typed, so that the result is weak if the arrays are.
-    return Literal(python_scalar(v.value, dtype), ShapedArray((), dtype, True))
+    return Literal(python_scalar(v.value, dtype), v.aval.update(dtype=dtype))
 
 
 class Elementwise(Primitive):
@@ -127,8 +127,7 @@ class Elementwise(Primitive):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         self.check_dtypes(*avals)
         shape = common_shape(self.public or self.name, avals)
-        weak = all([a.weak_type for a in avals])
-        return ShapedArray(shape, self.result_dtype(*avals, **params), weak)
+        return result_aval(avals, shape, self.result_dtype(*avals, **params))
 
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
         """Attributes of the StableHLO operation."""
@@ -196,7 +195,7 @@ def full_operands(ctx: Any, xs: Sequence[Any]) -> list[Any]:
         if aval.ndim or not shape:
             full.append(x)
         else:
-            full.append(ctx.broadcast_in_dim(x, ShapedArray(shape, aval.dtype), ()))
+            full.append(ctx.broadcast_in_dim(x, aval.update(shape=shape), ()))
     return full
 
 
@@ -418,7 +417,7 @@ class Reduction(Primitive):
             msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         shape = tuple([d for i, d in enumerate(x.shape) if i not in axes])
-        return ShapedArray(shape, self.result_dtype(x), x.weak_type)
+        return x.update(shape=shape, dtype=self.result_dtype(x))
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         (x,) = operands
@@ -427,7 +426,7 @@ class Reduction(Primitive):
         aval = out.update(dtype=dtype)
         if dtype != out.dtype:
             x = ctx.convert(x, ctx.avals_in[0].update(dtype=dtype))
-        scalar = ShapedArray((), dtype)
+        scalar = aval.update(shape=())
         init = ctx.splat(self.identity(dtype), scalar)
 
         def body(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:

@@ -15,7 +15,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int32, int64, is_complex, uint32, uint64
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
@@ -43,7 +43,7 @@ class Threefry2x32(Primitive):
             got = ", ".join([a.str_short() for a in avals])
             msg = f"threefry2x32: got {got}, expected four arrays of uint32"
             raise DtypeMismatchError(msg)
-        out = ShapedArray(common_shape(self.name, avals), uint32)
+        out = result_aval(avals, common_shape(self.name, avals), weak_type=False)
         return [out, out]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
@@ -120,7 +120,9 @@ class RngBitGenerator(Primitive):
         if not key.ndim or _KEY_SIZES.get(key.dtype) != key.shape[-1]:
             msg = f"rng_bit_generator: got a key {key.str_short()}"
             raise ShapeMismatchError(msg, expected="four uint32 or two uint64")
-        return [key.strong, ShapedArray((*key.shape[:-1], *params["shape"]), params["dtype"])]
+        key = key.strong
+        shape = (*key.shape[:-1], *params["shape"])
+        return [key, key.update(shape=shape, dtype=params["dtype"])]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         key_aval, bits = ctx.avals_out
@@ -196,7 +198,7 @@ class RngUniform(Primitive):
         if a.ndim or b.ndim:
             msg = f"rng_uniform: got bounds {a.str_short()} and {b.str_short()}, expected scalars"
             raise ShapeMismatchError(msg)
-        return ShapedArray(params["shape"], a.dtype)
+        return result_aval(avals, params["shape"], weak_type=False)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         shape = ctx.dense(np.asarray(params["shape"], int64))

@@ -153,9 +153,9 @@ class LoweringContext(Builder):
         for k in recipe.scalars:
             v = values[k]
             if type(v) is Literal:
-                values[k] = self.splat(v.value, ShapedArray(shape, v.aval.dtype))
+                values[k] = self.splat(v.value, v.aval.update(shape=shape))
             else:
-                aval = ShapedArray(shape, recipe.avals[k].dtype)
+                aval = recipe.avals[k].update(shape=shape)
                 values[k] = self.broadcast_in_dim(v, aval, ())
 
     def materialize(self, value: Any) -> Any:

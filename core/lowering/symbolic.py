@@ -101,7 +101,7 @@ def _fitting(
         along = {"dimension": i64(0)}
         high = ctx.op1("stablehlo.concatenate", missing, vector, along)
         zeros = ctx.shape_tensor((0,) * aval.ndim)
-        zero = ctx.splat(False if aval.dtype.kind == "b" else 0, ShapedArray((), aval.dtype))
+        zero = ctx.splat(False if aval.dtype.kind == "b" else 0, aval.update(shape=()))
         fitting.append(ctx.op1("stablehlo.dynamic_pad", [operand, zero, zeros, high, zeros], aval))
     return fitting
 

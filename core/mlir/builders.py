@@ -74,7 +74,7 @@ class Builder:
     def splat(self, value: Any, aval: ShapedArray) -> Any:
         """A constant array, all elements the Python scalar ``value``."""
         if not is_static(aval):
-            scalar = self.splat(value, ShapedArray((), aval.dtype))
+            scalar = self.splat(value, aval.update(shape=()))
             return self.broadcast_in_dim(scalar, aval, ())
         data = np.asarray(value).tobytes() if type(value) in (float, complex) else value
         key = (type(value), data, aval.strong)
@@ -192,7 +192,7 @@ class Builder:
         high: list[Any] = [0] * aval.ndim
         high[axis] = size - aval.shape[axis]
         none, high = self.shape_tensor((0,) * aval.ndim), self.shape_tensor(high)
-        zero = self.splat(False if aval.dtype.kind == "b" else 0, ShapedArray((), aval.dtype))
+        zero = self.splat(False if aval.dtype.kind == "b" else 0, aval.update(shape=()))
         return self.op1("stablehlo.dynamic_pad", [x, zero, none, high, none], result), result
 
     def convert(self, x: Any, aval: ShapedArray) -> Any:
@@ -229,7 +229,7 @@ class Builder:
             {"dimensions": i64_array(axes)},
             regions=1,
         )
-        scalars = [ShapedArray((), a.dtype) for a in avals_out]
+        scalars = [a.update(shape=()) for a in avals_out]
         with self.block(operation.regions[0], [*scalars, *scalars]) as arguments:
             n = len(scalars)
             self.finish(body(arguments[:n], arguments[n:]))

@@ -121,7 +121,7 @@ def _with_names(
         # Variables are sizes of at least 1: programs for no elements are traced on their own.
         if type(size) is int and size > 0:
             shape[axis] = _variable(name, seen)
-    return ShapedArray(tuple(shape), aval.dtype, aval.weak_type)
+    return aval.update(shape=tuple(shape))
 
 
 def _variable(name: Hashable, seen: dict[Hashable, tuple[int, str]]) -> Any:

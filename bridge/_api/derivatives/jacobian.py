@@ -18,7 +18,7 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.transpose import backward
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Value
 from tracebridge.core.lax.ad_util import float0_of, full_of, zeros_of
@@ -241,7 +241,7 @@ def _basis(avals: Sequence[ShapedArray]) -> tuple[list[Value], int]:
     """All unit vectors of a list of arrays, stacked along a leading axis, and their number."""
     n = sum([a.size for a in avals])
     if n == 1 and len(avals) == 1:
-        return [full_of(ShapedArray((1, *avals[0].shape), avals[0].dtype), 1)], 1
+        return [full_of(batched_aval(avals[0].strong, 1), 1)], 1
     parts: list[Value] = []
     start = 0
     for a in avals:
@@ -293,7 +293,7 @@ def _columns_by_leaf(
         if out.tangent.dtype == float0:
             parts.append(float0_of(shape))
         elif columns is None:
-            parts.append(public(zeros_of(ShapedArray(shape, out.tangent.dtype, out.weak_type))))
+            parts.append(public(zeros_of(out.update(shape=shape, dtype=out.tangent.dtype))))
         else:
             part = columns
             if len(inputs) > 1:
@@ -337,7 +337,7 @@ def _rows(rows: Value | None, part: tuple[int, int], out: ShapedArray, aval: Sha
     if aval.tangent.dtype == float0:
         return float0_of(shape)
     if rows is None:
-        return public(zeros_of(ShapedArray(shape, aval.tangent.dtype, aval.weak_type)))
+        return public(zeros_of(aval.update(shape=shape, dtype=aval.tangent.dtype)))
     if part != (0, rows.aval.shape[0]):
         rows = lax.slice_in_dim(rows, *part, axis=0)
     return lax.reshape(rows, shape)

@@ -15,7 +15,7 @@ from tracebridge.core.errors.runtime_errors import DevicePlacementError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSpecError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import assemble, move, put_parts
@@ -140,7 +140,7 @@ def _stack(parts: Sequence[Array], devices: Sequence[Any], sharding: NamedShardi
                 f"{aval.str_short()}"
             )
             raise ShapeMismatchError(msg, expected="shards of one shape and dtype")
-    whole = ShapedArray((len(parts), *aval.shape), aval.dtype, aval.weak_type)
+    whole = batched_aval(aval, len(parts))
     rows: list[Any] = []
     for part, device in zip(parts, devices, strict=True):
         # An element of the leading axis is a part with that axis.

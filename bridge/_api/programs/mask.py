@@ -156,7 +156,7 @@ def _logical_avals(
                 raise
             msg = f"{call}: in_shapes has {spec!r} for an array {aval.str_short()}"
             raise ShapeMismatchError(msg, expected="one size for each of its axes") from error
-        found.append(ShapedArray(shape, aval.dtype, aval.weak_type))
+        found.append(aval.update(shape=shape))
     return found
 
 

@@ -15,7 +15,7 @@ from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.application import Application
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.effects import Effects, no_effects
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.trace import current_trace
@@ -165,6 +165,6 @@ def in_sequence(
         given = [next(constant) if d is None else next(sliced) for d in dims]
         return primitive.bind(*given, **params)
 
-    slices = [ShapedArray(a.aval.shape[1:], a.aval.dtype, a.aval.weak_type) for a in moved]
+    slices = [element_aval(a.aval) for a in moved]
     body = stage(step, [*[a.aval for a in fixed], *slices], locate=False)
     return bind_scan(body, fixed, (), moved, length=size)

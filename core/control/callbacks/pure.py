@@ -15,7 +15,7 @@ from tracebridge.core.control.callbacks.base import (
 )
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, EffectError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
 VMAP_METHODS = (
@@ -62,7 +62,7 @@ class PureCallback(CallbackPrimitive):
                 given.append(lax.expand_dims(a, (0,)))
             else:
                 given.append(broadcast_batch(a, ctx.size, 0))
-        avals = tuple([ShapedArray((ctx.size, *a.shape), a.dtype) for a in params["result_avals"]])
+        avals = tuple([batched_aval(a, ctx.size) for a in params["result_avals"]])
         return self.bind(*given, **{**params, "result_avals": avals}), [0] * n_out
 
 

@@ -15,10 +15,9 @@ from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError, CustomRuleError
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
-from tracebridge.core.interpreters.plans import batched_aval
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.debug_info import DebugInfo, where_is
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace

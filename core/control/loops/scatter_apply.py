@@ -11,7 +11,7 @@ from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.interpreters.batching import batch_flat
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.typeof import as_value
 
 _I32 = np.dtype(np.int32)
@@ -57,7 +57,8 @@ def scatter_apply(
     [1.0, 2.0, 2.0]
     """
     x, indices = as_value(operand), as_value(scatter_indices)
-    updates = ShapedArray(lax.as_shape("scatter_apply", update_shape), x.aval.dtype)
+    shape = lax.as_shape("scatter_apply", update_shape)
+    updates = x.aval.update(shape=shape, weak_type=False)
     options: dict[str, Any] = {
         "indices_are_sorted": indices_are_sorted,
         "unique_indices": unique_indices,
@@ -99,9 +100,8 @@ def _mapped(func: Callable[[Any], Any], x: Any) -> Any:
     aval = out.aval
     expected = (size,) if dim is not None else ()
     if aval.shape != expected or aval.dtype != x.aval.dtype:
-        found = aval.shape if dim is None else (*aval.shape[:dim], *aval.shape[dim + 1 :])
         msg = (
-            f"scatter_apply: func gave {ShapedArray(found, aval.dtype).str_short()} for an "
+            f"scatter_apply: func gave {element_aval(aval, dim).str_short()} for an "
             f"element, expected a scalar {x.aval.dtype.name}"
         )
         raise ShapeMismatchError(msg)

@@ -16,14 +16,14 @@ from tracebridge.core.control.calls.traced_call import (
     argument_names,
     trace_call,
 )
-from tracebridge.core.control.pmap.jaxprs import axis_scope, element_aval
+from tracebridge.core.control.pmap.jaxprs import axis_scope
 from tracebridge.core.control.pmap.primitive import pmap_p
 from tracebridge.core.control.pmap.program import check_device_count, compile_pmap
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.shown import shown
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer

@@ -16,28 +16,12 @@ from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.config.state import enter_scope, leave_scope, with_axis
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
 Axes = tuple[int | None, ...]
-
-
-def element_aval(aval: ShapedArray, axis: int | None) -> ShapedArray:
-    """The aval of one element along ``axis``."""
-    if axis is None:
-        return aval
-    shape = (*aval.shape[:axis], *aval.shape[axis + 1 :])
-    return ShapedArray(shape, aval.dtype, aval.weak_type)
-
-
-def whole_aval(aval: ShapedArray, axis: int | None, size: int) -> ShapedArray:
-    """The aval of all elements along ``axis``."""
-    if axis is None:
-        return aval
-    shape = (*aval.shape[:axis], size, *aval.shape[axis:])
-    return ShapedArray(shape, aval.dtype, aval.weak_type)
 
 
 @contextmanager
@@ -183,7 +167,7 @@ def _gathered(x: Any, name: Any, size: int, axis: int) -> Any:
 def _whole_avals(params: dict[str, Any]) -> list[ShapedArray]:
     size = params["axis_size"]
     avals = zip(params["jaxpr"].in_avals, params["in_axes"], strict=True)
-    return [whole_aval(a, axis, size) for a, axis in avals]
+    return [batched_aval(a, size, axis) for a, axis in avals]
 
 
 def as_parts(params: dict[str, Any]) -> Jaxpr:
@@ -192,7 +176,7 @@ def as_parts(params: dict[str, Any]) -> Jaxpr:
     key = ("pmap as parts", in_axes, out_axes)
     found = jaxpr.cache.get(key)
     if found is None:
-        avals = [whole_aval(a, axis, 1) for a, axis in zip(jaxpr.in_avals, in_axes, strict=True)]
+        avals = [batched_aval(a, 1, axis) for a, axis in zip(jaxpr.in_avals, in_axes, strict=True)]
 
         def run(*xs: Any) -> list[Any]:
             elements = [
@@ -200,7 +184,7 @@ def as_parts(params: dict[str, Any]) -> Jaxpr:
                 for x, axis in zip(xs, in_axes, strict=True)
             ]
             return [
-                o if axis is None else lax.reshape(o, whole_aval(o.aval, axis, 1).shape)
+                o if axis is None else lax.reshape(o, batched_aval(o.aval, 1, axis).shape)
                 for o, axis in zip(_run(jaxpr, elements), out_axes, strict=True)
             ]
 

@@ -16,7 +16,6 @@ from tracebridge.core.control.pmap.jaxprs import (
     as_vmap,
     axis_scope,
     summed,
-    whole_aval,
 )
 from tracebridge.core.control.pmap.program import compile_pmap
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -26,7 +25,7 @@ from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.separate import unknown_outs
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import mapped_to_front
@@ -49,7 +48,7 @@ class Pmap(HigherOrderPrimitive):
         del avals
         size = params["axis_size"]
         outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)
-        return [whole_aval(a, axis, size) for a, axis in outs]
+        return [batched_aval(a, size, axis) for a, axis in outs]
 
     def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
         return axis_name != params["axis_name"] and super().names_axis(axis_name, params)

@@ -10,9 +10,9 @@ from tracebridge.core.control.pmap.jaxprs import (
     as_parts,
     inner_devices_given,
     inner_replicas,
-    whole_aval,
 )
 from tracebridge.core.errors.runtime_errors import DevicePlacementError
+from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.ir.effects import check_over_devices
 from tracebridge.core.lowering.module import LoweredModule, lower_module
 from tracebridge.core.runtime.arrays.placement import MeshPlacement
@@ -125,7 +125,7 @@ def compile_lowered_pmap(
     return compile_replicas(
         lowered,
         placement,
-        [whole_aval(aval, axis, size) for aval, axis in outs],
+        [batched_aval(aval, size, axis) for aval, axis in outs],
         [split_at(placement.mesh, axis) for _, axis in outs],
         donated,
         options,

@@ -71,5 +71,5 @@ def _first_element(ctx: Any, x: Any, aval: ShapedArray) -> Any:
         x = ctx.reshape(x, aval.update(shape=()))
     if is_complex(aval.dtype):
         part = np.float32 if aval.dtype == np.complex64 else np.float64
-        x = ctx.op1("stablehlo.real", [x], ShapedArray((), part))
+        x = ctx.op1("stablehlo.real", [x], aval.update(shape=(), dtype=part))
     return ctx.convert(x, _INDEX)

@@ -18,7 +18,7 @@ from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, AxisSizeError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.tracer import Tracer
@@ -100,7 +100,7 @@ def run_scan(
             msg += "option disable_jit leaves the body untraced"
             raise ArgumentSpecError(msg, hint="run it without disable_jit")
         return _python_loop(call, body, init, xs_values, xs_tree, steps, reverse)
-    slices = [ShapedArray(v.aval.shape[1:], v.aval.dtype, v.aval.weak_type) for v in xs_values]
+    slices = [element_aval(v.aval) for v in xs_values]
     traced, init_values = _traced(call, f, apply, init_values, init_tree, slices, xs_tree)
     if traced.custom:
         if is_differentiated() and type(steps) is int and steps:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.dtypes.dtypes import is_extended
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
 from tracebridge.core.lowering import tokens
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.mlir.types import is_static
@@ -37,7 +37,7 @@ def stored(aval: ShapedArray) -> ShapedArray:
     dtype: Any = aval.dtype
     if not is_extended(dtype):
         return aval
-    return ShapedArray((*aval.shape, *dtype.element_shape), dtype.element_dtype)
+    return aval.update(shape=(*aval.shape, *dtype.element_shape), dtype=dtype.element_dtype)
 
 
 class _Loop:
@@ -85,18 +85,19 @@ class _Loop:
     def row(self, n: int, i: int) -> Any:
         """Slice ``i`` of the n-th xs, for a static ``i``."""
         aval = self.x_avals[n]
-        shape = aval.shape[1:]
-        one = ShapedArray((1, *shape), aval.dtype)
+        inner = element_aval(aval)
+        one = batched_aval(inner, 1)
+        shape = inner.shape
         starts = (i, *[0] * len(shape))
         part = self.ctx.slice(self.xs[n], one, starts, (i + 1, *shape), (1,) * aval.ndim)
-        return self.ctx.reshape(part, ShapedArray(shape, aval.dtype))
+        return self.ctx.reshape(part, inner)
 
     def joined(self, n: int, rows: list[Any]) -> Any:
         """The n-th ys of its rows."""
         ctx, aval = self.ctx, self.y_avals[n]
         if not rows:
             return ctx.splat(_zero(aval), aval)
-        one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
+        one = aval.update(shape=(1, *aval.shape[1:]))
         parts = [ctx.reshape(r, one) for r in rows]
         if len(parts) == 1:
             return parts[0]
@@ -160,15 +161,15 @@ class _Loop:
     def read(self, n: int, number: Any) -> Any:
         """Slice ``number`` of the n-th xs."""
         ctx, aval = self.ctx, self.x_avals[n]
-        shape = aval.shape[1:]
-        one = ShapedArray((1, *shape), aval.dtype)
+        inner = element_aval(aval)
+        one = batched_aval(inner, 1)
         part = self._dynamic_slice(self.xs[n], one, number)
-        return ctx.reshape(part, ShapedArray(shape, aval.dtype))
+        return ctx.reshape(part, inner)
 
     def write(self, n: int, y: Any, row: Any, number: Any) -> Any:
         """The n-th ys with slice ``number`` replaced."""
         ctx, aval = self.ctx, self.y_avals[n]
-        one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
+        one = aval.update(shape=(1, *aval.shape[1:]))
         operands = [y, ctx.reshape(row, one), *self._starts(number, aval.ndim - 1)]
         return ctx.op1("stablehlo.dynamic_update_slice", operands, aval)
 
@@ -180,7 +181,7 @@ class _Loop:
             sizes = {"slice_sizes": i64_array(one.shape)}
             return ctx.op1("stablehlo.dynamic_slice", operands, one, sizes)
         # A size that is known at run time only: the slice is given by its bounds.
-        single, vector = ShapedArray((1,), _I32.dtype), ShapedArray((one.ndim,), _I32.dtype)
+        single, vector = _I32.update(shape=(1,)), _I32.update(shape=(one.ndim,))
         parts = [ctx.reshape(s, single) for s in self._starts(number, one.ndim - 1)]
         starts = ctx.op1("stablehlo.concatenate", parts, vector, {"dimension": i64(0)})
         limits = ctx.op1("stablehlo.add", [starts, ctx.shape_tensor(one.shape)], vector)

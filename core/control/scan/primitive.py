@@ -14,7 +14,7 @@ from tracebridge.core.control.scan.params import groups
 from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
 from tracebridge.core.control.scan.transpose import scan_transpose_plan, transpose_scan
 from tracebridge.core.errors.base import InternalError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.effects import Effects, check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
@@ -46,7 +46,7 @@ class Scan(HigherOrderPrimitive):
         outs = jaxpr.out_avals
         if len(outs) == n_carry:
             return list(outs)
-        return [*outs[:n_carry], *[stacked(a, length) for a in outs[n_carry:]]]
+        return [*outs[:n_carry], *[batched_aval(a, length) for a in outs[n_carry:]]]
 
     def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
         """Those of the body."""
@@ -132,11 +132,6 @@ def _check_operands(
             what = "as it is" if not lead else f"with a leading axis of {lead[0]}"
             msg = f"scan: an operand is {given}, its body takes {taken} {what}"
             raise InternalError(msg)
-
-
-def stacked(aval: ShapedArray, length: Any) -> ShapedArray:
-    """The aval of ``length`` values along a new leading axis."""
-    return ShapedArray((length, *aval.shape), aval.dtype, aval.weak_type)
 
 
 scan_p = Scan()

@@ -20,7 +20,7 @@ from tracebridge.core.dtypes.dtypes import (
 from tracebridge.core.dtypes.promotion import dtype_of_product
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 
@@ -57,9 +57,9 @@ class DotGeneral(Primitive):
             if x.dtype != y.dtype:
                 msg = f"dot_general: got {x.str_short()} and {y.str_short()}, expected one dtype"
                 raise DtypeMismatchError(msg, hint="say preferred_element_type")
-            return ShapedArray(shape, x.dtype, x.weak_type and y.weak_type)
+            return result_aval(avals, shape)
         _check_preferred(x, y, preferred)
-        return ShapedArray(shape, preferred)
+        return result_aval(avals, shape, preferred, weak_type=False)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, where StableHLO takes the operands as they are."""

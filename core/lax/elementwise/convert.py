@@ -39,7 +39,7 @@ class ConvertElementType(UnaryElementwise):
     name = "convert_element_type"
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
-        return ShapedArray(avals[0].shape, params["new_dtype"], params["weak_type"])
+        return avals[0].update(dtype=params["new_dtype"], weak_type=params["weak_type"])
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, but for the real part of complex numbers and the test for zero."""
@@ -96,7 +96,7 @@ class BitcastConvertType(Primitive):
                 )
                 raise ShapeMismatchError(msg)
             shape = shape[:-1]
-        return ShapedArray(shape, new)
+        return x.update(shape=shape, dtype=new, weak_type=False)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return ctx.op1("stablehlo.bitcast_convert", list(operands), ctx.aval_out)
@@ -161,7 +161,7 @@ def convert_dtype(x: Any, dtype: np.dtype[Any], weak_type: bool = False) -> Any:
     if aval.dtype == dtype and aval.weak_type is weak_type:
         return value
     if type(value) is Literal:
-        return _fold(value, ShapedArray((), dtype, weak_type))
+        return _fold(value, aval.update(dtype=dtype, weak_type=weak_type))
     return convert_element_type_p.bind(value, new_dtype=dtype, weak_type=weak_type)
 
 

@@ -11,7 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -47,7 +47,7 @@ class SelectN(Elementwise):
             raise ArgumentTypeError(msg)
         self.check_dtypes(*cases)
         weak = all([a.weak_type for a in cases])
-        return ShapedArray(common_shape(self.name, avals), cases[0].dtype, weak)
+        return result_aval(avals, common_shape(self.name, avals), cases[0].dtype, weak)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         which, *cases = operands

@@ -12,7 +12,7 @@ from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, literal
@@ -47,7 +47,7 @@ class DynamicSlice(Structural):
         if any([lax.surely_less(n, m) for n, m in zip(x.shape, sizes, strict=True)]):
             msg = f"dynamic_slice: slice_sizes {sizes} are larger than {x.str_short()}"
             raise ShapeMismatchError(msg)
-        return ShapedArray(sizes, x.dtype, x.weak_type)
+        return result_aval(avals, sizes, weak_type=x.weak_type)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         x, *starts = operands
@@ -107,7 +107,7 @@ class DynamicUpdateSlice(Primitive):
             msg = f"dynamic_update_slice: the update is larger than the operand, got {got}"
             raise ShapeMismatchError(msg)
         check_starts(self.name, x, starts)
-        return ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type)
+        return result_aval(avals, x.shape, weak_type=x.weak_type and update.weak_type)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         x, update, *starts = operands
@@ -184,11 +184,10 @@ def wide_starts(ctx: Any, starts: Sequence[Any], first: int = 1) -> list[Any]:
     """
     if not starts or ctx.avals_in[first].dtype in _INDEX_DTYPES:
         return list(starts)
-    dtype = ctx.avals_in[first].dtype
-    wide = ShapedArray((), _I32 if dtype.itemsize < 4 else _I64)
-    if dtype == np.uint64:
-        limit = ctx.splat(2**63 - 1, ShapedArray((), dtype))
-        aval = ShapedArray((), dtype)
+    aval = ctx.avals_in[first]
+    wide = aval.update(dtype=_I32 if aval.dtype.itemsize < 4 else _I64)
+    if aval.dtype == np.uint64:
+        limit = ctx.splat(2**63 - 1, aval)
         starts = [ctx.op1("stablehlo.minimum", [s, limit], aval) for s in starts]
     return [ctx.convert(s, wide) for s in starts]
 

@@ -10,7 +10,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import python_scalar
 from tracebridge.core.lax.families import Structural
@@ -49,7 +49,7 @@ class Gather(Structural):
                 msg = f"gather: slice size of the {kind} axis {axis} must be 1, got {m}"
                 raise ShapeMismatchError(msg)
         shape = gathered_shape(x, indices, numbers, sizes)
-        return ShapedArray(shape, x.dtype, x.weak_type)
+        return result_aval(avals, shape, weak_type=x.weak_type)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         x, indices = operands
@@ -66,7 +66,7 @@ class Gather(Structural):
         )
         result = ctx.aval_out
         batch_axes = [i for i in range(result.ndim) if i not in numbers.offset_dims]
-        mask_aval = ShapedArray(result.shape, bool)
+        mask_aval = result.update(dtype=bool)
         mask = ctx.broadcast_in_dim(inside, mask_aval, batch_axes) if result.ndim else inside
         del inside_aval
         fill = params["fill_value"]

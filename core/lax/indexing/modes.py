@@ -198,7 +198,7 @@ def signed_indices(ctx: Any, indices: Any, aval: ShapedArray) -> tuple[Any, Shap
 def index_limits(ctx: Any, aval: ShapedArray, shape: Any, window: Any, index_map: Axes) -> Any:
     """While lowering: the largest in-bounds index vector, repeated to the shape of ``aval``."""
     limits = [shape[a] - window[a] for a in index_map]
-    vector = ShapedArray((len(limits),), aval.dtype)
+    vector = aval.update(shape=(len(limits),))
     if all([type(n) is int for n in limits]):
         greatest = np.iinfo(aval.dtype).max
         values = ctx.dense(np.asarray([min(n, greatest) for n in limits], aval.dtype))
@@ -230,7 +230,7 @@ def in_bounds(
     below = ctx.compare(indices, limits, flags, "LE", "SIGNED")
     both = ctx.op1("stablehlo.and", [above, below], flags)
     result = flags.update(shape=aval.shape[:-1])
-    scalar = ShapedArray((), _BOOL)
+    scalar = flags.update(shape=())
 
     def conjunction(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
         return [ctx.op1("stablehlo.and", [a[0], b[0]], scalar)]

@@ -10,7 +10,7 @@ from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.families import scalar_like
 from tracebridge.core.mlir.attrs import boolean
@@ -60,7 +60,7 @@ class Scatter(Primitive):
                     f"axis {axis} of the operand {x.str_short()}"
                 )
                 raise ShapeMismatchError(msg)
-        return ShapedArray(x.shape, x.dtype, x.weak_type and updates.weak_type)
+        return result_aval(avals, x.shape, weak_type=x.weak_type and updates.weak_type)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         x, indices, updates = operands
@@ -108,7 +108,7 @@ class Scatter(Primitive):
             "unique_indices": boolean(params["unique_indices"]),
         }
         operation = ctx.op("stablehlo.scatter", parts, [aval], attributes, regions=1)
-        scalar = ShapedArray((), aval.dtype)
+        scalar = aval.update(shape=())
         with ctx.block(operation.regions[0], [scalar, scalar]) as (old, new):
             ctx.finish([self.combine(ctx, old, new, scalar)])
         return operation.results[0]

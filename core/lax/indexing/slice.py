@@ -54,7 +54,7 @@ class Slice(Structural):
                 raise ShapeMismatchError(msg, hint="use rev for the reverse order")
             length = limit - start
             shape.append(length if stride == 1 else (length + stride - 1) // stride)
-        return ShapedArray(shape, x.dtype, x.weak_type)
+        return x.update(shape=shape)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation, where no bound is symbolic."""

@@ -14,7 +14,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int8, int32, is_bool, is_complex, is_float, is_integer
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array
@@ -50,8 +50,7 @@ class _ArgExtremum(Primitive):
         if is_empty(x.shape[axis]):
             msg = f"{self.name}: axis {axis} of {x.str_short()} has no elements, expected some"
             raise ShapeMismatchError(msg)
-        shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-        return ShapedArray(shape, params["index_dtype"])
+        return element_aval(x, axis).update(dtype=params["index_dtype"], weak_type=False)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         (x,) = operands
@@ -181,7 +180,7 @@ class _Search:
         best = ctx.op1("stablehlo.optimization_barrier", [best], per_block)
         which = self._small(best, per_block, 1)
         within = self._small(*self._block_at(x, blocks, which), 1)
-        index = ShapedArray((outer, inner), int32)
+        index = aval.update(shape=(outer, inner), dtype=int32)
         start = ctx.op1("stablehlo.multiply", [which, ctx.splat(length, index)], index)
         found = ctx.op1("stablehlo.add", [start, within], index)
         return ctx.reshape(found, _without(aval, axis).update(dtype=int32))
@@ -194,7 +193,7 @@ class _Search:
         """``x[o, which[o, i], :, i]``."""
         ctx = self.ctx
         outer, _, length, inner = aval.shape
-        column = ShapedArray((outer, inner, 1), int32)
+        column = aval.update(shape=(outer, inner, 1), dtype=int32)
         starts = ctx.op1(
             "stablehlo.concatenate",
             [ctx.iota(column, 0), ctx.reshape(which, column), ctx.iota(column, 1)],

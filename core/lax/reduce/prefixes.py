@@ -159,7 +159,7 @@ class _Scan:
         """One ``reduce_window`` whose window reaches to the first element."""
         ctx = self.ctx
         size = aval.shape[axis]
-        scalar = ShapedArray((), aval.dtype)
+        scalar = aval.update(shape=())
         window = [size if i == axis else 1 for i in range(aval.ndim)]
         padding = np.zeros((aval.ndim, 2), np.int64)
         padding[axis, int(self.reverse)] = size - 1
@@ -275,7 +275,7 @@ class _Scan:
         low, high = [0] * aval.ndim, [0] * aval.ndim
         low[axis], high[axis] = (after, before) if self.reverse else (before, after)
         shape = tuple([d + a + b for d, a, b in zip(aval.shape, low, high, strict=True)])
-        scalar = self.ctx.splat(self.identity, ShapedArray((), aval.dtype))
+        scalar = self.ctx.splat(self.identity, aval.update(shape=()))
         attributes = {
             "edge_padding_low": i64_array(low),
             "edge_padding_high": i64_array(high),

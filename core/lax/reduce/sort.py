@@ -206,7 +206,7 @@ def _emit(
         {"dimension": i64(dimension), "is_stable": boolean(is_stable)},
         regions=1,
     )
-    scalars = [ShapedArray((), a.dtype) for a in avals for _ in range(2)]
+    scalars = [a.update(shape=()) for a in avals for _ in range(2)]
     with ctx.block(operation.regions[0], scalars) as arguments:
         pairs: list[tuple[Any, Any, ShapedArray]] = []
         for i in range(num_keys):
@@ -219,7 +219,7 @@ def _parts(ctx: Any, a: Any, b: Any, aval: ShapedArray) -> list[tuple[Any, Any, 
     """What is compared of two elements, most important first."""
     if not is_complex(aval.dtype):
         return [(a, b, aval)]
-    part = ShapedArray((), np.dtype(np.float32 if aval.dtype.itemsize == 8 else np.float64))
+    part = aval.update(dtype=np.float32 if aval.dtype.itemsize == 8 else np.float64)
     return [
         (ctx.op1(name, [a], part), ctx.op1(name, [b], part), part)
         for name in ("stablehlo.real", "stablehlo.imag")

@@ -53,7 +53,8 @@ class TopK(Primitive):
             msg = f"top_k: the {size} positions along axis {axis} do not fit the int32 of indices"
             raise ShapeMismatchError(msg, hint="take the top_k of parts, then of their results")
         shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-        return [x.update(shape=shape), ShapedArray(shape, _INT32)]
+        values = x.update(shape=shape)
+        return [values, values.update(dtype=_INT32, weak_type=False)]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         (x,) = ctx.avals_in

@@ -39,7 +39,7 @@ class BroadcastInDim(Structural):
             if not (type(size) is int and size == 1) and size != shape[d]:
                 msg = f"broadcast_in_dim: cannot repeat shape {x.shape} to {shape} on axes {dims}"
                 raise BroadcastError(msg, hint="only axes of size 1 are repeated")
-        return ShapedArray(shape, x.dtype, x.weak_type)
+        return x.update(shape=shape)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation; literals become splat constants of the result."""

@@ -9,7 +9,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import AxisError, RankError, ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import operands as as_values
@@ -50,7 +50,7 @@ class Concatenate(Primitive):
         for a in avals:
             size = size + a.shape[axis]
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-        return ShapedArray(shape, first.dtype, all([a.weak_type for a in avals]))
+        return result_aval(avals, shape)
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation."""

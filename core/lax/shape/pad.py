@@ -8,7 +8,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.families import operands
 from tracebridge.core.mlir.attrs import i64_array
@@ -52,7 +52,7 @@ class Pad(Primitive):
                 )
                 raise ShapeMismatchError(msg)
             shape.append(size)
-        return ShapedArray(shape, x.dtype, x.weak_type and value.weak_type)
+        return result_aval(avals, shape)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         # A scalar has no axes to pad, so that there are no triples to take apart.
@@ -102,7 +102,7 @@ class Pad(Primitive):
         # One padding value per element of the batch: mark what is padded, then choose.
         zero = lax.full_of(value.aval.update(shape=()), 0)
         padded = self.bind(x, zero, padding_config=config)
-        inside = lax.full_of(ShapedArray(x.aval.shape, bool), True)
+        inside = lax.full_of(x.aval.update(dtype=bool, weak_type=False), True)
         outside = lax.full_of(ShapedArray((), bool), False)
         mask = self.bind(inside, outside, padding_config=config)
         values = lax.broadcast_in_dim(value, padded.aval.shape, (d,))

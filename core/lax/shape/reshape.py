@@ -37,7 +37,7 @@ class Reshape(SameOrder):
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
-        out = ShapedArray(params["new_sizes"], x.dtype, x.weak_type)
+        out = x.update(shape=params["new_sizes"])
         if out.size != x.size:
             msg = f"reshape: shape {x.shape} has {x.size} elements, {out.shape} has {out.size}"
             raise ShapeMismatchError(msg)
@@ -72,7 +72,7 @@ class Squeeze(SameOrder):
             )
             raise ShapeMismatchError(msg)
         shape = tuple([n for i, n in enumerate(x.shape) if i not in dims])
-        return ShapedArray(shape, x.dtype, x.weak_type)
+        return x.update(shape=shape)
 
     def batch(
         self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any

@@ -33,7 +33,7 @@ class Split(Primitive):
             )
             raise ShapeMismatchError(msg)
         before, after = x.shape[:axis], x.shape[axis + 1 :]
-        return [ShapedArray((*before, n, *after), x.dtype, x.weak_type) for n in sizes]
+        return [x.update(shape=(*before, n, *after)) for n in sizes]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         (x,) = operands

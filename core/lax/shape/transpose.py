@@ -26,7 +26,7 @@ class Transpose(Structural):
         if sorted(order) != list(range(x.ndim)):
             msg = f"transpose: {order} is not a permutation of the {x.ndim} axes of {x.str_short()}"
             raise RankError(msg)
-        return ShapedArray(tuple([x.shape[i] for i in order]), x.dtype, x.weak_type)
+        return x.update(shape=tuple([x.shape[i] for i in order]))
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation."""

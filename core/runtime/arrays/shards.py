@@ -65,7 +65,7 @@ class Shard:
 
 def shard_aval(aval: ShapedArray, sharding: Sharding) -> ShapedArray:
     """The aval of one part."""
-    return ShapedArray(sharding.shard_shape(aval.shape), aval.dtype, aval.weak_type)
+    return aval.update(shape=sharding.shard_shape(aval.shape))
 
 
 def shard_buffers(buf: Any, aval: ShapedArray, sharding: Sharding) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core import ShapedArray
-from tracebridge.errors import ArgumentTypeError, ArgumentValueError
+from tracebridge.core.ir.aval import batched_aval, element_aval, result_aval
 from tracebridge.sharding import NamedSharding, PartitionSpec
 
 
@@ -41,26 +41,37 @@ def test_the_sharding_of_a_type_is_no_place() -> None:
 
 
 def test_a_type_is_rebuilt_from_its_fields() -> None:
-    """A sharding that splits nothing, as `.sharding` gives it, is taken: the type is the same."""
+    """`ShapedArray(...)` and `update` give the one object of these fields, however written."""
     aval = tb.typeof(tnp.ones((2, 3)))
-    unplaced = NamedSharding(tb.sharding.AbstractMesh((), ()), PartitionSpec())
 
-    same = ShapedArray(aval.shape, aval.dtype, aval.weak_type, sharding=aval.sharding)
-    row = aval.sharding.update(spec=PartitionSpec(*aval.sharding.spec[1:]))
-    assert aval is same
-    assert aval is ShapedArray((2, 3), np.float32, sharding=unplaced)
-    assert ShapedArray((3,), np.float32) is ShapedArray((3,), np.float32, sharding=row)
-    assert aval.update(shape=(3,)) is aval.update(shape=(3,), sharding=row)
+    assert aval is ShapedArray([2, 3], "float32")
+    assert aval is ShapedArray(np.int64([2, 3]), np.float32, False)
+    assert aval is aval.update()
+    assert aval is aval.update((2, 3), np.float32, False)
+    assert aval is aval.update(shape=[np.int64(2), 3], dtype="float32", weak_type=False)
+    assert ShapedArray((3,), "int8", True) is aval.update((3,), "int8", True)
+    assert aval.strong is aval.update(weak_type=True).strong
 
 
-def test_a_type_splits_over_no_mesh() -> None:
-    """A sharding that splits an axis is refused, and so is what is no NamedSharding."""
-    mesh = tb.sharding.AbstractMesh((2,), ("rows",))
+def test_results_of_several_operands() -> None:
+    """The dtype is the first one's, and the type is weak if all operands are, unless given."""
+    weak, strong = ShapedArray((), "float32", True), ShapedArray((2,), "int32")
 
-    with pytest.raises(ArgumentValueError, match="splits no axis"):
-        ShapedArray((2,), np.float32, sharding=NamedSharding(mesh, PartitionSpec("rows")))
-    with pytest.raises(ArgumentTypeError, match="NamedSharding"):
-        ShapedArray((2,), np.float32, sharding=tnp.ones(2).sharding)
+    assert ShapedArray((2,), "float32") is result_aval((weak, strong), (2,))
+    assert ShapedArray((2,), "float32", True) is result_aval((weak, weak), (2,))
+    assert ShapedArray((), "bool") is result_aval((weak, weak), (), "bool", False)
+    assert ShapedArray((2,), "int32", True) is result_aval((strong, weak), (2,), weak_type=True)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, None])
+def test_batches_and_their_elements(dim: int | None) -> None:
+    """A batch has a new axis, without which it is the type of its elements; weakness stays."""
+    aval = ShapedArray((2, 3), "float32", True)
+
+    batch = batched_aval(aval, 7, dim)
+    expected = np.stack([np.zeros((2, 3))] * 7, dim).shape if dim is not None else (2, 3)
+    assert ShapedArray(expected, "float32", True) is batch
+    assert aval is element_aval(batch, dim)
 
 
 def test_names_of_derived_types() -> None:
