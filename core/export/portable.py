@@ -113,8 +113,7 @@ def _check_whole(jaxpr: Jaxpr, name: str) -> None:
         ExportError: names the sharding.
     """
     for app in applications(jaxpr):
-        wanted = getattr(app.primitive, "wanted_sharding", None)
-        sharding: Any = None if wanted is None else wanted(**app.params)
+        sharding = app.primitive.wanted_sharding(app.params)
         mesh = getattr(sharding, "mesh", None)
         if mesh is not None and any([_n_parts(entry, mesh) > 1 for entry in sharding.spec]):
             raise ExportError(

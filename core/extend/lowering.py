@@ -15,7 +15,7 @@ import tracebridge.core.ir.primitive as base
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
-from tracebridge.core.extend.primitive import Primitive, forget_programs
+from tracebridge.core.extend.primitive import forget_programs
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect, IOEffect
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -154,8 +154,8 @@ def register_lowering(
     adapted = _adapted(prim, rule)
     names = (platform,) if platform is None else _ALIASES.get(platform, (platform,))
     for name in names:
-        if type(prim) is Primitive or isinstance(getattr(prim, "lowerings", None), dict):
-            prim.lowerings[name] = adapted  # type: ignore[attr-defined]  # tested above
+        if prim.has_rules_of_users:
+            prim.lowerings[name] = adapted  # type: ignore[attr-defined]  # of this class, then
             continue
         for one in PLATFORMS if name is None else (name,):
             register_platform_lowering(prim, one, adapted, replaces=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
+from types import MethodType
 from typing import Any
 
 import tracebridge.core.ir.primitive as base
@@ -13,7 +14,11 @@ from tracebridge.core.ir.primitive import all_primitives
 Rule = Callable[..., Any]
 
 # Methods by which some primitives do all that the rule stands for, such as making a plan of it.
-_INSTEAD = {"jvp": ("linear_plan", "linearize_unplanned"), "transpose": ("transpose_plan",)}
+# Beside a rule of users they are what they are by default.
+_INSTEAD = {
+    "jvp": ("linearize", "linear_plan", "linearize_unplanned"),
+    "transpose": ("transpose_plan",),
+}
 
 
 class RuleTable(MutableMapping[Any, Rule]):
@@ -55,16 +60,13 @@ class RuleTable(MutableMapping[Any, Rule]):
         self._rules[primitive] = rule
         adapted = self._install(primitive, rule)
         setattr(primitive, self._method, adapted)
-        if self._method == "jvp" and hasattr(type(primitive), "linearize"):
-            primitive.linearize = adapted  # type: ignore[attr-defined]  # instead of the class's
         for method in _INSTEAD.get(self._method, ()):
-            if hasattr(type(primitive), method):
-                setattr(primitive, method, None)
+            setattr(primitive, method, MethodType(getattr(base.Primitive, method), primitive))
 
     def __delitem__(self, primitive: Any) -> None:
         del self._rules[primitive]
         forget_programs(primitive)
-        for method in (self._method, "linearize", *_INSTEAD.get(self._method, ())):
+        for method in (self._method, *_INSTEAD.get(self._method, ())):
             vars(primitive).pop(method, None)
 
     def __contains__(self, primitive: object) -> bool:

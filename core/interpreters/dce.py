@@ -37,7 +37,7 @@ def wants_dce(jaxpr: Jaxpr) -> bool:
 
 def app_wants_dce(app: Any) -> bool:
     """Whether an equation says ``wants_dce``, or one inside of it."""
-    if getattr(app.primitive, "wants_dce", False):
+    if app.primitive.wants_dce:
         return True
     return any([wants_dce(jaxpr) for jaxpr in jaxprs_in_params(app.params)])
 
@@ -61,9 +61,8 @@ def _dce(
         end = start
         if not any(used) and not (app.effects and keep_effects):
             continue
-        shrink = getattr(app.primitive, "dce", None) if app.multiple else None
-        if shrink is not None and (not all(used) or app_wants_dce(app)):
-            app, keep_args, keep_outs = shrink(used, app)
+        if app.multiple and (not all(used) or app_wants_dce(app)):
+            app, keep_args, keep_outs = app.primitive.dce(used, app)
             idx = tuple([i for i, keep in zip(idx, keep_args, strict=True) if keep])
             outs = [o for o, keep in zip(outs, keep_outs, strict=True) if keep]
         for i in idx:

@@ -22,7 +22,7 @@ def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
         staging = current_trace().process
 
         def process(app: Any, values: Any) -> Any:
-            if getattr(app.primitive, "inlinable", False):
+            if app.primitive.inlinable:
                 outs = eval_jaxpr(app.params["jaxpr"], process, values)
                 return outs if app.multiple else outs[0]
             return staging(app, values)

@@ -111,9 +111,10 @@ class LinearizeTrace(Trace):
         plans = app.linear_plans
         plan = None if plans is None else plans.get(mask)
         if plan is None:
-            rule = getattr(app.primitive, "linearize_unplanned", None) if plans is None else None
-            if rule is not None:
-                return self._unplanned(rule, app, mask, primals, nodes)
+            if plans is None and app.primitive.plans_when_repeated:
+                outs = self._unplanned(app, mask, primals, nodes)
+                if outs is not None:
+                    return outs
             plan = linear_plan(app, mask)
         env: list[Any] = [*primals, *nodes, *plan.consts]
         process = self.parent.process
@@ -137,8 +138,8 @@ class LinearizeTrace(Trace):
         return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in plan.outs]
 
     def _unplanned(
-        self, rule: Any, app: Application, mask: int, primals: list[Any], nodes: list[int]
-    ) -> list[Any]:
+        self, app: Application, mask: int, primals: list[Any], nodes: list[int]
+    ) -> list[Any] | None:
         """The first time that an application of several results is linearized: without a plan."""
         app.linear_plans = {}
         rest = iter(nodes)
@@ -146,7 +147,10 @@ class LinearizeTrace(Trace):
             TapeNode(a.tangent, next(rest)) if mask >> i & 1 else None
             for i, a in enumerate(app.avals)
         ]
-        outs, out_nodes = rule(self, primals, tangents, app.params)
+        found = app.primitive.linearize_unplanned(self, primals, tangents, app.params)
+        if found is NotImplemented:
+            return None
+        outs, out_nodes = found
         return [
             out if node is None else self.dual(out, node)
             for out, node in zip(outs, out_nodes, strict=True)

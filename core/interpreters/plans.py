@@ -16,7 +16,7 @@ from tracebridge.core.interpreters.separate import separate_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
-from tracebridge.core.ir.primitive import LinearInput
+from tracebridge.core.ir.primitive import LinearInput, Primitive, is_default
 from tracebridge.core.ir.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -199,21 +199,18 @@ def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPla
 
 
 def linear_plan(app: Application, mask: int) -> LinearPlan:
-    """The split plan of the linearization rule (``Primitive.linearize``, or else ``jvp``).
-
-    Primitives with a method ``linear_plan(app, mask)`` make the plan themselves.
-    """
+    """The split plan of the linearization rule: ``Primitive.linear_plan`` or ``linearize``."""
     plans = app.linear_plans
     if plans is None:
         plans = app.linear_plans = {}
     plan = plans.get(mask)
     if plan is None:
-        make = getattr(app.primitive, "linear_plan", None)
-        if make is not None:
-            plan = make(app, mask)
-        else:
-            rule = getattr(app.primitive, "linearize", None)
-            whole = jvp_plan(app, mask) if rule is None else _stage_jvp(app, mask, rule)
+        plan = app.primitive.linear_plan(app, mask)
+        if plan is None:
+            rule = app.primitive.linearize
+            # By default it is the jvp rule, whose plan serves both.
+            shared = is_default(rule, Primitive.linearize)
+            whole = jvp_plan(app, mask) if shared else _stage_jvp(app, mask, rule)
             plan = _split_plan(whole, app, bits(mask, len(app.avals)))
         plans[mask] = plan
     return plan
@@ -226,16 +223,15 @@ def transpose_plan(app: Application, mask: int, ct_mask: int) -> Plan:
     """Plan of the transpose rule for linear arguments ``mask``.
 
     Inputs: the cotangents at the bits of ``ct_mask``, then the nonlinear arguments. Results: the
-    cotangents of the linear arguments that are not zero (``extra[0]`` says which). Primitives
-    with a method ``transpose_plan(app, mask, ct_mask)`` make the plan themselves, or give None.
+    cotangents of the linear arguments that are not zero (``extra[0]`` says which).
+    ``Primitive.transpose_plan`` makes it, or else it is staged.
     """
     plans = app.transpose_plans
     if plans is None:
         plans = app.transpose_plans = {}
     plan = plans.get((mask, ct_mask))
     if plan is None:
-        make = getattr(app.primitive, "transpose_plan", None)
-        plan = None if make is None else make(app, mask, ct_mask)
+        plan = app.primitive.transpose_plan(app, mask, ct_mask)
         if plan is None:
             plan = _stage_transpose(app, mask, ct_mask)
         plans[mask, ct_mask] = plan

@@ -41,8 +41,7 @@ def separate_eval(
         mask = tuple([unknown[i] for i in idx])
         flags = unknown_results(app, mask)
         if any(mask) and not all(flags):
-            primitive: Any = app.primitive
-            out = primitive.separate(mask, values, **app.params)
+            out = app.primitive.separate(mask, values, **app.params)
         else:
             out = process(app, values)
         unknown.extend(flags)
@@ -57,9 +56,9 @@ def unknown_results(app: Any, mask: tuple[bool, ...]) -> Sequence[bool]:
     """Which results of an equation depend on unknown arguments, if it is taken apart."""
     here = any(mask)
     if here and app.multiple and not all(mask):
-        rule = getattr(app.primitive, "unknown_outs", None)
-        if rule is not None:
-            return rule(mask, **app.params)
+        flags = app.primitive.unknown_outs(mask, **app.params)
+        if flags is not None:
+            return flags
     return (here,) * len(app.outs)
 
 

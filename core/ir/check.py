@@ -74,7 +74,7 @@ def _check_equation(
             )
     if app.multiple is not app.primitive.multiple_results:
         raise _error(jaxpr, f"{where} does not know whether it has several results")
-    if getattr(app.primitive, "inlinable", False):
+    if app.primitive.inlinable:
         _check_call(jaxpr, where, app, app.params["jaxpr"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import weakref
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracebridge.core.errors.filtering import hide_internal_frames
@@ -18,7 +19,7 @@ from tracebridge.core.util.caching import BoundedCache
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
@@ -49,8 +50,12 @@ class Primitive(abc.ABC):
     # The transpose rule runs on values each time instead of being staged once (custom_vjp).
     transposes_inline: ClassVar[bool] = False
     # An application gets its plans when it is transposed for the second time. The first time the
-    # rule runs on the values. A method ``linearize_unplanned`` does so for linearization (scan).
+    # rule runs on the values, as ``linearize_unplanned`` does for linearization (scan).
     plans_when_repeated: ClassVar[bool] = False
+    # It does nothing but call its parameter ``jaxpr``, whose equations may take its place.
+    inlinable: ClassVar[bool] = False
+    # Programs with it are reduced before they are lowered: unused results have a meaning for it.
+    wants_dce: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.
     holds_functions: ClassVar[bool] = False
     # Whether it calls or maps a function, which is its first operand then (core/extend).
@@ -128,6 +133,8 @@ class Primitive(abc.ABC):
         """Called when ``app`` gets an executable, so that no cache lets it go."""
         del app  # the cache of applications holds it as it is
 
+    # types and code ------------------------------------------------------------------------------
+
     @abc.abstractmethod
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
         """The result aval (a list of avals where ``multiple_results``); checks the arguments."""
@@ -135,6 +142,14 @@ class Primitive(abc.ABC):
     @abc.abstractmethod
     def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         """StableHLO for one equation: an ``ir.Value`` (a list of them where multiple_results)."""
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
+        """Name and attributes of the operation that is all of ``lower``; None: it is more.
+
+        It is asked at static shapes only, and its answer is remembered with the application.
+        """
+        del avals, params
+        return None
 
     def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
         """Whether programs for several platforms may have ``platform`` among them."""
@@ -151,10 +166,72 @@ class Primitive(abc.ABC):
         del axis_name, params
         return False
 
+    def wanted_sharding(self, params: dict[str, Any]) -> Any:
+        """The sharding over whose mesh programs with this equation run; None: any will do."""
+        del params
+        return None
+
+    # eager evaluation ----------------------------------------------------------------------------
+
+    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+        """The result (a list where ``multiple_results``) without a program of its own.
+
+        ``NotImplemented``, the default: it is lowered, compiled and run.
+        """
+        del arrays, params
+        return NotImplemented
+
+    def destination(self, *arrays: Any, **params: Any) -> Any:
+        """Where an operation that does nothing but move its array moves it; None: it stays.
+
+        ``NotImplemented``, the default: it does something else.
+        """
+        del arrays, params
+        return NotImplemented
+
+    def prepare(self, app: Application, arrays: Sequence[Any]) -> Callable[..., Any] | None:
+        """A function of arrays like ``arrays`` that runs ``app``; None: the runtime makes it."""
+        del app, arrays
+
+    def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
+        """Give what runs inside to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN.
+
+        By default each Jaxpr in ``params`` that takes and gives what the primitive does.
+        """
+        app = self.application(tuple([a.aval for a in arrays]), params)
+        for jaxpr in jaxprs_in_params(app.params):
+            if jaxpr.in_avals == app.avals and jaxpr.out_avals == app.outs:
+                walk(jaxpr, arrays)
+
+    # transformations -----------------------------------------------------------------------------
+
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
         """``(result, tangent)``, or two lists; a tangent ``None`` is a symbolic zero, both ways."""
         del primals, tangents, params
         raise MissingRuleError(self.name, "jvp")
+
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
+        """As ``jvp``, but no equation computes results and tangents together."""
+        return self.jvp(primals, tangents, **params)
+
+    def linear_plan(self, app: Application, mask: int) -> Any:
+        """The plan of ``linearize`` for tangents at the bits of ``mask``.
+
+        None, the default: it is staged from ``linearize`` (interpreters/plans.py).
+        """
+        del app, mask
+
+    def linearize_unplanned(
+        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        """Results, and the tape nodes of their tangents, the first time that ``trace`` asks.
+
+        Asked where ``plans_when_repeated``. ``NotImplemented``, the default: a plan is made.
+        """
+        del trace, primals, tangents, params
+        return NotImplemented
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Value | None]:
         """Cotangents of the linear arguments, which are given as ``LinearInput(aval)``.
@@ -165,6 +242,13 @@ class Primitive(abc.ABC):
         del ct, args, params
         raise MissingRuleError(self.name, "transpose")
 
+    def transpose_plan(self, app: Application, mask: int, ct_mask: int) -> Any:
+        """The plan of ``transpose`` for linear arguments ``mask``, cotangents at ``ct_mask``.
+
+        None, the default: it is staged from ``transpose`` (interpreters/plans.py).
+        """
+        del app, mask, ct_mask
+
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
@@ -172,17 +256,37 @@ class Primitive(abc.ABC):
         del ctx, args, dims, params
         raise MissingRuleError(self.name, "batch")
 
+    # parts of equations with several results -----------------------------------------------------
+
+    def dce(
+        self, used_outs: tuple[bool, ...], app: Application
+    ) -> tuple[Application, Sequence[bool], Sequence[bool]]:
+        """A smaller application, which arguments it keeps, and which results it keeps.
+
+        It keeps at least the results ``used_outs``; all of them by default.
+        """
+        del used_outs
+        return app, (True,) * len(app.avals), (True,) * len(app.outs)
+
+    def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool] | None:
+        """Which results depend on the arguments ``unknown``; None, the default: all."""
+        del unknown, params
+
+    def separate(self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any) -> Any:
+        """Bind the same computation as several equations, of known and of unknown arguments.
+
+        Results that ``unknown_outs`` calls known depend on the known ones only.
+        """
+        del unknown
+        return self.bind(*args, **params)
+
 
 class HigherOrderPrimitive(Primitive):
     """A primitive with Jaxprs in its parameters.
 
     Its applications are remembered on a Jaxpr of theirs, so that they die with the program. Rules
-    besides those of every primitive, all optional: ``linearize`` (as ``jvp``, but with separate
-    equations for the primal and the linear part); ``dce(used_outs, application)``, which gives
-    a smaller application, which arguments it keeps, and which results it keeps (not fewer than
-    the used ones); ``unknown_outs(unknown, **params)``, which says which results depend on unknown
-    arguments, and with it ``separate(unknown, args, **params)``, which binds the same computation
-    as several equations, such that the other results depend on known arguments only.
+    that one such primitive should have, and others need not: ``linearize``, ``dce``,
+    ``unknown_outs`` with ``separate``, and ``by_steps`` where a Jaxpr runs more than once or not.
     """
 
     multiple_results = True
@@ -254,6 +358,11 @@ class HigherOrderPrimitive(Primitive):
         """Let ``app`` live as long as the program."""
         cache, key = self.place(app.avals, app.params)
         cache[key] = app
+
+
+def is_default(rule: Callable[..., Any], default: Callable[..., Any]) -> bool:
+    """Whether a rule that was taken from a primitive is the ``default`` of a base class."""
+    return isinstance(rule, MethodType) and rule.__func__ is default
 
 
 def largest_jaxpr(jaxprs: Sequence[Any]) -> Any:

@@ -23,9 +23,9 @@ class DevicePut(Constraint):
 
     name = "device_put"
 
-    def wanted_sharding(self, *, placement: Any, source: Any) -> Any:
+    def wanted_sharding(self, params: dict[str, Any]) -> Any:
         """Programs that split an array over several devices run on them."""
-        del source
+        placement = params["placement"]
         return placement if type(placement) is NamedSharding else None
 
     def destination(self, x: Any, *, placement: Any, source: Any) -> Any:

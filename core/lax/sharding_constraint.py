@@ -27,9 +27,9 @@ class ShardingConstraint(Constraint):
 
     name = "sharding_constraint"
 
-    def wanted_sharding(self, *, sharding: Any) -> Any:
-        """Programs with this operation run on the mesh of this sharding."""
-        return sharding
+    def wanted_sharding(self, params: dict[str, Any]) -> Any:
+        """Programs with this operation run on the mesh of its sharding."""
+        return params["sharding"]
 
     def destination(self, x: Any, *, sharding: Any) -> Any:
         """Where an array goes eagerly; axes without a constraint become whole."""

@@ -41,13 +41,12 @@ def recipe_of(app: Application) -> Recipe | Literal[False]:
 
 
 def _make(app: Application) -> Recipe | Literal[False]:
-    make = getattr(app.primitive, "recipe", None)
-    if make is None or app.multiple:
+    if app.multiple:
         return False
     aval = app.out
     if not is_static(aval):
         return False
-    made = make(*app.avals, **app.params)
+    made = app.primitive.recipe(*app.avals, **app.params)
     if made is None:
         return False
     name, attributes = made

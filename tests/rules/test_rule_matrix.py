@@ -5,13 +5,42 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from typing import Any, final
 
+import numpy as np
 import pytest
 
 import tracebridge.core
-from tracebridge.core.ir.primitive import Primitive, all_primitives
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive, all_primitives
 
 RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
+
+# Rules whose default is right for most primitives.
+OPTIONAL = (
+    "by_steps", "dce", "destination", "effects", "evaluate", "is_lowered_on", "linear_plan",
+    "linearize", "linearize_unplanned", "names_axis", "prepare", "recipe", "separate",
+    "transpose_plan", "unknown_outs", "wanted_sharding",
+)  # fmt: skip
+# What every primitive does in the same way, or its family does.
+MACHINERY = {"application", "bind", "bind_with_trace", "fitted", "get_bind_params", "keep"}
+
+# (rule, reason) -> primitives with Jaxprs in their parameters that leave it at the default
+AT_DEFAULT: dict[tuple[str, str], str] = {
+    ("linearize", "the user's rule gives results and tangents"): "custom_jvp_call",
+    ("linearize", "the tangent is an equation of its own already"): (
+        "custom_linear_solve custom_transpose_call linear_call"
+    ),
+    ("linearize", "it makes the plan itself"): "scan",
+    ("dce", "rules of users are given all results"): "custom_jvp_call custom_vjp_call",
+    ("dce", "the results are computed together"): (
+        "custom_linear_solve custom_transpose_call linear_call"
+    ),
+    ("unknown_outs", "rules of users are given all arguments"): "custom_jvp_call custom_vjp_call",
+    ("unknown_outs", "the results are computed together"): (
+        "custom_linear_solve custom_transpose_call linear_call"
+    ),
+}
 
 # (rule, reason) -> primitives without that rule
 EXEMPT: dict[tuple[str, str], str] = {
@@ -79,6 +108,93 @@ def test_exemptions_name_primitives_once() -> None:
 
     assert [] == [n for n, _ in listed if n not in known]
     assert len(set(listed)) == len(listed)
+
+
+def test_every_rule_is_in_the_matrix() -> None:
+    """What interpreters may ask a primitive for is listed above, and explained where it is made."""
+    methods = {n: f for n, f in vars(Primitive).items() if inspect.isfunction(f) and n[0] != "_"}
+
+    assert methods.keys() - MACHINERY == {*RULES, *OPTIONAL}
+    assert [] == [name for name, method in methods.items() if not method.__doc__]
+
+
+@pytest.mark.parametrize("rule", ["linearize", "dce", "unknown_outs"])
+def test_programs_inside_are_taken_apart_or_the_table_says_why_not(rule: str) -> None:
+    """Primitives with Jaxprs have the rules that make smaller ones of them, or a reason."""
+    names = [p.name for p in PRIMITIVES if isinstance(p, HigherOrderPrimitive)]
+    listed = [n for (r, _), some in AT_DEFAULT.items() if r == rule for n in some.split()]
+    known = {p.name: p for p in PRIMITIVES}
+
+    assert sorted(listed) == sorted([n for n in names if not defines(known[n], rule)])
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_rules_that_need_each_other_come_together(primitive: Primitive) -> None:
+    """One without the other would never be asked, or have no answer."""
+    planned = [
+        defines(primitive, r) for r in ("linear_plan", "linearize_unplanned", "transpose_plan")
+    ]
+
+    assert defines(primitive, "unknown_outs") == defines(primitive, "separate")
+    assert defines(primitive, "wanted_sharding") == defines(primitive, "destination")
+    assert planned == [primitive.plans_when_repeated] * 3
+    assert primitive.multiple_results or not defines(primitive, "dce")
+    assert primitive.multiple_results or not defines(primitive, "unknown_outs")
+    assert not primitive.wants_dce or defines(primitive, "dce")
+    assert not primitive.inlinable or isinstance(primitive, HigherOrderPrimitive)
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_rules_take_what_interpreters_give(primitive: Primitive) -> None:
+    """A rule has the positional parameters of the default."""
+    for rule in (*RULES, *OPTIONAL):
+        base, own = [
+            inspect.signature(getattr(cls, rule)).parameters.values()
+            for cls in (Primitive, type(primitive))
+        ]
+        wanted = [p.name for p in base if p.kind is p.POSITIONAL_OR_KEYWORD]
+        # Operands may be named one by one where the default takes any number.
+        some = any(p.kind is p.VAR_POSITIONAL for p in base)
+        given = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+        assert wanted == (given[: len(wanted)] if some else given), rule
+
+
+@final
+class Bare(Primitive):
+    """With the rules that it must have, and no more."""
+
+    name = "bare of the rule matrix"
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
+        del params
+        return list(avals)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        del ctx, params
+        return list(operands)
+
+
+def test_defaults_change_nothing() -> None:
+    """Interpreters that ask for a rule which is not there go on as if nobody had asked."""
+    bare = Bare()
+    scalar = ShapedArray((), np.dtype("float32"))
+    app = bare.application((scalar, scalar), {})
+
+    assert (app, (True, True), (True, True)) == bare.dce((True, False), app)
+    assert bare.unknown_outs((True, False)) is None
+    assert [1.0, 2.0] == [float(x) for x in bare.separate((True, False), (1.0, 2.0))]
+    assert bare.evaluate([]) is NotImplemented
+    assert bare.destination() is NotImplemented
+    assert bare.linearize_unplanned(None, [], [], {}) is NotImplemented
+    assert [None] * 5 == [
+        bare.recipe(scalar),
+        bare.wanted_sharding({}),
+        bare.prepare(app, []),
+        bare.linear_plan(app, 1),
+        bare.transpose_plan(app, 1, 1),
+    ]
 
 
 @pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)

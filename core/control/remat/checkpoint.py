@@ -282,7 +282,7 @@ def eval_in_place(
     env: list[Any] = [*args, *jaxpr.consts]
     for k, (app, idx) in enumerate(jaxpr.steps):
         values = [env[i] for i in idx]
-        if getattr(app.primitive, "inlinable", False):
+        if app.primitive.inlinable:
             inner = app.params["jaxpr"]
             env.extend(eval_in_place(inner, process, values, staging, policy))
             continue

@@ -95,9 +95,9 @@ def _mesh_inside(jaxpr: Jaxpr) -> Mesh | None:
 
 def _meshes(jaxpr: Jaxpr) -> Iterator[Mesh | None]:
     for app, _ in jaxpr.steps:
-        wanted = getattr(app.primitive, "wanted_sharding", None)
+        wanted = app.primitive.wanted_sharding(app.params)
         if wanted is not None:
-            mesh = getattr(wanted(**app.params), "mesh", None)
+            mesh = getattr(wanted, "mesh", None)
             yield mesh if type(mesh) is Mesh else None
         for inner in jaxprs_in_params(app.params):
             yield _mesh_inside(inner)

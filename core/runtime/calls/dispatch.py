@@ -13,6 +13,7 @@ from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.primitive import Primitive, is_default
 from tracebridge.core.ir.trace import Trace, innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
@@ -86,20 +87,17 @@ class EagerTrace(Trace):
             return trace.process(app, args)
         check_execution(call_name(app))
         arrays = [to_array(a, app) for a in args]
-        rule = getattr(app.primitive, "evaluate", None)
-        if rule is not None:
-            out = rule(arrays, **app.params)
-            if out is not NotImplemented:
-                return out
-        destination = getattr(app.primitive, "destination", None)
-        if destination is not None:
-            where = destination(*arrays, **app.params)
-            return arrays[0] if where is None else move(arrays[0], where, committed=True)
         key: Any = tuple([a._sig for a in arrays])
         if self.debug:
             key = (key, option("default_device"), mesh_of_computations())
         run = app.eager.get(key)
         if run is None:
+            out = app.primitive.evaluate(arrays, **app.params)
+            if out is not NotImplemented:
+                return out
+            where = app.primitive.destination(*arrays, **app.params)
+            if where is not NotImplemented:
+                return arrays[0] if where is None else move(arrays[0], where, committed=True)
             check_not_forked()
             run = self.prepare(app, arrays)
             if not self.debug and wants_checks():
@@ -131,7 +129,7 @@ class EagerTrace(Trace):
         """Raise if a result is not finite; looks for the operation inside a call."""
         name = call_name(app)
         find = None
-        if is_call(app) or hasattr(app.primitive, "by_steps"):
+        if is_call(app) or not is_default(app.primitive.by_steps, Primitive.by_steps):
             find = functools.partial(self.find_culprit, app, arrays)
         check_finite(out if app.multiple else [out], name, find)
 
@@ -148,9 +146,9 @@ class EagerTrace(Trace):
 
     def prepare(self, app: Application, arrays: Sequence[Array]) -> Callable[..., Any]:
         """Compile ``app`` for the signatures of ``arrays``."""
-        own = getattr(app.primitive, "prepare", None)
+        own = app.primitive.prepare(app, arrays)
         if own is not None:
-            return own(app, arrays)
+            return own
         sigs = [a._sig for a in arrays]
         name = call_name(app)
         jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
@@ -172,7 +170,7 @@ class EagerTrace(Trace):
 
 def is_call(app: Application) -> bool:
     """Whether the application does nothing but call its Jaxpr."""
-    return getattr(app.primitive, "inlinable", False)
+    return app.primitive.inlinable
 
 
 def to_array(value: Any, app: Application | None = None) -> Array:

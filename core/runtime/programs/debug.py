@@ -12,7 +12,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.filtering import user_frame
 from tracebridge.core.errors.runtime_errors import NonFiniteError
-from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.source_info import describe_line
 
 _TESTS = (("debug_nans", np.isnan, "NaN"), ("debug_infs", np.isinf, "infinity"))
@@ -96,21 +96,10 @@ def _walk(run: Run, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         values = [env[i] for i in idx]
         outs = run(app, values)
         if first_bad(outs) is not None:
-            _search_inside(run, app, values)
+            # Within a call, a loop or the branch that was chosen.
+            app.primitive.by_steps(functools.partial(_walk, run), values, **app.params)
             source = jaxpr.sources[k] if jaxpr.sources else None
             line = "" if source is None else describe_line(source)
             raise _Found(f"{app.primitive.name} at {line}" if line else app.primitive.name)
         env.extend(outs)
     return [env[i] for i in jaxpr.outs]
-
-
-def _search_inside(run: Run, app: Any, values: Sequence[Any]) -> None:
-    """The same within a call, a loop or the branch that was chosen."""
-    inside = functools.partial(_walk, run)
-    by_steps = getattr(app.primitive, "by_steps", None)
-    if by_steps is not None:
-        by_steps(inside, values, **app.params)
-        return
-    for inner in jaxprs_in_params(app.params):
-        if inner.in_avals == app.avals and inner.out_avals == app.outs:
-            inside(inner, values)
