@@ -23,33 +23,17 @@ from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.interop.dtypes import is_exchanged
 
 Mask = tuple[bool, ...]
 
 # What derivatives of a function raise that has none, whatever its sizes are.
 NO_DERIVATIVE = (GradientTypeError, EffectError, MissingRuleError)
-
-# What is cheap to do again. Everything else is kept.
-RECOMPUTED: frozenset[str] = frozenset(
-    {
-        # arithmetic of one or two instructions
-        "abs", "add", "and", "ceil", "clamp", "conj", "div", "floor", "imag", "integer_pow",
-        "is_finite", "max", "min", "mul", "neg", "not", "or", "real", "round", "rsqrt",
-        "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sqrt", "square",
-        "sub", "xor", "complex",
-        # comparisons and choices
-        "eq", "ge", "gt", "le", "lt", "ne", "select_n",
-        # dtypes and shapes
-        "bitcast_convert_type", "broadcast_in_dim", "concatenate", "convert_element_type", "copy",
-        "iota", "pad", "reduce_precision", "reshape", "rev", "slice", "split",
-        "squeeze", "stop_gradient", "transpose",
-    }
-)  # fmt: skip
-
 
 # Below this much work (see ``cost``) a forward pass keeps nothing: passing a residual from one
 # program to the next takes about 4 us, as long as some 4e4 multiplications.
@@ -59,7 +43,7 @@ _EXPENSIVE = 20  # of an elementwise function such as tanh, in multiplications
 
 def saveable(application: Any) -> bool:
     """Whether results of an equation may be kept; a policy of ``partial_eval_jaxpr``."""
-    return application.primitive.name not in RECOMPUTED and all(
+    return not application.primitive.cost.is_repeatable and all(
         [is_exchanged(a.dtype) for a in application.outs]
     )
 
@@ -75,23 +59,16 @@ def cost(jaxpr: Jaxpr) -> float:
     total = 0.0
     for app, _ in jaxpr.steps:
         elements = sum([float(a.size) for a in app.outs])
-        if app.primitive.name == "dot_general":
+        kind = app.primitive.cost
+        if app.primitive is dot_general_p:
             total += _products(app) * elements
-        elif app.primitive.name in RECOMPUTED or app.primitive.name.startswith("reduce_"):
+        elif kind is Cost.REDUCTION or kind.is_repeatable:
             total += max(elements, *[float(a.size) for a in app.avals], 0.0)
-        elif len(app.outs) == 1 and app.primitive.name in ELEMENTWISE:
+        elif kind is Cost.EXPENSIVE:
             total += _EXPENSIVE * elements
         else:
             return float("inf")
     return total
-
-
-ELEMENTWISE: frozenset[str] = frozenset(
-    {
-        "atan2", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log", "log1p", "logistic", "pow",
-        "sin", "sinh", "tan", "tanh",
-    }
-)  # fmt: skip
 
 
 def _products(app: Any) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, final
 
-from tracebridge._derived.residuals import RECOMPUTED
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.staging import stage
@@ -146,7 +145,7 @@ class _Graph:
             return False
         if self._is_own(step, own, target):
             return True
-        return slot != target and self.jaxpr.steps[step][0].primitive.name in RECOMPUTED
+        return slot != target and self.jaxpr.steps[step][0].primitive.cost.is_repeatable
 
     def _is_own(self, step: int, own: set[int], target: int) -> bool:
         """Whether a step is for the value ``target`` alone, if the steps ``own`` are."""

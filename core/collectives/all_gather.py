@@ -37,6 +37,7 @@ class AllGather(Collective):
     """
 
     name = "all_gather"
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals

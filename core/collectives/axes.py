@@ -12,6 +12,7 @@ from tracebridge.core.collectives.replicas import replica_groups
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
@@ -78,6 +79,8 @@ def map_leaves(fun: Callable[[Any], Any], x: Any) -> Any:
 
 class Collective(Primitive):
     """One operand, combined across the elements of the named axes in parameter ``axes``."""
+
+    cost = Cost.OTHER
 
     def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
         return axis_name in params["axes"]

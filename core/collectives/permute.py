@@ -34,6 +34,7 @@ class Ppermute(Collective):
     """Parameters ``axes`` (one name) and ``perm``, pairs (source, destination)."""
 
     name = "ppermute"
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return avals[0].strong
@@ -70,6 +71,7 @@ class AllToAll(Collective):
     """
 
     name = "all_to_all"
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals

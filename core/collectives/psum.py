@@ -118,6 +118,8 @@ class _Extremum(_AllReduce):
         total = psum_p.bind(lax.select(wins, t, lax.zeros_of(t.aval)), **params)
         return ans, lax.div(total, count)
 
+    makes_nan = False
+
 
 @final
 class Pmax(_Extremum):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effects, check_effects, no_effects
 from tracebridge.core.ir.jaxpr import jaxprs_in_params, open_params
 from tracebridge.core.ir.operators import EngineValue
@@ -45,6 +46,10 @@ class Primitive(abc.ABC):
 
     name: ClassVar[str]
     multiple_results: ClassVar[bool] = False
+    # What it costs; decides what is kept for backward passes and what is done again.
+    cost: ClassVar[Cost] = Cost.OTHER
+    # Whether a NaN in the results may be its own: False where it only moves or chooses elements.
+    makes_nan: ClassVar[bool] = True
     # Float parameters need keys that keep 0.0 / -0.0 and 1 / 1.0 / True apart.
     exact_keys: ClassVar[bool] = False
     # The transpose rule runs on values each time instead of being staged once (custom_vjp).
@@ -290,6 +295,9 @@ class HigherOrderPrimitive(Primitive):
     """
 
     multiple_results = True
+    cost = Cost.OTHER
+    # What is inside is looked at on its own.
+    makes_nan = False
     # The attribute of Effect that effects inside must have.
     effect_place: ClassVar[str] = ""
 

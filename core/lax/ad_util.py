@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import float0, is_inexact
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.float0 import float0_zeros, is_float0
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
@@ -84,6 +85,8 @@ class StopGradient(_Undifferentiated):
     """The identity with a derivative of zero. On tangents it is the linear identity that it is."""
 
     name = "stop_gradient"
+    cost = Cost.FREE
+    makes_nan = False
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return [ct]
@@ -98,6 +101,8 @@ class Unchosen(_Undifferentiated):
     """
 
     name = "unchosen"
+    cost = Cost.OTHER
+    makes_nan = False
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return [None]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, dictionary, string
@@ -14,6 +15,8 @@ from tracebridge.core.tree import tree
 
 class Annotation(Primitive):
     """The identity on one operand; its parameter says something about the value."""
+
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return avals[0]
@@ -39,6 +42,7 @@ class Name(Annotation):
     """Gives a value a name (parameter ``name``) that policies of ``checkpoint`` refer to."""
 
     name = "name"
+    makes_nan = False
 
     def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
         """Outside traces there is nothing to do."""
@@ -56,6 +60,7 @@ class ToMemory(Annotation):
     """
 
     name = "to_memory"
+    makes_nan = False
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         if ctx.platform == "cpu":

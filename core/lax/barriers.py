@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.float0 import has_float0, hold_float0
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
@@ -17,6 +18,8 @@ class OptimizationBarrier(Primitive):
     """The identity on any number of operands; all are computed before any result is used."""
 
     name = "optimization_barrier"
+    cost = Cost.OTHER
+    makes_nan = False
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

@@ -22,6 +22,7 @@ class DevicePut(Constraint):
     """
 
     name = "device_put"
+    makes_nan = False
 
     def wanted_sharding(self, params: dict[str, Any]) -> Any:
         """Programs that split an array over several devices run on them."""

@@ -19,6 +19,7 @@ from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
@@ -291,6 +292,7 @@ class InexactUnary(UnaryElementwise):
     ``result_accuracy`` of the operation.
     """
 
+    cost = Cost.EXPENSIVE
     accepts = staticmethod(is_inexact)
     accepts_text = "floats and complex numbers"
 
@@ -330,6 +332,7 @@ class BinaryElementwise(Elementwise):
 class Comparison(BinaryElementwise):
     """Two operands, a boolean result, no derivative."""
 
+    cost = Cost.CHEAP
     differentiable = False
     direction: ClassVar[str]
 
@@ -350,6 +353,8 @@ class Linear(Primitive):
 
 class Constraint(Linear):
     """The operand itself, at another place or in another order; its cotangent is treated alike."""
+
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return avals[0]
@@ -372,6 +377,7 @@ class Constraint(Linear):
 class Sink(Primitive):
     """Takes values and gives none; an effect keeps it from being dropped as dead code."""
 
+    cost = Cost.OTHER
     multiple_results: ClassVar[bool] = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
@@ -395,6 +401,9 @@ class Structural(Linear):
     Further operands (start indices and the like) have no tangents.
     """
 
+    cost = Cost.MOVES_DATA
+    makes_nan = False
+
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         x, *rest = primals
         return self.bind(x, *rest, **params), self.bind(tangents[0], *rest, **params)
@@ -403,6 +412,7 @@ class Structural(Linear):
 class Reduction(Primitive):
     """One operand, reduced over parameter ``axes``."""
 
+    cost = Cost.REDUCTION
     accepts: ClassVar[Accepts] = staticmethod(any_dtype)
     accepts_text: ClassVar[str] = "any dtype"
 

@@ -16,6 +16,7 @@ from tracebridge.core.dtypes.dtypes import int32, int64, is_complex, uint32, uin
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
@@ -36,6 +37,7 @@ class Threefry2x32(Primitive):
     """Encrypts counters (x, y) by keys (k, k'); operands of one shape, or scalars."""
 
     name = "threefry2x32"
+    cost = Cost.OTHER
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
@@ -113,6 +115,7 @@ class RngBitGenerator(Primitive):
     """``(key) -> (next key, bits)``; leading axes of the key make independent draws."""
 
     name = "rng_bit_generator"
+    cost = Cost.OTHER
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
@@ -189,6 +192,7 @@ class RngUniform(Primitive):
     """Numbers from a generator with hidden state."""
 
     name = "rng_uniform"
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         a, b = avals

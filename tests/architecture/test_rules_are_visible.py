@@ -10,6 +10,8 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
 READERS = {"getattr", "hasattr", "attribute", "attrgetter", "methodcaller"}
 # Other objects have these too.
 COMMON = {"name", "effects"}
+# Rules of a transformation that primitives do not know of, by design.
+TABLES = {"core/transforms/jet/rules.py": "derivatives of any order"}
 RULES = {n for c in (Primitive, HigherOrderPrimitive) for n in vars(c) if n[0] != "_"} - COMMON
 
 
@@ -36,6 +38,34 @@ def test_no_rule_is_fetched_by_its_name() -> None:
     assert not found, report("rules that are fetched by a string", found)
 
 
+def _compared(node: ast.AST) -> bool:
+    """Whether the name of a primitive is looked up in a set, or compared by its start."""
+    if isinstance(node, ast.Compare):
+        return isinstance(node.ops[0], ast.In | ast.NotIn) and _is_name(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        method = node.func.attr
+        if method in {"startswith", "endswith"}:
+            return _is_name(node.func.value)
+        return method == "get" and bool(node.args) and _is_name(node.args[0])
+    return isinstance(node, ast.Subscript) and _is_name(node.slice)
+
+
+def _is_name(node: ast.AST) -> bool:
+    return ast.unparse(node).endswith(("primitive.name", "prim.name"))
+
+
+def test_no_table_knows_primitives_by_name() -> None:
+    """What a primitive costs, moves or needs is an attribute of its class."""
+    found = [
+        f"{source.name}:{node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]  # nodes of expressions have a line
+        for source in package_sources()
+        for node in ast.walk(source.tree)
+        if _compared(node) and source.name not in TABLES
+    ]
+
+    assert not found, report("tables of primitives by name", found)
+
+
 def test_the_search_finds_what_it_is_to_find() -> None:
     """The forms in which rules were fetched."""
     forms = (
@@ -46,6 +76,9 @@ def test_the_search_finds_what_it_is_to_find() -> None:
     )
 
     for text in forms:
-        calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
-        assert any([_reads_a_rule(c) for c in calls]), text
-    assert not _reads_a_rule(ast.parse('getattr(fun, "__name__", "")').body[0].value)  # type: ignore[attr-defined]  # a call
+        assert any([_reads_a_rule(c) for c in _calls(text)]), text
+    assert not any([_reads_a_rule(c) for c in _calls('getattr(fun, "__name__", "")')])
+
+
+def _calls(text: str) -> list[ast.Call]:
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]

@@ -12,7 +12,9 @@ import pytest
 
 import tracebridge.core
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive, all_primitives
+from tracebridge.core.lax.families import Elementwise, Reduction
 
 RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 
@@ -158,6 +160,27 @@ def test_rules_take_what_interpreters_give(primitive: Primitive) -> None:
         given = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
 
         assert wanted == (given[: len(wanted)] if some else given), rule
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_cost_is_stated(primitive: Primitive) -> None:
+    """The class of a primitive says what it costs, or a family whose members cost the same."""
+    stated = [c for c in type(primitive).__mro__ if "cost" in vars(c) and c is not Primitive]
+
+    assert stated, f"{type(primitive).__name__} has no cost, see core/ir/cost.py"
+    assert isinstance(primitive.cost, Cost)
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_cost_fits_the_family(primitive: Primitive) -> None:
+    """Elementwise operations and reductions are known as such to who counts operations."""
+    if isinstance(primitive, Elementwise):
+        assert primitive.cost in (Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, Cost.EXPENSIVE)
+    else:
+        assert primitive.cost not in (Cost.CHEAP, Cost.EXPENSIVE)
+    assert isinstance(primitive, Reduction) == (primitive.cost is Cost.REDUCTION)
+    # Results of what is done again are the same each time.
+    assert not (primitive.cost.is_repeatable and primitive.holds_functions)
 
 
 @final

@@ -16,6 +16,7 @@ from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray, element_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effects, no_effects
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.trace import current_trace
@@ -39,6 +40,7 @@ class CallbackPrimitive(Primitive):
     programs that call it.
     """
 
+    cost = Cost.OTHER
     multiple_results: ClassVar[bool] = True
     holds_functions: ClassVar[bool] = True
 

@@ -9,6 +9,7 @@ from tracebridge.core.control.calls.inline_rules import has_tangent
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 
 
@@ -32,6 +33,7 @@ class CustomLin(Primitive):
     """
 
     name = "custom_lin"
+    cost = Cost.OTHER
     holds_functions = True
     multiple_results = True
     transposes_inline = True

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
 from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
@@ -163,7 +164,7 @@ def dots_saveable(prim: Any, *_: Any, **__: Any) -> bool:
     >>> policy(tb.lax.dot_general_p), policy(tb.lax.sin_p)
     (True, False)
     """
-    return prim is dot_general_p or prim.name == "conv_general_dilated"
+    return prim.cost is Cost.CONTRACTION
 
 
 checkpoint_dots = dots_saveable

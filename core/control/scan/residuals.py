@@ -8,15 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 
 T = TypeVar("T")
-
-# Computed again in each step rather than made once before the loop and kept: they cost nothing,
-# and their results may be large.
-_CHEAP = frozenset({"broadcast_in_dim", "iota", "reshape", "convert_element_type"})
 
 _CONSTANT, _STACKED, _SLICED = 0, 1, 2
 
@@ -190,7 +187,8 @@ def _held(graph: Graph, varies: bytearray, n_consts: int, results: Sequence[int]
         end = first + len(app.outs)
         if not any(needed[first:end]) and not app.effects:
             continue
-        if app.effects or varies[first] or app.primitive.name in _CHEAP:
+        # What is free is computed again in each step: its result may be large.
+        if app.effects or varies[first] or app.primitive.cost is Cost.FREE:
             for a in args:
                 needed[a] = 1
         else:

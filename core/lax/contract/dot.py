@@ -21,6 +21,7 @@ from tracebridge.core.dtypes.promotion import dtype_of_product
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 
@@ -40,6 +41,7 @@ class DotGeneral(Primitive):
     """
 
     name = "dot_general"
+    cost = Cost.CONTRACTION
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, y = avals

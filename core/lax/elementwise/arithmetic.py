@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import (
     real_of,
 )
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import (
@@ -31,6 +32,7 @@ _NUMBERS = "integers, floats and complex numbers"
 class NumericUnary(UnaryElementwise):
     """One operand of any dtype but bool."""
 
+    cost = Cost.CHEAP
     accepts = staticmethod(is_numeric)
     accepts_text = _NUMBERS
 
@@ -38,6 +40,7 @@ class NumericUnary(UnaryElementwise):
 class NumericBinary(BinaryElementwise):
     """Two operands of any dtype but bool."""
 
+    cost = Cost.CHEAP
     accepts = staticmethod(is_numeric)
     accepts_text = _NUMBERS
 
@@ -170,6 +173,7 @@ class MulHi(BinaryElementwise):
     """The upper half of the bits of an integer product."""
 
     name = "mulhi"
+    cost = Cost.CHEAP
     hlo = "chlo.mulhi"
     accepts = staticmethod(is_integer)
     accepts_text = "integers"
@@ -198,6 +202,7 @@ class Rem(NumericBinary):
     """The remainder of the division towards zero: it has the sign of the dividend."""
 
     name = "rem"
+    cost = Cost.EXPENSIVE
     hlo = "stablehlo.remainder"
     accepts_text = "integers and floats"
 
@@ -221,6 +226,8 @@ class Extremum(BinaryElementwise):
     derivatives are 0 then, so that NaNs which the user masks afterwards spoil no gradient.
     """
 
+    cost = Cost.CHEAP
+    makes_nan = False
     direction: str
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from tracebridge.core.dtypes.dtypes import is_integer
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import (
     BinaryElementwise,
@@ -17,6 +18,7 @@ from tracebridge.core.lax.families import (
 class BitsUnary(UnaryElementwise):
     """One operand of an integer dtype."""
 
+    cost = Cost.CHEAP
     accepts = staticmethod(is_integer)
     accepts_text = "integers"
     differentiable = False
@@ -25,6 +27,7 @@ class BitsUnary(UnaryElementwise):
 class Logical(BinaryElementwise):
     """Two operands of an integer dtype, or booleans."""
 
+    cost = Cost.CHEAP
     accepts = staticmethod(is_bits)
     accepts_text = "integers and booleans"
     differentiable = False
@@ -33,6 +36,7 @@ class Logical(BinaryElementwise):
 class Shift(BinaryElementwise):
     """Two integer operands; distances outside the width shift everything out."""
 
+    cost = Cost.CHEAP
     accepts = staticmethod(is_integer)
     accepts_text = "integers"
     differentiable = False

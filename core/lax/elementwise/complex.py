@@ -14,6 +14,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex, real_of
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import (
@@ -31,6 +32,7 @@ _WITH_COMPLEX = (np.dtype(np.float32), np.dtype(np.float64))
 class ComplexUnary(UnaryElementwise):
     """One complex operand, linear over the real numbers."""
 
+    cost = Cost.CHEAP
     accepts = staticmethod(is_complex)
     accepts_text = "complex numbers"
 
@@ -41,6 +43,7 @@ class ComplexUnary(UnaryElementwise):
 @final
 class Real(ComplexUnary):
     name = "real"
+    makes_nan = False
     hlo = "stablehlo.real"
 
     def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
@@ -53,6 +56,7 @@ class Real(ComplexUnary):
 @final
 class Imag(ComplexUnary):
     name = "imag"
+    makes_nan = False
     hlo = "stablehlo.imag"
 
     def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
@@ -82,6 +86,8 @@ class Complex(Elementwise):
     """``x + i y`` of two float arrays."""
 
     name = "complex"
+    cost = Cost.CHEAP
+    makes_nan = False
     hlo = "stablehlo.complex"
     accepts_text = "float32 and float64"
 

@@ -25,6 +25,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
@@ -37,6 +38,8 @@ class ConvertElementType(UnaryElementwise):
     """``new_dtype``, ``weak_type``: of the result. Complex to real takes the real part."""
 
     name = "convert_element_type"
+    cost = Cost.FREE
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return avals[0].update(dtype=params["new_dtype"], weak_type=params["weak_type"])
@@ -74,6 +77,8 @@ class BitcastConvertType(Primitive):
     """The bits of the elements as elements of ``new_dtype``; a last axis takes up the ratio."""
 
     name = "bitcast_convert_type"
+    cost = Cost.FREE
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals
@@ -117,6 +122,7 @@ class ReducePrecision(FloatUnary):
     """Rounds to a format with ``exponent_bits`` and ``mantissa_bits``; keeps the dtype."""
 
     name = "reduce_precision"
+    cost = Cost.CHEAP
     hlo = "stablehlo.reduce_precision"
 
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
@@ -134,6 +140,8 @@ class Copy(UnaryElementwise):
     """The operand; an eager copy has memory of its own."""
 
     name = "copy"
+    cost = Cost.MOVES_DATA
+    makes_nan = False
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return operands[0]

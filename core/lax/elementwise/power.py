@@ -10,6 +10,7 @@ from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import (
@@ -28,6 +29,7 @@ class Pow(BinaryElementwise):
     """The base is floating or complex; the exponent has its dtype, or is an integer."""
 
     name = "pow"
+    cost = Cost.EXPENSIVE
 
     def check_dtypes(self, *avals: ShapedArray) -> None:
         x, y = avals
@@ -81,6 +83,7 @@ class IntegerPow(UnaryElementwise):
     """``x ** y`` for a static int ``y``, by repeated multiplication."""
 
     name = "integer_pow"
+    cost = Cost.CHEAP
     accepts = staticmethod(is_numeric)
     accepts_text = "integers, floats and complex numbers"
 
@@ -114,6 +117,7 @@ class IntegerPow(UnaryElementwise):
 @final
 class Sqrt(InexactUnary):
     name = "sqrt"
+    cost = Cost.CHEAP
     hlo = "stablehlo.sqrt"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
@@ -123,6 +127,7 @@ class Sqrt(InexactUnary):
 @final
 class Rsqrt(InexactUnary):
     name = "rsqrt"
+    cost = Cost.CHEAP
     hlo = "stablehlo.rsqrt"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
 from tracebridge.core.util.public_path import public_path
@@ -31,6 +32,7 @@ class RoundingMethod(enum.IntEnum):
 class Step(FloatUnary):
     """Piecewise constant: the derivative is zero wherever it exists."""
 
+    cost = Cost.CHEAP
     differentiable = False
 
 
@@ -77,6 +79,7 @@ class NextAfter(BinaryElementwise):
     """The float after x in the direction of y: for derivatives it is x."""
 
     name = "nextafter"
+    cost = Cost.CHEAP
     hlo = "chlo.next_after"
     accepts = staticmethod(is_float)
     accepts_text = "floats"

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -32,6 +33,8 @@ class SelectN(Elementwise):
     """``which`` is bool (two cases) or int32 (any number); the cases have one dtype."""
 
     name = "select_n"
+    cost = Cost.CHEAP
+    makes_nan = False
     repeats_axes = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
@@ -98,6 +101,8 @@ class Clamp(Elementwise):
     """Operands ``low, x, high``; the bounds may be scalars. NaN stays."""
 
     name = "clamp"
+    cost = Cost.CHEAP
+    makes_nan = False
     repeats_axes = False
     hlo = "stablehlo.clamp"
     accepts_text = "booleans, integers and floats"

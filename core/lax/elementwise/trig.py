@@ -7,6 +7,7 @@ from typing import Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands, scalar_like
 
@@ -71,6 +72,7 @@ class Atan2(BinaryElementwise):
     """The angle of the point with ordinate x (the first operand) and abscissa y."""
 
     name = "atan2"
+    cost = Cost.EXPENSIVE
     hlo = "stablehlo.atan2"
 
     accepts = staticmethod(is_inexact)

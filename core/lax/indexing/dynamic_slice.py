@@ -13,6 +13,7 @@ from tracebridge.core.dtypes.dtypes import is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, literal
@@ -33,6 +34,7 @@ class DynamicSlice(Structural):
     """Operands: an array, then one start per axis. Starts are clamped so that the slice fits."""
 
     name = "dynamic_slice"
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, *starts = avals
@@ -93,6 +95,8 @@ class DynamicUpdateSlice(Primitive):
     """Operands: an array, an update, then one start per axis, clamped so that the update fits."""
 
     name = "dynamic_update_slice"
+    cost = Cost.OTHER
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, update, *starts = avals

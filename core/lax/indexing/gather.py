@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_uns
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import python_scalar
 from tracebridge.core.lax.families import Structural
@@ -27,6 +28,7 @@ class Gather(Structural):
     """
 
     name = "gather"
+    cost = Cost.OTHER
     exact_keys = True  # fill_value
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:

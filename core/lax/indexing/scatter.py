@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.families import scalar_like
 from tracebridge.core.mlir.attrs import boolean
@@ -19,6 +20,7 @@ from tracebridge.core.mlir.attrs import boolean
 class Scatter(Primitive):
     """Operands: an array, index vectors (their last axis), updates. Params as in ``scatter``."""
 
+    cost = Cost.OTHER
     # StableHLO operation that combines an element with an update.
     combiner: ClassVar[str]
     takes_bool: ClassVar[bool] = True
@@ -147,6 +149,7 @@ class ScatterSet(Scatter):
     """Where windows overlap without the promise of unique indices, one of the updates stays."""
 
     name = "scatter"
+    makes_nan = False
 
     def combine(self, ctx: Any, old: Any, new: Any, scalar: ShapedArray) -> Any:
         return new
@@ -256,6 +259,8 @@ class ScatterMul(Scatter):
 
 class _Extreme(Scatter):
     """The derivative at an element is shared by all that equal it: the operand and updates."""
+
+    makes_nan = False
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         x, indices, updates = primals

@@ -15,6 +15,7 @@ from tracebridge.core.dtypes.dtypes import int8, int32, is_bool, is_complex, is_
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, element_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array
@@ -39,6 +40,7 @@ _HUGE = 1 << 22
 class _ArgExtremum(Primitive):
     """Parameters ``axes`` (one axis) and ``index_dtype``. Ties and NaNs: the first one wins."""
 
+    cost = Cost.OTHER
     maximum: bool
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:

@@ -10,6 +10,7 @@ from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 
@@ -17,6 +18,7 @@ from tracebridge.core.ir.typeof import as_value
 class _Cumulative(Primitive):
     """Parameters ``axis`` and ``reverse``: result i combines elements 0..i (or i.. if reverse)."""
 
+    cost = Cost.OTHER
     accepts_text = "numbers"
 
     def accepts(self, dtype: Any) -> bool:
@@ -120,6 +122,7 @@ class Cumprod(_Cumulative):
 class _CumExtremum(_Cumulative):
     """Running maximum or minimum; complex numbers are ordered by real part first."""
 
+    makes_nan = False
     maximum: bool
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:

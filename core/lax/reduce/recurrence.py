@@ -10,6 +10,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 
 
@@ -21,6 +22,7 @@ class LinearRecurrence(Primitive):
     """
 
     name = "linear_recurrence"
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         a, b = avals

@@ -132,6 +132,7 @@ def _product_tangent_by_scans(x: Any, t: Any) -> Any:
 class _Extremum(Reduction):
     """The largest or smallest element. NaNs win; complex numbers are ordered by real part first."""
 
+    makes_nan = False
     maximum: bool
 
     def identity(self, dtype: Any) -> Any:

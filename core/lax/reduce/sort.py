@@ -17,6 +17,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_uns
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, i64
@@ -37,6 +38,8 @@ class Sort(Primitive):
     """Parameters ``dimension``, ``is_stable``, ``num_keys``: the first operands are compared."""
 
     name = "sort"
+    cost = Cost.OTHER
+    makes_nan = False
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

@@ -14,6 +14,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import i64
@@ -37,6 +38,8 @@ class TopK(Primitive):
     """
 
     name = "top_k"
+    cost = Cost.OTHER
+    makes_nan = False
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

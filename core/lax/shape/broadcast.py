@@ -8,6 +8,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import BroadcastError, RankError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
@@ -20,6 +21,7 @@ class BroadcastInDim(Structural):
     """``shape``: of the result; ``broadcast_dimensions``: where the axes of the operand go."""
 
     name = "broadcast_in_dim"
+    cost = Cost.FREE
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         (x,) = avals

@@ -10,6 +10,7 @@ from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import AxisError, RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import operands as as_values
@@ -21,6 +22,8 @@ class Concatenate(Primitive):
     """``dimension``: the axis along which sizes add up; the others agree."""
 
     name = "concatenate"
+    cost = Cost.MOVES_DATA
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         axis = params["dimension"]

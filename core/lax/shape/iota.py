@@ -14,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
@@ -42,6 +43,8 @@ class Iota(_OfSizes):
     """Positions along ``dimension`` in an array of ``shape`` and ``dtype``."""
 
     name = "iota"
+    cost = Cost.FREE
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         shape, axis, dtype = params["shape"], params["dimension"], params["dtype"]
@@ -65,6 +68,7 @@ class DimensionSize(_OfSizes):
     """A symbolic dimension ``dim`` as a scalar of ``dtype``."""
 
     name = "dimension_size"
+    cost = Cost.OTHER
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return ShapedArray((), params["dtype"], "weak_type" in params)

@@ -9,6 +9,7 @@ from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.families import operands
 from tracebridge.core.mlir.attrs import i64_array
@@ -20,6 +21,8 @@ class Pad(Primitive):
     """``padding_config``: per axis elements before, after and between the operand's elements."""
 
     name = "pad"
+    cost = Cost.MOVES_DATA
+    makes_nan = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         x, value = avals

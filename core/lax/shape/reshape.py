@@ -9,6 +9,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
@@ -16,6 +17,8 @@ from tracebridge.core.lax.families import Structural
 
 class SameOrder(Structural):
     """Another shape for the same elements in row-major order."""
+
+    cost = Cost.FREE
 
     def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
         """One operation without attributes; a rank-0 operand would be repeated first."""

@@ -9,6 +9,7 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 
@@ -18,6 +19,8 @@ class Split(Primitive):
     """Pieces of ``sizes`` along ``axis``: one equation instead of a slice for each."""
 
     name = "split"
+    cost = Cost.MOVES_DATA
+    makes_nan = False
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

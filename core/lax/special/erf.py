@@ -6,6 +6,7 @@ import math
 from typing import Any, final
 
 import tracebridge.core.lax as lax
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import FloatUnary
 
@@ -20,6 +21,7 @@ def _bell(x: Any, scale: float) -> Any:
 @final
 class Erf(FloatUnary):
     name = "erf"
+    cost = Cost.EXPENSIVE
     hlo = "chlo.erf"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
@@ -29,6 +31,7 @@ class Erf(FloatUnary):
 @final
 class Erfc(FloatUnary):
     name = "erfc"
+    cost = Cost.EXPENSIVE
     hlo = "chlo.erfc"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
@@ -38,6 +41,7 @@ class Erfc(FloatUnary):
 @final
 class ErfInv(FloatUnary):
     name = "erf_inv"
+    cost = Cost.EXPENSIVE
     hlo = "chlo.erf_inv"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:

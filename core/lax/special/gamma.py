@@ -7,6 +7,7 @@ from typing import Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
 
@@ -14,6 +15,7 @@ from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operand
 @final
 class Lgamma(FloatUnary):
     name = "lgamma"
+    cost = Cost.EXPENSIVE
     hlo = "chlo.lgamma"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
@@ -23,6 +25,7 @@ class Lgamma(FloatUnary):
 @final
 class Digamma(FloatUnary):
     name = "digamma"
+    cost = Cost.EXPENSIVE
     hlo = "chlo.digamma"
 
     def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
@@ -32,6 +35,7 @@ class Digamma(FloatUnary):
 class OfSecond(BinaryElementwise):
     """Two float operands; differentiable in the second one only."""
 
+    cost = Cost.EXPENSIVE
     accepts = staticmethod(is_float)
     accepts_text = "floats"
 

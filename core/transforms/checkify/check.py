@@ -14,6 +14,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effect, Effects
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
@@ -44,6 +45,7 @@ class Check(Primitive):
     """
 
     name = "check"
+    cost = Cost.OTHER
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

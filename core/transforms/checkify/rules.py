@@ -19,32 +19,13 @@ from tracebridge.core.errors.check_errors import (
     OutOfBoundsError,
 )
 from tracebridge.core.ir.application import Application
-from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.ad_util import full_of
-from tracebridge.core.lax.families import Structural
 from tracebridge.core.transforms.checkify.error import Category
 from tracebridge.core.transforms.checkify.state import State
 
 # Gets the state, the application, its arguments and the line.
 ArgumentCheck = Callable[[State, Application, Sequence[Any], str], None]
-
-# Operations that only move, choose or reinterpret elements: a NaN in their results was there.
-# fmt: off
-_MOVERS = frozenset({
-    "all_gather", "all_to_all", "bitcast_convert_type", "clamp", "complex", "concatenate",
-    "convert_element_type", "copy", "cummax", "cummin", "device_put", "dynamic_update_slice",
-    "imag", "iota", "max", "min", "name", "optimization_barrier", "pad", "pmax", "pmin",
-    "ppermute", "real", "reduce_max", "reduce_min", "scatter", "scatter_max", "scatter_min",
-    "select_n", "sort", "split", "stop_gradient", "to_memory", "top_k", "unchosen",
-})
-# fmt: on
-
-
-def can_give_nan(primitive: Primitive) -> bool:
-    """Whether a NaN in the results may be the fault of this operation."""
-    return not (
-        isinstance(primitive, Structural | HigherOrderPrimitive) or primitive.name in _MOVERS
-    )
 
 
 def check_nan(state: State, app: Application, outs: Sequence[Any], line: str) -> None:

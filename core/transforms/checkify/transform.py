@@ -36,7 +36,7 @@ from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.ad_util import stop_gradient_p
 from tracebridge.core.transforms.checkify.check import CHECK_EFFECT, check_p, first_failure
 from tracebridge.core.transforms.checkify.error import Category, Layout
-from tracebridge.core.transforms.checkify.rules import CHECKS, can_give_nan, check_nan
+from tracebridge.core.transforms.checkify.rules import CHECKS, check_nan
 from tracebridge.core.transforms.checkify.state import CODE, SiteTable, State, lane_aval, merged
 
 Categories = frozenset[Category]
@@ -123,7 +123,7 @@ class Checker:
             found[1](state, app, args, line)
         result = current_trace().process(app, args)
         outs = result if app.multiple else [result]
-        if NanError in self.enabled and can_give_nan(primitive):
+        if NanError in self.enabled and primitive.makes_nan:
             check_nan(state, app, outs, line)
         return outs
 

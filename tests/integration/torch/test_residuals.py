@@ -7,7 +7,10 @@ import torch
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge._derived.residuals import RECOMPUTED, cost
+from tests.core.lax.op_table import TABLE
+from tracebridge._derived.residuals import cost
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.torch import wrap
 
 pytestmark = pytest.mark.torch
@@ -115,10 +118,27 @@ def test_cost_counts_loops_as_expensive():
     assert cost(loop) == float("inf")
 
 
-def test_names_of_cheap_primitives_exist():
-    """A renamed primitive would silently be kept."""
-    from tracebridge.core.ir.primitive import all_primitives
+@pytest.mark.parametrize("op", TABLE, ids=str)
+def test_elementwise_operations_have_a_known_cost(op):
+    """No elementwise operation makes a small program keep residuals."""
+    args = op.args(op.dtypes[0])
+    jaxpr = stage(lambda *xs: [op.fun(*xs)], [ShapedArray(a.shape, a.dtype) for a in args])
 
-    known = {p.name for p in all_primitives()}
+    assert cost(jaxpr) < 1000
 
-    assert RECOMPUTED - known == set()
+
+@pytest.mark.parametrize(
+    "fun", [tb.lax.erfc, tb.lax.asin, tb.lax.acos, tb.lax.atan, tb.lax.lgamma, tb.lax.cbrt], ids=str
+)
+def test_small_programs_of_any_function_keep_only_inputs(fun):
+    """Functions whose derivative has a contraction, a sum and functions of other kinds."""
+    split = parts(lambda x, w: tnp.sum(fun(x @ w)), torch.rand(8, 8) / 8, torch.rand(8, 8))
+
+    assert split.n_residuals == 0
+
+
+def test_remainders_keep_only_inputs():
+    """rem, which has two operands."""
+    split = parts(lambda x, y: tnp.sum(tb.lax.rem(x, y)), torch.rand(8, 8), torch.rand(8, 8) + 1)
+
+    assert split.n_residuals == 0
