@@ -150,15 +150,10 @@ class Jaxpr:
         return avals
 
     def __str__(self) -> str:
-        if not PRINTER:
-            importlib.import_module("tracebridge.core.ir.pretty")
-        return PRINTER[0](self)
+        # The printer imports this module, and is seldom needed.
+        return importlib.import_module("tracebridge.core.ir.pretty").jaxpr_text(self)
 
     __repr__ = __str__
-
-
-# The pretty printer, which ir/pretty.py puts here: it imports this module, and is seldom needed.
-PRINTER: list[Any] = []
 
 
 @public_path("tracebridge.extend.core")

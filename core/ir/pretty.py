@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tracebridge.core.ir.jaxpr import PRINTER, ClosedJaxpr, Jaxpr
+from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr
 from tracebridge.core.ir.values import Literal
 
 if TYPE_CHECKING:
@@ -183,6 +183,3 @@ def value_text(value: Any) -> str:
         return value.__name__
     text = str(value).replace("\n", " ")
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
-
-
-PRINTER[:] = [jaxpr_text]

@@ -242,8 +242,15 @@ def _is_dim(x: Any) -> bool:
     return isinstance(x, int | DimExpr | np.integer)
 
 
-# What makes arrays of dimensions, filled by the layer that has operations on arrays.
-ARRAY_OPERATION: list[Callable[[str, Any, Any], Any]] = []
+class _ArrayOperation:
+    """What makes arrays of dimensions: the composition root (bridge/_install) sets it."""
+
+    apply: Callable[[str, Any, Any], Any] | None = None
+
+
+def install_array_operation(apply: Callable[[str, Any, Any], Any]) -> None:
+    """Hook: ``apply(symbol, left, right)`` computes with dimensions and arrays."""
+    _ArrayOperation.apply = staticmethod(apply)
 
 
 def _foreign(symbol: str, left: Any, right: Any) -> Any:
@@ -252,10 +259,11 @@ def _foreign(symbol: str, left: Any, right: Any) -> Any:
     numbers = int | float | complex | np.generic | np.ndarray | DimExpr
     if not isinstance(other, numbers):
         return NotImplemented
-    if not ARRAY_OPERATION:
-        # Nothing is traced where no operation on arrays exists yet.
+    apply = _ArrayOperation.apply
+    if apply is None:
+        # The engine alone, without the package's face.
         raise no_value(f"{left!r} {symbol} {right!r}")
-    return ARRAY_OPERATION[0](symbol, left, right)
+    return apply(symbol, left, right)
 
 
 def no_value(what: str) -> InconclusiveDimensionError:

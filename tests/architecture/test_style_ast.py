@@ -237,3 +237,38 @@ def has_rule_and_reason(rest: str) -> bool:
     """Whether the text after the keyword names a rule and goes on with words."""
     match = re.match(r"(?:\[[\w\-, ]+\]|:\s*[A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)(?P<reason>.*)", rest)
     return match is not None and len(match["reason"].strip(" #-:.,")) >= SHORTEST_REASON
+
+
+# Lists of one module that another one fills when it is imported -> why.
+FILLED_AT_IMPORT = {
+    "bridge/torch/_graphs/calls.py:FIND_ROOT": "names are found by what wraps functions",
+    "bridge/torch/_graphs/operator.py:autograd.OPERATOR": "they need each other",
+}
+
+
+def _fills(node: ast.stmt) -> str | None:
+    """The list that a statement ``x.append(...)``, ``x.extend(...)`` or ``x[:] = ...`` fills."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and function.attr in {"append", "extend", "insert"}:
+            return ast.unparse(function.value)
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0]
+        return ast.unparse(target.value) if isinstance(target.slice, ast.Slice) else None
+    return None
+
+
+def test_no_list_is_filled_by_another_module() -> None:
+    """Hooks stand in the composition root, bridge/_install.py."""
+    found = set()
+    for source in package_sources():
+        imported = {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        names = [_fills(node) for node in source.tree.body]
+        found |= {f"{source.name}:{n}" for n in names if n and n.partition(".")[0] in imported}
+
+    assert found == FILLED_AT_IMPORT.keys()

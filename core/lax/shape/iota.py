@@ -18,7 +18,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
-from tracebridge.core.symbolic.dims import ARRAY_OPERATION, DimExpr, no_value
+from tracebridge.core.symbolic.dims import DimExpr, no_value
 
 _I32 = np.dtype(np.int32)
 
@@ -168,7 +168,7 @@ _OPERATORS = {
 }
 
 
-def _array_operation(symbol: str, left: Any, right: Any) -> Any:
+def array_operation(symbol: str, left: Any, right: Any) -> Any:
     """An operation of a dimension and a number or an array, on arrays."""
     a, b = [size_value(x) if isinstance(x, DimExpr) else x for x in (left, right)]
     return _OPERATORS[symbol](a, b)
@@ -176,4 +176,3 @@ def _array_operation(symbol: str, left: Any, right: Any) -> Any:
 
 # A symbolic size may stand wherever a number may: ``x / x.shape[0]``.
 register_value_type(DimExpr, size_value)
-ARRAY_OPERATION[:] = [_array_operation]

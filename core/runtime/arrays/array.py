@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import weakref
 from typing import TYPE_CHECKING, Any, final
 
@@ -473,12 +474,10 @@ def living_arrays() -> list[Array]:
     ]
 
 
-# Filled by runtime/arrays/transfer.py, which imports this module: makes an Array of an ndarray.
-_FROM_NUMPY: list[Any] = []
-
-
 def _unpickle(host: np.ndarray[Any, Any], weak_type: bool) -> Array:
-    return _FROM_NUMPY[0](host, weak_type=weak_type)
+    # What makes arrays imports this module.
+    transfer = importlib.import_module("tracebridge.core.runtime.arrays.transfer")
+    return transfer.put_numpy(host, weak_type=weak_type)
 
 
 register_value_type(Array, identity)

@@ -26,7 +26,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.arrays.array import _FROM_NUMPY, Array, new_array, share
+from tracebridge.core.runtime.arrays.array import Array, new_array, share
 from tracebridge.core.runtime.arrays.failures import raise_failure, raise_no_host_memory
 from tracebridge.core.runtime.arrays.shards import shard_aval, shard_buffers
 from tracebridge.core.runtime.arrays.signature import signature
@@ -280,5 +280,4 @@ def _convert_ndarray(host: np.ndarray[Any, Any]) -> Array:
     return put_canonical(host)
 
 
-_FROM_NUMPY.append(lambda host, weak_type: put_numpy(host, weak_type=weak_type))
 register_value_type(np.ndarray, _convert_ndarray)
