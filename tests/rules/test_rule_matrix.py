@@ -14,7 +14,7 @@ import tracebridge.core
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive, all_primitives
-from tracebridge.core.lax.families import Elementwise, Reduction
+from tracebridge.core.lax.families import Elementwise, Reduction, UnaryElementwise
 
 RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 
@@ -52,10 +52,8 @@ EXEMPT: dict[tuple[str, str], str] = {
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
-    ("transpose", "not linear: the tangent is a product with the derivative"): (
-        "abs acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf erf_inv erfc exp "
-        "exp2 expm1 integer_pow lgamma log log1p logistic polygamma pow rsqrt sin sinh sqrt "
-        "square tan tanh zeta"
+    ("transpose", "not linear: a tangent of its own, of products with derivatives"): (
+        "abs atan atan2 atanh integer_pow log log1p polygamma pow zeta"
     ),
     ("transpose", "not linear: the tangent selects or adds up tangents of the winners"): (
         "clamp max min pmax pmin reduce_max reduce_min scatter_max scatter_min cummax cummin"
@@ -86,9 +84,19 @@ def _import_all() -> None:
 _import_all()
 # Tests make primitives of their own, which may be there already when this file is collected.
 PRIMITIVES = [p for p in all_primitives() if type(p).__module__.startswith("tracebridge.core.")]
+
+
+def _is_nonlinear(primitive: Primitive) -> bool:
+    """Whether it is a function of one operand with a derivative, so that nobody transposes it."""
+    derivative = getattr(type(primitive), "derivative", None)
+    return isinstance(primitive, UnaryElementwise) and (
+        derivative is not UnaryElementwise.derivative
+    )
+
+
 REASONS = {
     (name, rule): reason for (rule, reason), names in EXEMPT.items() for name in names.split()
-}
+} | {(p.name, "transpose"): "not linear" for p in PRIMITIVES if _is_nonlinear(p)}
 
 
 def defines(primitive: Primitive, rule: str) -> bool:
