@@ -107,6 +107,9 @@ if TYPE_CHECKING:
     from tracebridge._api.vectorize.pmap import pmap as pmap
     from tracebridge._api.vectorize.vmap import vmap as vmap
     from tracebridge.core._jaxlib.xla import Device as Device
+    from tracebridge.core.compat.evaluation import (
+        ensure_compile_time_eval as ensure_compile_time_eval,
+    )
     from tracebridge.core.config.option_scopes import check_tracer_leaks as check_tracer_leaks
     from tracebridge.core.config.option_scopes import checking_leaks as checking_leaks
     from tracebridge.core.config.option_scopes import debug_infs as debug_infs
@@ -147,9 +150,6 @@ if TYPE_CHECKING:
     from tracebridge.core.control.refs.functions import freeze as freeze
     from tracebridge.core.control.refs.functions import new_ref as new_ref
     from tracebridge.core.control.refs.ref import Ref as Ref
-    from tracebridge.core.extend.evaluation import (
-        ensure_compile_time_eval as ensure_compile_time_eval,
-    )
     from tracebridge.core.ir.shape_struct import ShapeDtypeStruct as ShapeDtypeStruct
     from tracebridge.core.ir.typeof import typeof as typeof
     from tracebridge.core.runtime.arrays.array import Array as Array
@@ -217,7 +217,7 @@ _NAMES_BY_MODULE = {
     "core.control.custom.closure_convert": "closure_convert",
     "core.control.refs.ref": "Ref",
     "core.control.refs.functions": "empty_ref free_ref freeze new_ref",
-    "core.extend.evaluation": "ensure_compile_time_eval",
+    "core.compat.evaluation": "ensure_compile_time_eval",
     "core.ir.shape_struct": "ShapeDtypeStruct",
     "core.ir.typeof": "typeof",
     "core.runtime.arrays.array": "Array",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.flat_functions import (
+from tracebridge.core.compat.flat_functions import (
     argnums_partial,
     debug_info,
     donation_vector,
@@ -14,6 +13,7 @@ from tracebridge.core.extend.flat_functions import (
     safe_map,
     shaped_abstractify,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "argnums_partial",

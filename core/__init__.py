@@ -9,49 +9,49 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tracebridge.core.control.calls.closed_call import CallPrimitive as CallPrimitive
-    from tracebridge.core.dtypes import dtypes as _dtypes
-    from tracebridge.core.extend.evaluation import (
+    from tracebridge.core.compat.evaluation import (
         ensure_compile_time_eval as ensure_compile_time_eval,
     )
-    from tracebridge.core.extend.evaluation import eval_context as eval_context
-    from tracebridge.core.extend.primitive import Primitive as Primitive
-    from tracebridge.core.extend.programs import AbstractValue as AbstractValue
-    from tracebridge.core.extend.programs import DebugInfo as DebugInfo
-    from tracebridge.core.extend.programs import Jaxpr as Jaxpr
-    from tracebridge.core.extend.programs import ParamDict as ParamDict
-    from tracebridge.core.extend.programs import Value as Value
-    from tracebridge.core.extend.programs import check_jaxpr as check_jaxpr
-    from tracebridge.core.extend.programs import eval_jaxpr as eval_jaxpr
-    from tracebridge.core.extend.programs import gensym as gensym
-    from tracebridge.core.extend.programs import is_constant_dim as is_constant_dim
-    from tracebridge.core.extend.programs import is_constant_shape as is_constant_shape
-    from tracebridge.core.extend.programs import jaxpr_as_fun as jaxpr_as_fun
-    from tracebridge.core.extend.programs import jaxprs_in_params as jaxprs_in_params
-    from tracebridge.core.extend.programs import new_jaxpr_eqn as new_jaxpr_eqn
-    from tracebridge.core.extend.programs import subjaxprs as subjaxprs
-    from tracebridge.core.extend.traces import Trace as Trace
-    from tracebridge.core.extend.traces import Tracer as Tracer
-    from tracebridge.core.extend.traces import concrete_or_error as concrete_or_error
-    from tracebridge.core.extend.traces import find_top_trace as find_top_trace
-    from tracebridge.core.extend.traces import get_opaque_trace_state as get_opaque_trace_state
-    from tracebridge.core.extend.traces import is_concrete as is_concrete
-    from tracebridge.core.extend.traces import (
+    from tracebridge.core.compat.evaluation import eval_context as eval_context
+    from tracebridge.core.compat.primitive import Primitive as Primitive
+    from tracebridge.core.compat.programs import AbstractValue as AbstractValue
+    from tracebridge.core.compat.programs import DebugInfo as DebugInfo
+    from tracebridge.core.compat.programs import Jaxpr as Jaxpr
+    from tracebridge.core.compat.programs import ParamDict as ParamDict
+    from tracebridge.core.compat.programs import Value as Value
+    from tracebridge.core.compat.programs import check_jaxpr as check_jaxpr
+    from tracebridge.core.compat.programs import eval_jaxpr as eval_jaxpr
+    from tracebridge.core.compat.programs import gensym as gensym
+    from tracebridge.core.compat.programs import is_constant_dim as is_constant_dim
+    from tracebridge.core.compat.programs import is_constant_shape as is_constant_shape
+    from tracebridge.core.compat.programs import jaxpr_as_fun as jaxpr_as_fun
+    from tracebridge.core.compat.programs import jaxprs_in_params as jaxprs_in_params
+    from tracebridge.core.compat.programs import new_jaxpr_eqn as new_jaxpr_eqn
+    from tracebridge.core.compat.programs import subjaxprs as subjaxprs
+    from tracebridge.core.compat.traces import Trace as Trace
+    from tracebridge.core.compat.traces import Tracer as Tracer
+    from tracebridge.core.compat.traces import concrete_or_error as concrete_or_error
+    from tracebridge.core.compat.traces import find_top_trace as find_top_trace
+    from tracebridge.core.compat.traces import get_opaque_trace_state as get_opaque_trace_state
+    from tracebridge.core.compat.traces import is_concrete as is_concrete
+    from tracebridge.core.compat.traces import (
         nonempty_axis_env_DO_NOT_USE as nonempty_axis_env_DO_NOT_USE,
     )
-    from tracebridge.core.extend.traces import set_current_trace as set_current_trace
-    from tracebridge.core.extend.traces import take_current_trace as take_current_trace
-    from tracebridge.core.extend.traces import (
+    from tracebridge.core.compat.traces import set_current_trace as set_current_trace
+    from tracebridge.core.compat.traces import take_current_trace as take_current_trace
+    from tracebridge.core.compat.traces import (
         unsafe_am_i_under_a_jit_DO_NOT_USE as unsafe_am_i_under_a_jit_DO_NOT_USE,
     )
-    from tracebridge.core.extend.traces import (
+    from tracebridge.core.compat.traces import (
         unsafe_am_i_under_a_vmap_DO_NOT_USE as unsafe_am_i_under_a_vmap_DO_NOT_USE,
     )
-    from tracebridge.core.extend.traces import (
+    from tracebridge.core.compat.traces import (
         unsafe_get_axis_names_DO_NOT_USE as unsafe_get_axis_names_DO_NOT_USE,
     )
-    from tracebridge.core.extend.traces import valid_jaxtype as valid_jaxtype
-    from tracebridge.core.extend.value_types import pytype_aval_mappings as pytype_aval_mappings
+    from tracebridge.core.compat.traces import valid_jaxtype as valid_jaxtype
+    from tracebridge.core.compat.value_types import pytype_aval_mappings as pytype_aval_mappings
+    from tracebridge.core.control.calls.closed_call import CallPrimitive as CallPrimitive
+    from tracebridge.core.dtypes import dtypes as _dtypes
     from tracebridge.core.ir import atoms as _atoms
     from tracebridge.core.ir import typeof as _typeof
     from tracebridge.core.ir.atoms import Atom as Atom
@@ -76,19 +76,19 @@ _NAMES_BY_MODULE = {
     "dtypes.dtypes": "primal_dtype_to_tangent_dtype=tangent_dtype",
     "errors.shape_errors": "InconclusiveDimensionOperation=InconclusiveDimensionError",
     "errors.transform_errors": "JaxprTypeError",
-    "extend.evaluation": "ensure_compile_time_eval eval_context",
-    "extend.primitive": "Primitive",
-    "extend.programs": (
+    "compat.evaluation": "ensure_compile_time_eval eval_context",
+    "compat.primitive": "Primitive",
+    "compat.programs": (
         "AbstractValue DebugInfo Jaxpr ParamDict Value check_jaxpr eval_jaxpr gensym jaxpr_as_fun "
         "is_constant_dim is_constant_shape jaxprs_in_params new_jaxpr_eqn subjaxprs"
     ),
-    "extend.traces": (
+    "compat.traces": (
         "Trace Tracer concrete_or_error find_top_trace get_opaque_trace_state is_concrete "
         "nonempty_axis_env_DO_NOT_USE set_current_trace take_current_trace "
         "unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE "
         "unsafe_get_axis_names_DO_NOT_USE valid_jaxtype"
     ),
-    "extend.value_types": "pytype_aval_mappings",
+    "compat.value_types": "pytype_aval_mappings",
     "ir.effects": "Effect Effects no_effects",
     "ir.atoms": "Atom DropVar JaxprEqn Literal=LiteralAtom Var",
     "ir.aval": "ShapedArray",

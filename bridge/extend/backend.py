@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tracebridge.core.compat.clients import backends, get_backend, get_default_device
 from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.clients import backends, get_backend, get_default_device
 
 __all__ = ["backends", "get_backend", "get_default_device"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.linear_util import (
+from tracebridge.core.compat.linear_util import (
     Store,
     StoreException,
     WrappedFun,
@@ -15,6 +14,7 @@ from tracebridge.core.extend.linear_util import (
     transformation_with_aux2,
     wrap_init,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "Store",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.source_info import (
+from tracebridge.core.compat.source_info import (
     current,
     current_name_stack,
     extend_name_stack,
@@ -15,6 +14,7 @@ from tracebridge.core.extend.source_info import (
     summarize,
     user_context,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.ir.atoms import NameStack, SourceInfo
 
 __all__ = [

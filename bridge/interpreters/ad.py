@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.ad import (
+from tracebridge.core.compat.ad import (
     Zero,
     add_jaxvals,
     add_tangents,
@@ -18,6 +17,7 @@ from tracebridge.core.extend.ad import (
     primitive_transposes,
     zeros_like_aval,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 from tracebridge.core.interpreters.jvp import JvpTrace as JVPTrace
 from tracebridge.core.interpreters.jvp import JvpTracer as JVPTracer
 from tracebridge.core.ir.primitive import LinearInput as UndefinedPrimal

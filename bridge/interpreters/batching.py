@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tracebridge._api.vectorize.vmappable import register_vmappable, unregister_vmappable
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.batching import (
+from tracebridge.core.compat.batching import (
     AxisData,
     axis_primitive_batchers,
     bdim_at_front,
@@ -17,6 +16,7 @@ from tracebridge.core.extend.batching import (
     not_mapped,
     primitive_batchers,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "AxisData",

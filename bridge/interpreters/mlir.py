@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracebridge.core._jaxlib import mlir as _bindings
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.attributes import (
+from tracebridge.core.compat.attributes import (
     aval_to_ir_type,
     aval_to_ir_types,
     dense_int_array,
@@ -22,7 +21,7 @@ from tracebridge.core.extend.attributes import (
     module_to_string,
     shape_tensor,
 )
-from tracebridge.core.extend.lowering import (
+from tracebridge.core.compat.lowering import (
     LoweringRuleContext,
     ModuleContext,
     core_call_lowering,
@@ -32,6 +31,7 @@ from tracebridge.core.extend.lowering import (
     lower_fun,
     register_lowering,
 )
+from tracebridge.core.errors.filtering import shield as _shield
 
 __all__ = [
     "LoweringRuleContext",

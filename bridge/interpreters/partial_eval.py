@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tracebridge.core.compat.partial import PartialVal, trace_to_jaxpr_nounits
+from tracebridge.core.compat.reduction import dce_jaxpr, dce_jaxpr_consts, trace_to_jaxpr_dynamic
 from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.extend.partial import PartialVal, trace_to_jaxpr_nounits
-from tracebridge.core.extend.reduction import dce_jaxpr, dce_jaxpr_consts, trace_to_jaxpr_dynamic
 from tracebridge.core.interpreters.staging import StagedTracer as DynamicJaxprTracer
 
 __all__ = [

@@ -63,10 +63,10 @@ class Primitive(abc.ABC):
     wants_dce: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.
     holds_functions: ClassVar[bool] = False
-    # Whether it calls or maps a function, which is its first operand then (core/extend).
+    # Whether it calls or maps a function, which is its first operand then (core/compat).
     call_primitive: ClassVar[bool] = False
     map_primitive: ClassVar[bool] = False
-    # The rules are functions of the user (core/extend).
+    # The rules are functions of the user (core/compat).
     has_rules_of_users: ClassVar[bool] = False
 
     def __init__(self) -> None:

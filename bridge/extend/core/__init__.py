@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from tracebridge.core.control.calls.closed_call import CallPrimitive
-from tracebridge.core.dtypes.dtypes import tangent_dtype as primal_dtype_to_tangent_dtype
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.errors.shape_errors import (
-    InconclusiveDimensionError as InconclusiveDimensionOperation,
-)
-from tracebridge.core.errors.transform_errors import JaxprTypeError
-from tracebridge.core.extend.primitive import Primitive
-from tracebridge.core.extend.programs import (
+from tracebridge.core.compat.primitive import Primitive
+from tracebridge.core.compat.programs import (
     DebugInfo,
     Jaxpr,
     call_impl,
@@ -24,8 +17,8 @@ from tracebridge.core.extend.programs import (
     subjaxprs,
     unmapped_aval,
 )
-from tracebridge.core.extend.programs import array_types as _array_types
-from tracebridge.core.extend.traces import (
+from tracebridge.core.compat.programs import array_types as _array_types
+from tracebridge.core.compat.traces import (
     TraceTag,
     concrete_or_error,
     find_top_trace,
@@ -38,6 +31,13 @@ from tracebridge.core.extend.traces import (
     unsafe_get_axis_names_DO_NOT_USE,
     valid_jaxtype,
 )
+from tracebridge.core.control.calls.closed_call import CallPrimitive
+from tracebridge.core.dtypes.dtypes import tangent_dtype as primal_dtype_to_tangent_dtype
+from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.errors.shape_errors import (
+    InconclusiveDimensionError as InconclusiveDimensionOperation,
+)
+from tracebridge.core.errors.transform_errors import JaxprTypeError
 from tracebridge.core.ir.atoms import DropVar, JaxprEqn, Var
 from tracebridge.core.ir.atoms import LiteralAtom as Literal
 from tracebridge.core.ir.effects import Effect, Effects, no_effects

@@ -13,9 +13,9 @@ import numpy as np
 
 import tracebridge.core.ir.primitive as base
 import tracebridge.core.lax as lax
+from tracebridge.core.compat.tables import RuleTable
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
-from tracebridge.core.extend.tables import RuleTable
 from tracebridge.core.interpreters.jvp import JvpTrace, JvpTracer
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import LinearInput, is_linear_input

@@ -7,8 +7,8 @@ from types import MethodType
 from typing import Any
 
 import tracebridge.core.ir.primitive as base
+from tracebridge.core.compat.primitive import forget_programs
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
-from tracebridge.core.extend.primitive import forget_programs
 from tracebridge.core.ir.primitive import all_primitives
 
 Rule = Callable[..., Any]

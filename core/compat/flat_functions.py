@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracebridge.core.aot.abstract import aval_of
-from tracebridge.core.control.calls.traced_call import argument_names
-from tracebridge.core.errors.argument_errors import ArgumentTypeError
-from tracebridge.core.errors.tracer_errors import NonHashableStaticArgumentError
-from tracebridge.core.errors.transform_errors import ArgumentSpecError
-from tracebridge.core.extend.linear_util import (
+from tracebridge.core.compat.linear_util import (
     Store,
     WrappedFun,
     transformation2,
     transformation_with_aux2,
 )
+from tracebridge.core.control.calls.traced_call import argument_names
+from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.errors.tracer_errors import NonHashableStaticArgumentError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import (
     DebugInfo,

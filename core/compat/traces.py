@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.ir.trace as trace_base
 import tracebridge.core.ir.tracer as tracer_base
+from tracebridge.core.compat.custom_calls import process_custom_call
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
-from tracebridge.core.extend.custom_calls import process_custom_call
 from tracebridge.core.interpreters.batching import BatchTrace
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.atoms import closed_view

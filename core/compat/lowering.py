@@ -13,9 +13,9 @@ import numpy as np
 
 import tracebridge.core.ir.primitive as base
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.compat.primitive import forget_programs
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.transform_errors import CustomRuleError, MissingRuleError
-from tracebridge.core.extend.primitive import forget_programs
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect, IOEffect
 from tracebridge.core.ir.jaxpr import ClosedJaxpr, Jaxpr

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracebridge.core.compat.programs import open_jaxpr
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.extend.programs import open_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr as reduce_slots
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tracebridge.core.ir.primitive as base
+from tracebridge.core.compat.tables import RuleTable
 from tracebridge.core.errors.transform_errors import AxisSpecError, CustomRuleError
-from tracebridge.core.extend.tables import RuleTable
 from tracebridge.core.interpreters.plans import BatchInfo, SpmdAxis
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front

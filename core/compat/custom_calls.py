@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracebridge.core.compat.linear_util import WrappedFun, wrap_init
 from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
 from tracebridge.core.control.custom.rule_functions import flat_structure
-from tracebridge.core.extend.linear_util import WrappedFun, wrap_init
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
