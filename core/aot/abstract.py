@@ -63,7 +63,7 @@ def avals_of(call: str, args: Arguments) -> tuple[ShapedArray, ...]:
     return tuple(avals)
 
 
-def signature_of(leaf: Any, aval: ShapedArray, fallback: SingleDeviceSharding) -> Signature:
+def signature_of(leaf: object, aval: ShapedArray, fallback: SingleDeviceSharding) -> Signature:
     """Where an argument lives: an array's own signature, the sharding of a stand-in."""
     if type(leaf) is Array:
         return leaf._sig
@@ -75,7 +75,7 @@ def signature_of(leaf: Any, aval: ShapedArray, fallback: SingleDeviceSharding) -
     return signature(aval, sharding, True)
 
 
-def stand_in(leaf: Any, aval: ShapedArray) -> Any:
+def stand_in(leaf: object, aval: ShapedArray) -> Any:
     """What ``signature_of`` needs of an argument, without its memory."""
     if type(leaf) is Array:
         return leaf._sig

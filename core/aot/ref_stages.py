@@ -78,7 +78,7 @@ def call_with_references(
     call: str,
     args: Arguments,
     uses: RefUses,
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     check: Callable[[Sequence[Any]], list[Any]],
     run: Callable[[list[Array]], list[Any]],
 ) -> list[Any]:

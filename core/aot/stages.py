@@ -68,19 +68,19 @@ CompilerOptions = dict[str, str | bool | int | float]
 class Wrapped(Protocol):
     """What ``jit`` returns: callable, with ways to look at its stages."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run the compiled function."""
         ...
 
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+    def trace(self, *args: object, **kwargs: object) -> Traced:
         """Trace at these arguments."""
         ...
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: object, **kwargs: object) -> Lowered:
         """Trace and lower at these arguments."""
         ...
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: object, **kwargs: object) -> Any:
         """Shapes and dtypes of the result."""
         ...
 
@@ -332,7 +332,7 @@ class Compiled(Stage):
         self._entry = entry
 
     @api_boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Run the program.
 
         Raises:
@@ -356,7 +356,7 @@ class Compiled(Stage):
     def _run(self, arrays: list[Any]) -> Any:
         return self._entry.call(self._at_place(arrays))
 
-    def _checked(self, leaves: Sequence[Any]) -> list[Any]:
+    def _checked(self, leaves: Sequence[object]) -> list[Any]:
         """The arguments as values of the types that the program was compiled for."""
         arrays: list[Any] = []
         different: list[str] = []
@@ -403,7 +403,7 @@ class Compiled(Stage):
             return placement.in_shardings
         return [placement] * len(self._entry.sigs)
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: object, **kwargs: object) -> Any:
         """The same as calling the object."""
         return self(*args, **kwargs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import (
@@ -22,6 +22,9 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 def _after_batch(axis: int, d: int) -> int:
@@ -77,7 +80,7 @@ class AllGather(Collective):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [reduce_scatter_p.bind(ct, **params)]
 
 
@@ -128,7 +131,7 @@ class ReduceScatter(Collective):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [all_gather_p.bind(ct, **params)]
 
 
@@ -136,19 +139,19 @@ all_gather_p = AllGather()
 reduce_scatter_p = ReduceScatter()
 
 
-def _merged(x: Any, axis: int) -> Any:
+def _merged(x: Value, axis: int) -> Any:
     """``x`` with ``axis`` and the next as one."""
     shape = x.aval.shape
     return lax.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
-def _split(x: Any, axis: int, size: Any) -> Any:
+def _split(x: Value, axis: int, size: object) -> Any:
     """``x`` with ``axis`` as two, of which the first has ``size``."""
     shape = x.aval.shape
     return lax.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
 
 
-def _sizes(call: str, axis_name: Any, groups: Any) -> tuple[tuple[Any, ...], list[Any], Any]:
+def _sizes(call: str, axis_name: object, groups: object) -> tuple[tuple[Any, ...], list[Any], Any]:
     """Names of axes, their sizes (those of groups, where there are some), the checked groups."""
     names = bound_names(call, axis_name)
     if not names:
@@ -158,10 +161,10 @@ def _sizes(call: str, axis_name: Any, groups: Any) -> tuple[tuple[Any, ...], lis
 
 
 def all_gather(
-    x: Any,
-    axis_name: Any,
+    x: object,
+    axis_name: object,
     *,
-    axis_index_groups: Any = None,
+    axis_index_groups: object = None,
     axis: int = 0,
     tiled: bool = False,
 ) -> Any:
@@ -187,7 +190,7 @@ def all_gather(
     """
     names, sizes, groups = _sizes("all_gather", axis_name, axis_index_groups)
 
-    def gather(value: Any) -> Any:
+    def gather(value: Value) -> Any:
         at = lax.as_axis("all_gather", axis, value.aval.ndim + (not tiled))
         # The last name runs fastest; after it the new axis is there to be concatenated.
         joined = bool(tiled)
@@ -202,11 +205,11 @@ def all_gather(
 
 
 def psum_scatter(
-    x: Any,
-    axis_name: Any,
+    x: object,
+    axis_name: object,
     *,
     scatter_dimension: int = 0,
-    axis_index_groups: Any = None,
+    axis_index_groups: object = None,
     tiled: bool = False,
 ) -> Any:
     """Sum over a named axis, of which element i keeps part i of one array axis.
@@ -230,7 +233,7 @@ def psum_scatter(
     """
     names, sizes, groups = _sizes("psum_scatter", axis_name, axis_index_groups)
 
-    def scatter(value: Any) -> Any:
+    def scatter(value: Value) -> Any:
         at = lax.as_axis("psum_scatter", scatter_dimension, value.aval.ndim)
         last = len(names) - 1
         for i, (name, size) in enumerate(zip(names, sizes, strict=True)):

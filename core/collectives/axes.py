@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,14 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
 from tracebridge.core.tree import tree
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
-def size_of_axis(call: str, name: Any) -> Any:
+
+def size_of_axis(call: str, name: object) -> Any:
     """The size of the innermost bound axis ``name``.
 
     Raises:
@@ -32,7 +38,7 @@ def size_of_axis(call: str, name: Any) -> Any:
     raise UnboundAxisNameError(name, call=call, bound=[n for n, _ in bound])
 
 
-def axis_names(axis_name: Any) -> tuple[Any, ...]:
+def axis_names(axis_name: object) -> tuple[Any, ...]:
     """A name, or a tuple or list of names, as a tuple."""
     return tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
 
@@ -46,14 +52,14 @@ def bound_names(call: str, axis_name: Hashable) -> tuple[Any, ...]:
     return names
 
 
-def check_distinct(call: str, names: Sequence[Any]) -> None:
+def check_distinct(call: str, names: Sequence[object]) -> None:
     """Raise AxisSpecError if a name is there twice."""
     if len(names) > 1 and len(set(names)) != len(names):
         msg = f"{call}: the axis names {tuple(names)} contain one twice"
         raise AxisSpecError(msg, expected="different names")
 
 
-def axis_size(axis_name: Any) -> Any:
+def axis_size(axis_name: object) -> Any:
     """The number of elements of a named axis, or of the product of several.
 
     Args:
@@ -72,7 +78,7 @@ def axis_size(axis_name: Any) -> Any:
     return total
 
 
-def map_leaves(fun: Callable[[Any], Any], x: Any) -> Any:
+def map_leaves(fun: Callable[[Any], Any], x: object) -> Any:
     """``fun`` of the values of the leaves of ``x``."""
     return tree.map(lambda leaf: fun(as_value(leaf)), x)
 
@@ -82,20 +88,22 @@ class Collective(Primitive):
 
     cost = Cost.OTHER
 
-    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+    def names_axis(self, axis_name: object, params: Params) -> bool:
         return axis_name in params["axes"]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         """Axes of vmap are gone before lowering; those of pmap are replicas of the program."""
         groups = replica_groups(ctx, self.name, params["axes"], params.get("axis_index_groups"))
         return self.communicate(ctx, operands[0], groups, **params)
 
-    def communicate(self, ctx: Any, x: Any, groups: np.ndarray[Any, Any], **params: Any) -> Any:
+    def communicate(
+        self, ctx: Any, x: object, groups: np.ndarray[Any, Any], **params: object
+    ) -> Any:
         """The operation between the replicas of each row of ``groups``."""
         raise TypeError(self.name)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         if not self.names_axis(ctx.axis_name, params):
@@ -106,12 +114,14 @@ class Collective(Primitive):
         """Batch over another axis, which is none of the collective's business."""
         return self.bind(x, **params), d
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: object, d: int | None, ctx: Any, **params: object) -> tuple[Any, Any]:
         """Batch over the named axis itself; ``d`` is None where the elements are all equal."""
         raise TypeError(self.name)
 
 
-def checked_groups(call: str, names: Sequence[Any], groups: Any, *, equal: bool = True) -> Any:
+def checked_groups(
+    call: str, names: Sequence[object], groups: object, *, equal: bool = True
+) -> Any:
     """``axis_index_groups`` as tuples: a partition of the one named axis, into ``equal`` parts.
 
     Raises:
@@ -135,7 +145,7 @@ def checked_groups(call: str, names: Sequence[Any], groups: Any, *, equal: bool 
     return found
 
 
-def by_group(x: Any, d: int | None, size: Any, groups: Sequence[Sequence[int]]) -> Any:
+def by_group(x: Value, d: int | None, size: object, groups: Sequence[Sequence[int]]) -> Any:
     """``x`` with its batch axis split in front: (group, position in the group, ...)."""
     x = lax.to_front(x, d, size)
     order = np.concatenate([np.asarray(g, np.int32) for g in groups])
@@ -143,7 +153,7 @@ def by_group(x: Any, d: int | None, size: Any, groups: Sequence[Sequence[int]]) 
     return lax.reshape(take_rows(x, order), shape)
 
 
-def from_groups(x: Any, groups: Sequence[Sequence[int]]) -> Any:
+def from_groups(x: Value, groups: Sequence[Sequence[int]]) -> Any:
     """The inverse: the elements in the order of their positions along the axis, in front."""
     order = np.concatenate([np.asarray(g, np.int32) for g in groups])
     shape = x.aval.shape
@@ -151,7 +161,7 @@ def from_groups(x: Any, groups: Sequence[Sequence[int]]) -> Any:
     return take_rows(rows, np.argsort(order).astype(np.int32))
 
 
-def take_rows(x: Any, order: np.ndarray[Any, Any]) -> Any:
+def take_rows(x: Operand, order: np.ndarray[Any, Any]) -> Any:
     """``x`` with the elements of axis 0 in another order."""
     return lax.index_take(x, [order], (0,))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from tracebridge.core import lax
 from tracebridge.core.collectives.axes import Collective, axis_names, size_of_axis, size_value
 from tracebridge.core.collectives.replicas import axis_position
 from tracebridge.core.ir.aval import ShapedArray
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 _I32 = np.dtype(np.int32)
 
@@ -21,15 +27,15 @@ class AxisIndex(Collective):
 
     name = "axis_index"
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return ShapedArray((), _I32)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         return lax.broadcasted_iota(_I32, (ctx.size,), 0), 0
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         del operands
         (name,) = params["axes"]
         return axis_position(ctx, name)
@@ -38,7 +44,7 @@ class AxisIndex(Collective):
 axis_index_p = AxisIndex()
 
 
-def axis_index(axis_name: Any) -> Any:
+def axis_index(axis_name: object) -> Any:
     """Position of the current element along a named axis, an int32 scalar.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 @final
 class Ppermute(Collective):
@@ -36,7 +39,7 @@ class Ppermute(Collective):
     name = "ppermute"
     makes_nan = False
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0].strong
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
@@ -55,7 +58,7 @@ class Ppermute(Collective):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         back = tuple([(b, a) for a, b in params["perm"]])
         return [self.bind(ct, axes=params["axes"], perm=back)]
 
@@ -115,7 +118,7 @@ class AllToAll(Collective):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         axes = {"split_axis": params["concat_axis"], "concat_axis": params["split_axis"]}
         return [self.bind(ct, **{**params, **axes})]
 
@@ -124,7 +127,7 @@ ppermute_p = Ppermute()
 all_to_all_p = AllToAll()
 
 
-def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: object, axis_name: object, perm: Sequence[tuple[int, int]]) -> Any:
     """Send the values of some elements of a named axis to others.
 
     Args:
@@ -157,7 +160,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return map_leaves(lambda value: ppermute_p.bind(value, axes=names, perm=pairs), x)
 
 
-def _permute_grid(value: Any, names: Sequence[Any], size: int, pairs: Any) -> Any:
+def _permute_grid(value: object, names: Sequence[object], size: int, pairs: object) -> Any:
     """The permutation of the positions along several axes: each element takes what it is sent."""
     source, sent = _sources(size, pairs)
     everything = all_gather(value, tuple(names))
@@ -180,7 +183,7 @@ def _sources(size: int, pairs: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[An
     return source, sent
 
 
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x: object, axis_name: object, perm: Sequence[int]) -> Any:
     """Give element i of a named axis the value of element ``perm[i]``.
 
     Args:
@@ -205,12 +208,12 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 
 def all_to_all(
-    x: Any,
-    axis_name: Any,
+    x: object,
+    axis_name: object,
     split_axis: int,
     concat_axis: int,
     *,
-    axis_index_groups: Any = None,
+    axis_index_groups: object = None,
     tiled: bool = False,
 ) -> Any:
     """Exchange a named axis with an array axis.
@@ -238,7 +241,7 @@ def all_to_all(
     sizes = [size_of_axis("all_to_all", n) if groups is None else len(groups[0]) for n in names]
     size = math.prod(sizes)
 
-    def exchange(value: Any) -> Any:
+    def exchange(value: Value) -> Any:
         ndim = value.aval.ndim
         split = lax.as_axis("all_to_all", split_axis, ndim)
         concat = lax.as_axis("all_to_all", concat_axis, ndim)
@@ -262,13 +265,18 @@ def all_to_all(
     return map_leaves(exchange, x)
 
 
-def _described(names: Sequence[Any], groups: Any) -> str:
+def _described(names: Sequence[object], groups: object) -> str:
     what = f"the axis {names[0]!r}" if len(names) == 1 else f"the axes {tuple(names)}"
     return what if groups is None else f"the groups of {what}"
 
 
 def _exchange(
-    value: Any, names: Sequence[Any], sizes: Sequence[Any], split: int, concat: int, groups: Any
+    value: Any,
+    names: Sequence[object],
+    sizes: Sequence[Any],
+    split: int,
+    concat: int,
+    groups: object,
 ) -> Any:
     """The exchange over the product of the axes, one axis after the other."""
     if len(names) == 1:
@@ -292,7 +300,7 @@ def _exchange(
     return lax.reshape(value, (*shape[:concat], math.prod(sizes), *shape[concat + n :]))
 
 
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x: object, axis_name: object, axis: int, *, axis_index_groups: object = None) -> Any:
     """Swap a named axis with an array axis of the same size.
 
     Args:

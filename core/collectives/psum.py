@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.tree import tree
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 class _AllReduce(Collective):
     """Parameters ``axes`` and ``axis_index_groups`` (a tuple of tuples, or None)."""
@@ -39,7 +42,7 @@ class _AllReduce(Collective):
     # The StableHLO operation that combines two elements.
     combine: ClassVar[str]
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         (x,) = avals
         if is_bool(x.dtype) or (is_complex(x.dtype) and self.name != "psum"):
             msg = f"{self.name} does not work on {x.dtype.name}"
@@ -64,7 +67,7 @@ class _AllReduce(Collective):
         wide = lax.broadcast_in_dim(self.reduce(parts, (1,)), shape, dims)
         return from_groups(wide, groups), 0
 
-    def _in_unequal_groups(self, x: Any, groups: Any) -> Any:
+    def _in_unequal_groups(self, x: Value, groups: Any) -> Any:
         rest = x.aval.shape[1:]
         parts: list[Any] = []
         for group in groups:
@@ -77,11 +80,11 @@ class _AllReduce(Collective):
     def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
         return all_reduce(ctx, x, ctx.aval_out, groups, self.combine)
 
-    def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: object, axes: tuple[int, ...]) -> Any:
         """The reduction of array axes that the collective stands for."""
         raise TypeError(self.name)
 
-    def of_equal(self, x: Any, size: Any) -> Any:
+    def of_equal(self, x: object, size: object) -> Any:
         """The reduction of ``size`` equal elements."""
         del size
         return x
@@ -103,7 +106,7 @@ class Psum(_AllReduce):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         """Every element took part in every sum."""
         return [self.bind(ct, **params)]
 
@@ -148,7 +151,7 @@ pmax_p = Pmax()
 pmin_p = Pmin()
 
 
-def _split_axes(call: str, axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def _split_axes(call: str, axis_name: object) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """Bound names, and positions of array axes, in ``axis_name``."""
     all_names = axis_names(axis_name)
     positions = tuple([a for a in all_names if isinstance(a, int)])
@@ -159,11 +162,11 @@ def _split_axes(call: str, axis_name: Any) -> tuple[tuple[Any, ...], tuple[int, 
     return names, positions
 
 
-def _all_reduce(primitive: _AllReduce, x: Any, axis_name: Any, groups: Any) -> Any:
+def _all_reduce(primitive: _AllReduce, x: object, axis_name: object, groups: object) -> Any:
     names, positions = _split_axes(primitive.name, axis_name)
     groups = checked_groups(primitive.name, names, groups, equal=False)
 
-    def apply(value: Any) -> Any:
+    def apply(value: Value) -> Any:
         is_mask = is_bool(value.aval.dtype)
         if is_mask:
             value = lax.convert_dtype(value, default_int())
@@ -177,7 +180,7 @@ def _all_reduce(primitive: _AllReduce, x: Any, axis_name: Any, groups: Any) -> A
     return map_leaves(apply, x)
 
 
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def psum(x: object, axis_name: object, *, axis_index_groups: object = None) -> Any:
     """Sum of ``x`` over the elements of named axes.
 
     Args:
@@ -207,7 +210,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return _all_reduce(psum_p, x, axis_name, axis_index_groups)
 
 
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmean(x: object, axis_name: object, *, axis_index_groups: object = None) -> Any:
     """Mean of ``x`` over the elements of named axes; arguments as in ``psum``.
 
     >>> import tracebridge as tb
@@ -220,7 +223,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     if groups is not None and len({len(g) for g in groups}) == 1:
         count = len(groups[0])
 
-    def mean(value: Any) -> Any:
+    def mean(value: Value) -> Any:
         if not is_inexact(value.aval.dtype):
             value = lax.convert_dtype(value, to_inexact(value.aval.dtype))
         total = _all_reduce(psum_p, value, axis_name, groups)
@@ -238,7 +241,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return map_leaves(mean, x)
 
 
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmax(x: object, axis_name: object, *, axis_index_groups: object = None) -> Any:
     """Largest element of ``x`` over named axes; arguments as in ``psum``.
 
     >>> import tracebridge as tb
@@ -248,7 +251,7 @@ def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return _all_reduce(pmax_p, x, axis_name, axis_index_groups)
 
 
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmin(x: object, axis_name: object, *, axis_index_groups: object = None) -> Any:
     """Smallest element of ``x`` over named axes; arguments as in ``psum``.
 
     >>> import tracebridge as tb
@@ -258,7 +261,7 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return _all_reduce(pmin_p, x, axis_name, axis_index_groups)
 
 
-def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+def pbroadcast(x: object, axis_name: object, source: int) -> Any:
     """The value that one element of a named axis has, for all elements.
 
     Args:
@@ -281,7 +284,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         raise AxisError(f"pbroadcast: source {source} is not a position of axis {axis_name!r}")
     here = lax.eq(axis_index(names), source % size)
 
-    def send(value: Any) -> Any:
+    def send(value: Value) -> Any:
         is_mask = is_bool(value.aval.dtype)
         sent = lax.convert_dtype(value, default_int()) if is_mask else value
         total = psum_p.bind(

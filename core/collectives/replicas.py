@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,18 +16,23 @@ from tracebridge.core.errors.transform_errors import UnboundAxisNameError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import i64
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+
 _U32 = np.dtype(np.uint32)
 _I32 = np.dtype(np.int32)
 
 
-def _grid(ctx: Any) -> np.ndarray[Any, Any]:
+def _grid(ctx: LoweringContext) -> np.ndarray[Any, Any]:
     """The numbers of the replicas, by position along the axes, and the rest as a last axis."""
     sizes = [size for _, size in ctx.axis_env]
     copies = ctx.n_replicas // math.prod(sizes)
     return np.arange(math.prod(sizes) * copies).reshape(*sizes, copies)
 
 
-def _position(ctx: Any, name: Any, call: str) -> int:
+def _position(ctx: LoweringContext, name: object, call: str) -> int:
     """Which axis ``name`` is; the innermost one of that name."""
     names = [n for n, _ in ctx.axis_env]
     for i in range(len(names) - 1, -1, -1):
@@ -37,7 +42,7 @@ def _position(ctx: Any, name: Any, call: str) -> int:
 
 
 def replica_groups(
-    ctx: Any, call: str, names: Sequence[Any], index_groups: Any = None
+    ctx: LoweringContext, call: str, names: Sequence[object], index_groups: Any = None
 ) -> np.ndarray[Any, Any]:
     """Rows of replicas that communicate, in the order of their positions along the axes.
 
@@ -61,7 +66,7 @@ def replica_groups(
     )
 
 
-def axis_position(ctx: Any, name: Any) -> Any:
+def axis_position(ctx: LoweringContext, name: object) -> Any:
     """The position of this replica along an axis, an ``i32`` scalar."""
     sizes = _grid(ctx).shape
     at = _position(ctx, name, "axis_index")
@@ -75,7 +80,7 @@ def axis_position(ctx: Any, name: Any) -> Any:
 
 
 def all_reduce(
-    ctx: Any, x: Any, aval: ShapedArray, groups: np.ndarray[Any, Any], combine: str
+    ctx: LoweringContext, x: IrValue, aval: ShapedArray, groups: np.ndarray[Any, Any], combine: str
 ) -> Any:
     """``stablehlo.all_reduce`` by the operation ``combine``."""
     scalar = aval.update(shape=())
@@ -86,7 +91,11 @@ def all_reduce(
 
 
 def reduce_scatter(
-    ctx: Any, x: Any, aval: ShapedArray, groups: np.ndarray[Any, Any], dimension: int
+    ctx: LoweringContext,
+    x: IrValue,
+    aval: ShapedArray,
+    groups: np.ndarray[Any, Any],
+    dimension: int,
 ) -> Any:
     """``stablehlo.reduce_scatter`` of a sum, split along ``dimension``."""
     attributes = {
@@ -104,7 +113,11 @@ def _combining_block(ctx: Any, operation: Any, scalar: ShapedArray, combine: str
 
 
 def all_gather(
-    ctx: Any, x: Any, aval: ShapedArray, groups: np.ndarray[Any, Any], dimension: int
+    ctx: LoweringContext,
+    x: IrValue,
+    aval: ShapedArray,
+    groups: np.ndarray[Any, Any],
+    dimension: int,
 ) -> Any:
     """``stablehlo.all_gather``, which concatenates along ``dimension``."""
     attributes = {
@@ -115,7 +128,11 @@ def all_gather(
 
 
 def all_to_all(
-    ctx: Any, x: Any, aval: ShapedArray, groups: np.ndarray[Any, Any], dimension: int
+    ctx: LoweringContext,
+    x: IrValue,
+    aval: ShapedArray,
+    groups: np.ndarray[Any, Any],
+    dimension: int,
 ) -> Any:
     """``stablehlo.all_to_all`` along one axis: part j goes to replica j of the group."""
     attributes = {
@@ -128,7 +145,9 @@ def all_to_all(
     return operation.results[0]
 
 
-def permute(ctx: Any, x: Any, aval: ShapedArray, pairs: Sequence[tuple[int, int]]) -> Any:
+def permute(
+    ctx: LoweringContext, x: IrValue, aval: ShapedArray, pairs: Sequence[tuple[int, int]]
+) -> Any:
     """``stablehlo.collective_permute``; replicas that receive nothing get zeros."""
     table = np.asarray(pairs, np.int64).reshape(-1, 2)
     attributes = {"source_target_pairs": ctx.dense_i64(table)}

@@ -6,13 +6,18 @@ Whether a value is shared shows when the axis is batched: the value then has no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.collectives.axes import Collective, size_of_axis
 from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 class _BesideValue(Collective):
@@ -21,23 +26,23 @@ class _BesideValue(Collective):
     Parameter ``axes`` holds one name.
     """
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x, value), (d, shared) = args, dims
         if not self.names_axis(ctx.axis_name, params):
             return self.bind(x, value, **params), d
         return self.resolve(x, d, ctx, shared=shared is None, **params)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, value), (t, _) = primals, tangents
         out = self.bind(x, value, **params)
         return out, None if t is None else self.bind(t, value, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         _, value = args
         return [psum_shared_p.bind(ct, value, **params), None]
 
@@ -48,10 +53,10 @@ class MarkShared(_BesideValue):
 
     name = "mark_shared"
 
-    def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
+    def resolve(self, x: object, d: int | None, ctx: Any, **params: object) -> tuple[Any, Any]:
         return x, d
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         """No batching needs it any more."""
         return operands[0]
 
@@ -62,7 +67,7 @@ class PsumShared(_BesideValue):
 
     name = "psum_shared"
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         """Replicas do not tell which values they share."""
         raise AxisSpecError(
             f"reduce_axes names the axis {params['axes'][0]!r}, which is no axis of vmap",
@@ -95,7 +100,7 @@ def psum_shared(x: Any, value: Any, axes: Sequence[Any]) -> Any:
     return x
 
 
-def reduced_axes(call: str, reduce_axes: Any) -> tuple[Any, ...]:
+def reduced_axes(call: str, reduce_axes: object) -> tuple[Any, ...]:
     """Option ``reduce_axes`` as a tuple of names, each of them bound.
 
     Raises:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from tracebridge.core.ir.primitive import LinearInput, is_linear_input
 from tracebridge.core.ir.typeof import as_value, typeof
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.primitive import Primitive
+
 
 __all__ = [
     "JvpTrace",
@@ -93,7 +97,7 @@ def zeros_like_aval(aval: ShapedArray) -> Any:
     return lax.full(aval.shape, 0, aval.dtype)
 
 
-def instantiate_zeros(tangent: Any) -> Any:
+def instantiate_zeros(tangent: object) -> Any:
     """The array of a ``Zero``; everything else as it is.
 
     Args:
@@ -121,7 +125,7 @@ def add_jaxvals(x: Any, y: Any) -> Any:
     return lax.add(x, y)
 
 
-def add_tangents(x: Any, y: Any) -> Any:
+def add_tangents(x: object, y: object) -> Any:
     """The sum of two tangents, each of which may be a ``Zero``.
 
     Args:
@@ -141,14 +145,14 @@ def add_tangents(x: Any, y: Any) -> Any:
 # conversion of rules -----------------------------------------------------------------------------
 
 
-def _given(x: Any) -> Any:
+def _given(x: object) -> Any:
     """A tangent or cotangent of a rule, as the engine has it."""
     if x is None or type(x) is Zero or getattr(x, "dtype", None) == float0:
         return None
     return as_value(x)
 
 
-def _list(primitive: base.Primitive, what: str, x: Any) -> list[Any]:
+def _list(primitive: base.Primitive, what: str, x: object) -> list[Any]:
     if isinstance(x, list | tuple):
         return list(x)
     msg = f"the {what} rule of {primitive} gave {x!r}, expected a list"
@@ -156,7 +160,7 @@ def _list(primitive: base.Primitive, what: str, x: Any) -> list[Any]:
 
 
 def _install_jvp(primitive: base.Primitive, rule: Rule) -> Rule:
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(primals: Sequence[Any], tangents: Sequence[object], **params: Any) -> Any:
         given = [
             Zero(typeof(p).tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
@@ -175,7 +179,7 @@ def _install_jvp(primitive: base.Primitive, rule: Rule) -> Rule:
 
 
 def _offer_jvp(primitive: base.Primitive) -> Rule:
-    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def rule(primals: Sequence[object], tangents: Sequence[object], **params: Any) -> Any:
         values = [as_value(p) for p in primals]
         given = [_given(t) for t in tangents]
         if all([t is None for t in given]):
@@ -191,7 +195,7 @@ def _offer_jvp(primitive: base.Primitive) -> Rule:
     return rule
 
 
-def _zero_for(out: Any, tangent: Any) -> Any:
+def _zero_for(out: object, tangent: object) -> Any:
     return Zero.from_primal_value(out) if tangent is None else tangent
 
 
@@ -238,7 +242,7 @@ primitive_transposes = RuleTable(
 """``rule(cotangent, *args, **params)`` gives a cotangent, or None, for each argument."""
 
 
-def get_primitive_transpose(p: Any) -> Rule:
+def get_primitive_transpose(p: object) -> Rule:
     """The transpose rule of a primitive.
 
     Args:
@@ -262,7 +266,7 @@ def get_primitive_transpose(p: Any) -> Rule:
 # the usual rules ---------------------------------------------------------------------------------
 
 
-def deflinear(primitive: Any, transpose_rule: Rule) -> None:
+def deflinear(primitive: Primitive, transpose_rule: Rule) -> None:
     """Say that a primitive is linear in all arguments together.
 
     Args:
@@ -280,13 +284,13 @@ def deflinear(primitive: Any, transpose_rule: Rule) -> None:
     2.0
     """
 
-    def rule(cotangent: Any, *_: Any, **params: Any) -> Any:
+    def rule(cotangent: object, *_: object, **params: Any) -> Any:
         return transpose_rule(cotangent, **params)
 
     deflinear2(primitive, rule)
 
 
-def deflinear2(primitive: Any, transpose_rule: Rule) -> None:
+def deflinear2(primitive: Primitive, transpose_rule: Rule) -> None:
     """As ``deflinear``, with a rule that sees the arguments as well.
 
     Args:
@@ -308,7 +312,7 @@ def deflinear2(primitive: Any, transpose_rule: Rule) -> None:
 
 
 def _linear_jvp(
-    primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    primitive: Any, primals: Sequence[Any], tangents: Sequence[object], **params: Any
 ) -> Any:
     out = primitive.bind(*primals, **params)
     if all([type(t) is Zero for t in tangents]):
@@ -317,13 +321,13 @@ def _linear_jvp(
     return out, primitive.bind(*[instantiate_zeros(t) for t in tangents], **params)
 
 
-def _linear_transpose(rule: Rule, cotangent: Any, *args: Any, **params: Any) -> Any:
+def _linear_transpose(rule: Rule, cotangent: object, *args: Any, **params: Any) -> Any:
     if type(cotangent) is Zero:
         return [Zero(a.aval.tangent) if is_linear_input(a) else None for a in args]
     return rule(cotangent, *args, **params)
 
 
-def defjvp(primitive: Any, *jvprules: Rule | None) -> None:
+def defjvp(primitive: Primitive, *jvprules: Rule | None) -> None:
     """Set the derivative with respect to each argument.
 
     Args:
@@ -363,7 +367,7 @@ def defjvp2(primitive: Any, *jvprules: Rule | None) -> None:
     1.0
     """
 
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(primals: Sequence[Any], tangents: Sequence[object], **params: Any) -> Any:
         out = primitive.bind(*primals, **params)
         total: Any = Zero.from_primal_value(out)
         for rule, tangent in zip(jvprules, tangents, strict=True):
@@ -394,10 +398,10 @@ def defbilinear(prim: Any, lhs_rule: Rule, rhs_rule: Rule) -> None:
     3.0
     """
 
-    def left(t: Any, x: Any, y: Any, **params: Any) -> Any:
+    def left(t: Any, x: object, y: Any, **params: Any) -> Any:
         return prim.bind(t, y, **params)
 
-    def right(t: Any, x: Any, y: Any, **params: Any) -> Any:
+    def right(t: Any, x: Any, y: object, **params: Any) -> Any:
         return prim.bind(x, t, **params)
 
     def transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:

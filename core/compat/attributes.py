@@ -94,7 +94,7 @@ def ir_constant(val: Any) -> Any:
     ).result
 
 
-def ir_constants(val: Any) -> list[Any]:
+def ir_constants(val: object) -> list[Any]:
     """The values of a constant, of which there is one.
 
     Args:
@@ -112,7 +112,7 @@ def ir_constants(val: Any) -> list[Any]:
     return [ir_constant(val)]
 
 
-def dense_int_elements(xs: Any) -> Any:
+def dense_int_elements(xs: object) -> Any:
     """``dense<...> : tensor<..xi64>``.
 
     Args:
@@ -172,7 +172,7 @@ def i64_attr(i: int) -> Any:
     return attrs.i64(i)
 
 
-def ir_attribute(val: Any) -> Any:
+def ir_attribute(val: object) -> Any:
     """An attribute of a bool, int, float, string, dtype, sequence or dict.
 
     Args:

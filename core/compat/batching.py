@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tracebridge.core.ir.primitive as base
 from tracebridge.core.compat.tables import RuleTable
@@ -14,6 +14,10 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front
 from tracebridge.core.lax.shape.reshape import reshape
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.primitive import Primitive
+
 
 Rule = Callable[..., Any]
 not_mapped = None
@@ -29,7 +33,7 @@ class AxisData(NamedTuple):
     spmd_name: Any = None
 
 
-def _checked(primitive: base.Primitive, pair: Any) -> tuple[Any, Any]:
+def _checked(primitive: base.Primitive, pair: object) -> tuple[Any, Any]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         msg = f"the batching rule of {primitive} gave {pair!r}, expected (result, axis)"
         raise CustomRuleError(msg)
@@ -45,14 +49,14 @@ def _checked(primitive: base.Primitive, pair: Any) -> tuple[Any, Any]:
 
 
 def _install(primitive: base.Primitive, rule: Rule) -> Rule:
-    def batch(ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(ctx: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
         return _checked(primitive, rule(tuple(args), tuple(dims), **params))
 
     return batch
 
 
 def _install_fancy(primitive: base.Primitive, rule: Rule) -> Rule:
-    def batch(ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(ctx: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
         data = AxisData(ctx.axis_name, ctx.size, ctx.spmd_name)
         return _checked(primitive, rule(data, tuple(args), tuple(dims), **params))
 
@@ -60,7 +64,7 @@ def _install_fancy(primitive: base.Primitive, rule: Rule) -> Rule:
 
 
 def _install_axis(primitive: base.Primitive, rule: Rule) -> Rule:
-    def batch(ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def batch(ctx: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
         given = (ctx.size, ctx.axis_name, None, tuple(args), tuple(dims))
         return _checked(primitive, rule(*given, **params))
 
@@ -76,7 +80,7 @@ def _size(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
 
 
 def _offer(primitive: base.Primitive) -> Rule:
-    def rule(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def rule(args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
         values = [as_value(a) for a in args]
         return primitive.batch(BatchInfo(_size(values, dims), None), values, list(dims), **params)
 
@@ -84,7 +88,7 @@ def _offer(primitive: base.Primitive) -> Rule:
 
 
 def _offer_fancy(primitive: base.Primitive) -> Rule:
-    def rule(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    def rule(axis: Any, args: Sequence[object], dims: Sequence[int | None], **params: Any) -> Any:
         values = [as_value(a) for a in args]
         spmd_name = getattr(axis, "spmd_name", None)
         given = axis.name if spmd_name is None else SpmdAxis(axis.name, spmd_name)
@@ -95,7 +99,12 @@ def _offer_fancy(primitive: base.Primitive) -> Rule:
 
 def _offer_axis(primitive: base.Primitive) -> Rule:
     def rule(
-        size: Any, name: Any, _: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        size: object,
+        name: object,
+        _: object,
+        args: Sequence[object],
+        dims: Sequence[int | None],
+        **params: Any,
     ) -> Any:
         values = [as_value(a) for a in args]
         return primitive.batch(BatchInfo(size, name), values, list(dims), **params)
@@ -117,7 +126,7 @@ axis_primitive_batchers = RuleTable(
 """``rule(size, name, None, args, axes, **params)``."""
 
 
-def defvectorized(prim: Any) -> None:
+def defvectorized(prim: Primitive) -> None:
     """Say that a primitive works elementwise, so that a batch is just a larger array.
 
     Args:
@@ -144,7 +153,7 @@ def _vectorized(prim: Any, args: Sequence[Any], dims: Sequence[int | None], **pa
     return out, [dims[0]] * len(out) if prim.multiple_results else dims[0]
 
 
-def defbroadcasting(prim: Any) -> None:
+def defbroadcasting(prim: Primitive) -> None:
     """Say that a primitive works elementwise on several arguments of one shape, or scalars.
 
     Arguments that are not mapped are repeated where the others have a batch axis.
@@ -165,7 +174,9 @@ def defbroadcasting(prim: Any) -> None:
     primitive_batchers[prim] = functools.partial(_broadcasting, prim)
 
 
-def _broadcasting(prim: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _broadcasting(
+    prim: Primitive, args: Sequence[object], dims: Sequence[int | None], **params: Any
+) -> Any:
     pairs = list(zip([as_value(a) for a in args], dims, strict=True))
     size = _size([a for a, _ in pairs], dims)
     rank = max([a.aval.ndim - (d is not None) for a, d in pairs])
@@ -183,7 +194,7 @@ def _broadcasting(prim: Any, args: Sequence[Any], dims: Sequence[int | None], **
     return out, [0] * len(out) if prim.multiple_results else 0
 
 
-def defreducer(prim: Any, ident: Any = None) -> None:
+def defreducer(prim: Any, ident: object = None) -> None:
     """Say that a primitive reduces over the parameter ``axes``.
 
     Args:
@@ -211,7 +222,7 @@ def defreducer(prim: Any, ident: Any = None) -> None:
     primitive_batchers[prim] = rule
 
 
-def broadcast(x: Any, sz: Any, axis: int, *_: Any) -> Any:
+def broadcast(x: object, sz: object, axis: int, *_: object) -> Any:
     """``x`` repeated along a new axis of size ``sz``.
 
     Args:
@@ -226,7 +237,7 @@ def broadcast(x: Any, sz: Any, axis: int, *_: Any) -> Any:
     return broadcast_batch(as_value(x), sz, axis)
 
 
-def bdim_at_front(x: Any, bdim: int | None, size: Any, *_: Any) -> Any:
+def bdim_at_front(x: object, bdim: int | None, size: object, *_: object) -> Any:
     """``x`` with its batch axis in front; repeated if it has none.
 
     Args:
@@ -242,7 +253,7 @@ def bdim_at_front(x: Any, bdim: int | None, size: Any, *_: Any) -> Any:
     return to_front(as_value(x), bdim, size)
 
 
-def moveaxis(x: Any, src: int, dst: int) -> Any:
+def moveaxis(x: object, src: int, dst: int) -> Any:
     """``x`` with one axis moved.
 
     Args:

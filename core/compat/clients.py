@@ -8,7 +8,7 @@ from tracebridge.core.runtime.backends.clients import default_placement, started
 from tracebridge.core.runtime.backends.clients import get_backend as backend_by_name
 
 
-def get_backend(platform: Any = None) -> Any:
+def get_backend(platform: object = None) -> Any:
     """The client of a platform; started if it was not used yet.
 
     Args:

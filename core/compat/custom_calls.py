@@ -16,7 +16,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 
 
-def process_custom_call(trace: Any, app: Application, args: Sequence[Any]) -> Any:
+def process_custom_call(trace: Any, app: Application, args: Sequence[object]) -> Any:
     """Hand a call to the trace's method for such calls; NotImplemented if it has none.
 
     The methods are those of ``tracebridge.core.Trace``.
@@ -30,11 +30,11 @@ def process_custom_call(trace: Any, app: Application, args: Sequence[Any]) -> An
         forward = app.params["rule"].forward((True,) * len(values))
         n_out = len(app.outs)
 
-        def fwd(*given: Any) -> list[Any]:
+        def fwd(*given: object) -> list[Any]:
             results = _run(forward.jaxpr, [*consts, *given[::2]])
             return [*results[n_out:], *results[:n_out]]
 
-        def bwd(*given: Any) -> list[Any]:
+        def bwd(*given: object) -> list[Any]:
             split = len(given) - n_out
             known = [as_value(g) for g in given]
             return list(forward.backward(known[:split], known[split:]))
@@ -50,25 +50,25 @@ def process_custom_call(trace: Any, app: Application, args: Sequence[Any]) -> An
     return NotImplemented
 
 
-def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
+def _run(jaxpr: Jaxpr, args: Sequence[object]) -> list[Any]:
     return eval_jaxpr(jaxpr, current_trace().process, [as_value(a) for a in args])
 
 
-def _function(app: Application, args: Sequence[Any]) -> tuple[list[Any], list[Any], WrappedFun]:
+def _function(app: Application, args: Sequence[object]) -> tuple[list[Any], list[Any], WrappedFun]:
     """What the function closes over, its arguments, and the function of these."""
     n, jaxpr = app.params["num_consts"], app.params["call_jaxpr"]
     consts = list(args[:n])
 
-    def fun(*values: Any) -> list[Any]:
+    def fun(*values: object) -> list[Any]:
         return _run(jaxpr, [*consts, *values])
 
     return consts, list(args[n:]), wrap_init(fun, debug_info=jaxpr.debug)
 
 
-def _jvp(app: Application, consts: list[Any]) -> Callable[..., list[Any]]:
+def _jvp(app: Application, consts: Sequence[object]) -> Callable[..., list[Any]]:
     """The rule as a function of arguments and tangents that gives results and tangents."""
 
-    def jvp(*given: Any) -> list[Any]:
+    def jvp(*given: object) -> list[Any]:
         n = len(given) // 2
         values = [as_value(g) for g in given]
         primals, tangents = [*consts, *values[:n]], [*[None] * len(consts), *values[n:]]

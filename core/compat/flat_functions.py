@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.aot.abstract import aval_of
 from tracebridge.core.compat.linear_util import (
@@ -29,16 +29,19 @@ from tracebridge.core.tree.prefix import flatten_axes as spread_axes
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.util.safe_map import safe_map as map_strictly
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 def debug_info(
     traced_for: str,
-    fun: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
+    fun: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
     *,
     static_argnums: Sequence[int] = (),
     static_argnames: Sequence[str] = (),
-    result_paths_thunk: Any = None,
+    result_paths_thunk: object = None,
     sourceinfo: str | None = None,
     signature: inspect.Signature | None = None,
 ) -> DebugInfo:
@@ -93,7 +96,7 @@ def _parameters(signature: inspect.Signature) -> Parameters:
 
 @transformation_with_aux2
 def _of_leaves(
-    f: Callable[..., Any], store: Store, in_tree: PyTreeDef, keywords: bool, *leaves: Any
+    f: Callable[..., object], store: Store, in_tree: PyTreeDef, keywords: bool, *leaves: object
 ) -> Any:
     given = in_tree.unflatten(leaves)
     args, kwargs = given if keywords else (given, {})
@@ -148,7 +151,11 @@ def flatten_fun_nokwargs(
 
 @transformation2
 def _with_fixed(
-    f: Callable[..., Any], n: int, fixed: tuple[tuple[int, Any], ...], *dynamic: Any, **kwargs: Any
+    f: Callable[..., object],
+    n: int,
+    fixed: tuple[tuple[int, Any], ...],
+    *dynamic: object,
+    **kwargs: object,
 ) -> Any:
     known, others = dict(fixed), iter(dynamic)
     return f(*[known[i] if i in known else next(others) for i in range(n)], **kwargs)
@@ -157,7 +164,7 @@ def _with_fixed(
 def argnums_partial(
     f: WrappedFun,
     dyn_argnums: int | Sequence[int],
-    args: Sequence[Any],
+    args: Sequence[object],
     require_static_args_hashable: bool = True,
 ) -> tuple[WrappedFun, tuple[Any, ...]]:
     """A function of some of its arguments; the others are fixed.
@@ -260,7 +267,12 @@ def rebase_donate_argnums(
 
 
 def flatten_axes(
-    name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
+    name: str,
+    treedef: PyTreeDef,
+    axis_tree: object,
+    *,
+    kws: bool = False,
+    tupled_args: bool = False,
 ) -> list[Any]:
     """A specification such as ``in_axes``, with one entry for each leaf of a structure.
 
@@ -283,7 +295,7 @@ def flatten_axes(
     return spread_axes("flatten_axes", treedef, axis_tree, axes_name=name, full_name="the tree")
 
 
-def shaped_abstractify(x: Any) -> ShapedArray:
+def shaped_abstractify(x: object) -> ShapedArray:
     """The type of an array, of a number, or of any object with ``shape`` and ``dtype``.
 
     Args:
@@ -299,7 +311,7 @@ def shaped_abstractify(x: Any) -> ShapedArray:
     return aval_of(x)
 
 
-def safe_map(f: Callable[..., Any], *args: Iterable[Any]) -> list[Any]:
+def safe_map(f: Callable[..., object], *args: Iterable[Any]) -> list[Any]:
     """The results of a function of the elements of sequences, which have equal lengths.
 
     Args:

@@ -33,7 +33,7 @@ class Store:
         self._filled = False
         self._value: Any = None
 
-    def store(self, value: Any) -> None:
+    def store(self, value: object) -> None:
         """Fill the place.
 
         Raises:
@@ -88,13 +88,13 @@ class WrappedFun:
         return name_of(self.f)
 
     def wrap(
-        self, gen: Transformation, args: tuple[Any, ...], store: Store | None, *, direct: bool
+        self, gen: Transformation, args: tuple[object, ...], store: Store | None, *, direct: bool
     ) -> WrappedFun:
         """The function with one more transformation around it."""
         transforms = ((gen, args, direct), *self.transforms)
         return WrappedFun(self.f, transforms, (store, *self.stores), self.params, self.debug_info)
 
-    def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
+    def call_wrapped(self, *args: object, **kwargs: object) -> Any:
         """Call the function through its transformations."""
         return _call(self, 0, args, kwargs)
 
@@ -133,12 +133,12 @@ def _call(fun: WrappedFun, depth: int, args: Any, kwargs: dict[str, Any]) -> Any
     return result
 
 
-def _call_inner(fun: WrappedFun, depth: int, *args: Any, **kwargs: Any) -> Any:
+def _call_inner(fun: WrappedFun, depth: int, *args: object, **kwargs: object) -> Any:
     return _call(fun, depth, args, kwargs)
 
 
 def wrap_init(
-    f: Callable[..., Any], params: dict[str, Any] | None = None, *, debug_info: Any = None
+    f: Callable[..., object], params: dict[str, Any] | None = None, *, debug_info: object = None
 ) -> WrappedFun:
     """A function that transformations can be put around.
 
@@ -173,7 +173,7 @@ def transformation(gen: Transformation) -> Callable[..., WrappedFun]:
     6
     """
 
-    def transform(fun: WrappedFun, *gen_args: Any) -> WrappedFun:
+    def transform(fun: WrappedFun, *gen_args: object) -> WrappedFun:
         return fun.wrap(gen, gen_args, None, direct=False)
 
     return transform
@@ -197,7 +197,7 @@ def transformation_with_aux(gen: Transformation) -> Callable[..., tuple[WrappedF
     (2, 1)
     """
 
-    def transform(fun: WrappedFun, *gen_args: Any) -> tuple[WrappedFun, Callable[[], Any]]:
+    def transform(fun: WrappedFun, *gen_args: object) -> tuple[WrappedFun, Callable[[], Any]]:
         store = Store()
         return fun.wrap(gen, gen_args, store, direct=False), lambda: store.val
 
@@ -218,7 +218,7 @@ def transformation2(gen: Transformation) -> Callable[..., WrappedFun]:
     6
     """
 
-    def transform(fun: WrappedFun, *gen_args: Any) -> WrappedFun:
+    def transform(fun: WrappedFun, *gen_args: object) -> WrappedFun:
         return fun.wrap(gen, gen_args, None, direct=True)
 
     return transform
@@ -240,7 +240,7 @@ def transformation_with_aux2(gen: Transformation) -> Callable[..., tuple[Wrapped
     (2, 1)
     """
 
-    def transform(fun: WrappedFun, *gen_args: Any) -> tuple[WrappedFun, Callable[[], Any]]:
+    def transform(fun: WrappedFun, *gen_args: object) -> tuple[WrappedFun, Callable[[], Any]]:
         store = Store()
         return fun.wrap(gen, gen_args, store, direct=True), lambda: store.val
 
@@ -275,7 +275,7 @@ def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[
     return found[0]
 
 
-def cache(call: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+def cache(call: Callable[..., object], **_: object) -> Callable[..., Any]:
     """Remember the results of ``call(wrapped function, *args)``, as long as the function lives.
 
     The further results of the transformations are remembered as well.
@@ -290,7 +290,7 @@ def cache(call: Callable[..., Any], **_: Any) -> Callable[..., Any]:
     """
     results: WeakIdCache[Any] = WeakIdCache(f"results of {name_of(call)}")
 
-    def cached(fun: WrappedFun, *args: Any) -> Any:
+    def cached(fun: WrappedFun, *args: object) -> Any:
         key = (fun.transforms, fun.params, args)
         found = results.get(fun.f, key)
         if found is None:

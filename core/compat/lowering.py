@@ -164,7 +164,7 @@ def register_lowering(
 def _adapted(prim: base.Primitive, rule: Rule) -> Rule:
     """The rule with the signature of ``Primitive.lower``."""
 
-    def lower(builder: Any, *operands: Any, **params: Any) -> Any:
+    def lower(builder: Any, *operands: object, **params: Any) -> Any:
         ctx = LoweringRuleContext(builder, prim, builder.avals_in, builder.avals_out)
         results = flatten_ir_values(_values(rule(ctx, *operands, **params)))
         if len(results) != len(ctx.avals_out):
@@ -189,7 +189,7 @@ def _values(results: Any) -> list[Any]:
     return [r.result if hasattr(r, "result") and hasattr(r, "operands") else r for r in results]
 
 
-def flatten_ir_values(xs: Sequence[Any]) -> list[Any]:
+def flatten_ir_values(xs: Sequence[object]) -> list[Any]:
     """Values, and sequences of values, as one list.
 
     Args:
@@ -231,7 +231,7 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Rule:
     return rule
 
 
-def jaxpr_subcomp(ctx: Any, jaxpr: Jaxpr | ClosedJaxpr, *operands: Any) -> list[Any]:
+def jaxpr_subcomp(ctx: Any, jaxpr: Jaxpr | ClosedJaxpr, *operands: object) -> list[Any]:
     """Emit the equations of a program here; gives the values of its results.
 
     Args:
@@ -254,7 +254,7 @@ def jaxpr_subcomp(ctx: Any, jaxpr: Jaxpr | ClosedJaxpr, *operands: Any) -> list[
 
 
 def core_call_lowering(
-    ctx: Any, *operands: Any, name: str, call_jaxpr: Jaxpr | ClosedJaxpr, **_: Any
+    ctx: Any, *operands: object, name: str, call_jaxpr: Jaxpr | ClosedJaxpr, **_: object
 ) -> list[Any]:
     """Emit a program once for the module, as a function, and call it.
 
@@ -328,8 +328,8 @@ def emit_python_callback(
     return values, token, None
 
 
-def _host(callback: Callable[..., Any], avals: Sequence[ShapedArray]) -> Callable[..., Any]:
-    def call(*arrays: Any) -> list[Any]:
+def _host(callback: Callable[..., object], avals: Sequence[ShapedArray]) -> Callable[..., Any]:
+    def call(*arrays: object) -> list[Any]:
         out = callback(*arrays)
         results = list(out) if isinstance(out, list | tuple) else [out]
         return [np.asarray(r, a.dtype) for r, a in zip(results, avals, strict=True)]

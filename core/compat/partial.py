@@ -34,7 +34,7 @@ class PartialVal(tuple[Any, Any]):
     __slots__ = ()
 
     @classmethod
-    def known(cls, const: Any) -> PartialVal:
+    def known(cls, const: object) -> PartialVal:
         """A known value."""
         return cls((None, const))
 

@@ -8,7 +8,7 @@ batching) are put on the primitive object itself, where the interpreters look fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import tracebridge.core.ir.primitive as base
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -26,6 +26,10 @@ from tracebridge.core.runtime.calls.dispatch import forget_executables, to_array
 from tracebridge.core.runtime.calls.fastpath import clear_fast_paths
 from tracebridge.core.util.caching import BoundedCache, clear_all
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rule = Callable[..., Any]
@@ -78,7 +82,7 @@ class Primitive(base.Primitive):
         self._abstract_eval: Rule | None = self._method_of_types
         self._has_effects = self._abstract_eval is not None
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Take a method ``abstract_eval``, which gives types and effects, for the rule."""
         super().__init_subclass__(**options)
         method = cls.__dict__.get("abstract_eval")
@@ -130,7 +134,7 @@ class Primitive(base.Primitive):
         self.bind = bind
         return bind
 
-    def impl(self, *args: Any, **params: Any) -> Any:
+    def impl(self, *args: object, **params: Any) -> Any:
         """Evaluate by the function given to ``def_impl``.
 
         Raises:
@@ -157,7 +161,7 @@ class Primitive(base.Primitive):
             hide_internal_frames(error)
             raise
 
-    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+    def application(self, avals: tuple[ShapedArray, ...], params: Params) -> Application:
         """The application at ``avals`` and ``params``.
 
         It is remembered where the parameters can be keys, with a program among them if there is
@@ -205,7 +209,7 @@ class Primitive(base.Primitive):
             )
         return self._abstract_eval
 
-    def _abstract(self, avals: Sequence[ShapedArray], params: dict[str, Any]) -> Any:
+    def _abstract(self, avals: Sequence[ShapedArray], params: Params) -> Any:
         out = self._rule_of_types()(*avals, **params)
         return out[0] if self._has_effects else out
 
@@ -229,10 +233,10 @@ class Primitive(base.Primitive):
             )
         return results if several else results[0]
 
-    def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
+    def is_lowered_on(self, platform: str, params: Params) -> bool:
         return platform in self.lowerings or None in self.lowerings
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: Any, *operands: object, **params: Any) -> Any:
         platform = ctx.platform
         if ctx.platforms:
             return self._lower_on_all(ctx, operands, params)
@@ -247,7 +251,7 @@ class Primitive(base.Primitive):
             )
         return rule(ctx, *operands, **params)
 
-    def _lower_on_all(self, ctx: Any, operands: Any, params: dict[str, Any]) -> Any:
+    def _lower_on_all(self, ctx: Any, operands: object, params: Params) -> Any:
         """The rules of all platforms of a program for several."""
         rules = [self.lowerings.get(p, self.lowerings.get(None)) for p in ctx.platforms]
         return ctx.by_rules(rules, operands, params, multiple=self.multiple_results)
@@ -266,15 +270,15 @@ def _type(aval: ShapedArray) -> tuple[Any, ...]:
     return aval.shape, aval.dtype
 
 
-def _is_traced(x: Any) -> bool:
+def _is_traced(x: object) -> bool:
     return isinstance(x, Tracer)
 
 
-def _is_function(x: Any) -> bool:
+def _is_function(x: object) -> bool:
     return callable(x) and not isinstance(x, type)
 
 
-def _exact(x: Any) -> Any:
+def _exact(x: object) -> Any:
     """What tells numbers apart that Python calls equal."""
     return (type(x), repr(x)) if isinstance(x, float | int | complex) else None
 
@@ -289,7 +293,7 @@ def _aval(primitive: Primitive, x: Any) -> ShapedArray:
     return ShapedArray(tuple(x.shape), x.dtype, bool(getattr(x, "weak_type", False)))
 
 
-def apply_primitive(prim: base.Primitive, *args: Any, **params: Any) -> Any:
+def apply_primitive(prim: base.Primitive, *args: object, **params: Any) -> Any:
     """Evaluate a primitive at once by compiling its lowering.
 
     Args:

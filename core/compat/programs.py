@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.symbolic.dims import is_static, is_symbolic_dim
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.primitive import Primitive
+
 
 ParamDict = dict[str, Any]
 Value = Any
@@ -55,7 +59,7 @@ class DebugInfo(abc.ABC):  # noqa: B024 - it constructs and classifies
         traced_for: str,
         func_src_info: str,
         arg_names: Sequence[str] | None = None,
-        result_paths: Any = None,
+        result_paths: object = None,
     ) -> known_names.DebugInfo:
         """The names in the form in which the engine keeps them."""
         name, _, where = func_src_info.partition(" at ")
@@ -111,7 +115,7 @@ class Jaxpr(abc.ABC):  # noqa: B024 - it constructs and classifies
         return issubclass(other, base.Jaxpr)
 
 
-def open_jaxpr(jaxpr: Any, call: str) -> base.Jaxpr:
+def open_jaxpr(jaxpr: object, call: str) -> base.Jaxpr:
     """The program of a Jaxpr or a closed Jaxpr."""
     if isinstance(jaxpr, ClosedJaxpr):
         return jaxpr.jaxpr
@@ -122,7 +126,7 @@ def open_jaxpr(jaxpr: Any, call: str) -> base.Jaxpr:
 
 
 def eval_jaxpr(
-    jaxpr: Any, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
+    jaxpr: object, consts: Sequence[object], *args: Any, propagate_source_info: bool = True
 ) -> list[Any]:
     """Evaluate a Jaxpr.
 
@@ -166,11 +170,11 @@ def eval_jaxpr(
     return [_result(env[i]) for i in program.outs]
 
 
-def _result(value: Any) -> Any:
+def _result(value: object) -> Any:
     return base.constant(value) if type(value) is Literal else value
 
 
-def jaxpr_as_fun(closed_jaxpr: Any, *args: Any) -> Any:
+def jaxpr_as_fun(closed_jaxpr: object, *args: object) -> Any:
     """A closed Jaxpr as a function of flat arguments that gives the list of results.
 
     Args:
@@ -191,10 +195,10 @@ def jaxpr_as_fun(closed_jaxpr: Any, *args: Any) -> Any:
 def new_jaxpr_eqn(
     invars: Sequence[Atom],
     outvars: Sequence[Var],
-    primitive: Any,
+    primitive: Primitive,
     params: Mapping[str, Any],
-    effects: Any = no_effects,
-    source_info: Any = None,
+    effects: object = no_effects,
+    source_info: object = None,
     ctx: Any = None,
 ) -> JaxprEqn:
     """An equation ``outvars = primitive[params] invars``.
@@ -218,7 +222,7 @@ def new_jaxpr_eqn(
     return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
 
 
-def gensym(*_: Any, **__: Any) -> Callable[[ShapedArray], Var]:
+def gensym(*_: object, **__: object) -> Callable[[ShapedArray], Var]:
     """A function that makes new variables of given types.
 
     >>> import tracebridge as tb
@@ -244,7 +248,7 @@ def jaxprs_in_params(params: Mapping[str, Any]) -> Iterator[base.Jaxpr]:
     yield from base.jaxprs_in_params(lists)
 
 
-def subjaxprs(jaxpr: Any) -> Iterator[base.Jaxpr]:
+def subjaxprs(jaxpr: object) -> Iterator[base.Jaxpr]:
     """The programs in the parameters of the equations of a program.
 
     Args:
@@ -259,7 +263,7 @@ def subjaxprs(jaxpr: Any) -> Iterator[base.Jaxpr]:
         yield from jaxprs_in_params(app.params)
 
 
-def check_jaxpr(jaxpr: Any) -> None:
+def check_jaxpr(jaxpr: object) -> None:
     """Check that a program is well formed, and those in its equations.
 
     Args:
@@ -274,7 +278,7 @@ def check_jaxpr(jaxpr: Any) -> None:
     check_slots(open_jaxpr(jaxpr, "check_jaxpr"))
 
 
-def mapped_aval(size: Any, axis: int | None, aval: ShapedArray) -> ShapedArray:
+def mapped_aval(size: object, axis: int | None, aval: ShapedArray) -> ShapedArray:
     """The type of one element of a batch: without the axis.
 
     Args:
@@ -297,7 +301,9 @@ def mapped_aval(size: Any, axis: int | None, aval: ShapedArray) -> ShapedArray:
     return element_aval(aval, axis)
 
 
-def unmapped_aval(size: Any, axis: int | None, aval: ShapedArray, _: Any = None) -> ShapedArray:
+def unmapped_aval(
+    size: object, axis: int | None, aval: ShapedArray, _: object = None
+) -> ShapedArray:
     """The type of a batch of ``size`` elements: with a new axis.
 
     Args:
@@ -312,7 +318,7 @@ def unmapped_aval(size: Any, axis: int | None, aval: ShapedArray, _: Any = None)
     return batched_aval(aval, size, axis)
 
 
-def is_constant_dim(d: Any) -> bool:
+def is_constant_dim(d: object) -> bool:
     """Whether a dimension is a number; False for expressions.
 
     Args:
@@ -325,7 +331,7 @@ def is_constant_dim(d: Any) -> bool:
     return not is_symbolic_dim(d)
 
 
-def is_constant_shape(shape: Sequence[Any]) -> bool:
+def is_constant_shape(shape: Sequence[object]) -> bool:
     """Whether all dimensions of a shape are numbers.
 
     Args:
@@ -338,7 +344,7 @@ def is_constant_shape(shape: Sequence[Any]) -> bool:
     return is_static(shape)
 
 
-def call_impl(f: Any, *args: Any, **params: Any) -> Any:
+def call_impl(f: Any, *args: Any, **params: object) -> Any:
     """Call a wrapped function of ``tracebridge.extend.linear_util``.
 
     Args:

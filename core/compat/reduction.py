@@ -16,7 +16,7 @@ from tracebridge.core.ir.values import Literal
 
 
 def dce_jaxpr(
-    jaxpr: Any, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False
+    jaxpr: object, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[bool]]:
     """A program without what does not contribute to some of its results.
 
@@ -47,7 +47,7 @@ def dce_jaxpr(
 
 
 def dce_jaxpr_consts(
-    jaxpr: Any, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+    jaxpr: object, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[bool], list[bool]]:
     """As ``dce_jaxpr``, but says for constants and for inputs which ones the program has.
 
@@ -84,7 +84,7 @@ def _flags(name: str, given: bool | Sequence[bool], n: int) -> tuple[bool, ...]:
 
 
 def trace_to_jaxpr_dynamic(
-    fun: Any, in_avals: Sequence[ShapedArray], **_: Any
+    fun: Any, in_avals: Sequence[ShapedArray], **_: object
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
     """Trace a flat function of arrays that gives a list.
 

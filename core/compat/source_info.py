@@ -142,7 +142,7 @@ def reset_name_stack() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
+def user_context(traceback: object, *, name_stack: object = None) -> Iterator[None]:
     """Say in errors of a ``with`` block which line of the user an equation comes from.
 
     Args:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.ir.primitive as base
 from tracebridge.core.compat.primitive import forget_programs
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.ir.primitive import all_primitives
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.primitive import Primitive
+
 
 Rule = Callable[..., Any]
 
@@ -41,7 +45,7 @@ class RuleTable(MutableMapping[Any, Rule]):
         self._offer = offer
         self._rules: dict[base.Primitive, Rule] = {}
 
-    def __getitem__(self, primitive: Any) -> Rule:
+    def __getitem__(self, primitive: Primitive) -> Rule:
         rule = self._rules.get(primitive)
         if rule is not None:
             return rule
@@ -63,7 +67,7 @@ class RuleTable(MutableMapping[Any, Rule]):
         for method in _INSTEAD.get(self._method, ()):
             setattr(primitive, method, MethodType(getattr(base.Primitive, method), primitive))
 
-    def __delitem__(self, primitive: Any) -> None:
+    def __delitem__(self, primitive: Primitive) -> None:
         del self._rules[primitive]
         forget_programs(primitive)
         for method in (self._method, *_INSTEAD.get(self._method, ())):

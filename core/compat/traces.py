@@ -28,7 +28,8 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.primitive import Primitive
 
 
 @public_path("tracebridge.core")
@@ -63,15 +64,15 @@ class Trace(trace_base.Trace):
 
     @abc.abstractmethod
     def process_primitive(
-        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+        self, primitive: Primitive, tracers: Sequence[object], params: Params
     ) -> Any:
         """Apply a primitive; gives one value, or a list where it has several results."""
 
-    def full_raise(self, x: Any) -> Any:
+    def full_raise(self, x: object) -> Any:
         """The value itself: values of any trace are processed as they are."""
         return x
 
-    def process(self, app: Application, args: Sequence[Any]) -> Any:
+    def process(self, app: Application, args: Sequence[object]) -> Any:
         """Hand an application to ``process_primitive``, or to the method for such calls."""
         with use_trace(None):
             # Programs hold numbers as literals; code of users takes arrays.
@@ -86,7 +87,7 @@ class Trace(trace_base.Trace):
 class _TracerClass(type):
     """Makes the engine's own tracers instances of ``Tracer``."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         known = tracer_base.Tracer if cls is Tracer else cls
         return known in type(instance).__mro__
 
@@ -111,7 +112,7 @@ class Tracer(tracer_base.Tracer, metaclass=_TracerClass):
 
 
 @contextlib.contextmanager
-def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[None]:
+def set_current_trace(trace: object, check_leaks: bool = False) -> Iterator[None]:
     """Let ``trace`` process the operations of a ``with`` block.
 
     Args:
@@ -145,7 +146,7 @@ def take_current_trace() -> Iterator[Any]:
         yield trace
 
 
-def find_top_trace(_: Any = None) -> Any:
+def find_top_trace(_: object = None) -> Any:
     """The current trace.
 
     >>> import tracebridge as tb
@@ -177,7 +178,7 @@ class OpaqueTraceState:
     __hash__ = None  # type: ignore[assignment]  # states end
 
 
-def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:
+def get_opaque_trace_state(convention: object = None) -> OpaqueTraceState:
     """An object that is equal to those got inside the same traces.
 
     Args:
@@ -269,7 +270,7 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
     return val if force is None else force(val)
 
 
-def is_concrete(x: Any) -> bool:
+def is_concrete(x: object) -> bool:
     """Whether the value of an operand is known.
 
     Args:
@@ -282,7 +283,7 @@ def is_concrete(x: Any) -> bool:
     return not isinstance(x, tracer_base.Tracer) or x.known() is not None
 
 
-def valid_jaxtype(x: Any) -> bool:
+def valid_jaxtype(x: object) -> bool:
     """Whether an object can be an operand.
 
     Args:

@@ -22,12 +22,12 @@ from tracebridge.core.ir.typeof import (
 Handler = Callable[[Any], Any]
 
 
-def _as_numpy(x: Any) -> Any:
+def _as_numpy(x: object) -> Any:
     """What NumPy makes of an object, as an operand."""
     return as_value(np.asarray(x))
 
 
-def _type_of_array(x: Any) -> Any:
+def _type_of_array(x: object) -> Any:
     """The type of what NumPy makes of an object."""
     return typeof(_as_numpy(x))
 
@@ -72,7 +72,7 @@ class CanonicalizeTable(_ValueTypes):
     """
 
     def __setitem__(self, cls: type, handler: Handler) -> None:
-        def convert(x: Any) -> Any:
+        def convert(x: object) -> Any:
             found = handler(x)
             return _as_numpy(found) if type(found) is cls else as_value(found)
 

@@ -48,7 +48,7 @@ class Config:
     __slots__ = ()
 
     @api_boundary
-    def update(self, name: str, value: Any) -> None:
+    def update(self, name: str, value: object) -> None:
         """Change an option for all threads.
 
         Raises:
@@ -94,7 +94,7 @@ class Config:
             raise
 
     @api_boundary
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         resolve_name(name)
         raise UnknownOptionError(
             f"config.{name} cannot be assigned to",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracebridge.core.config.scopes import Scope
 
 
@@ -64,7 +62,7 @@ def default_matmul_precision(new_val: str | None) -> Scope:
     return Scope("default_matmul_precision", new_val)
 
 
-def default_device(new_val: Any) -> Scope:
+def default_device(new_val: object) -> Scope:
     """Set the device of arrays and computations that name none.
 
     >>> import tracebridge as tb

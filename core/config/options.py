@@ -69,7 +69,7 @@ class Option:
     def __repr__(self) -> str:
         return f"Option({self.name}, default={self.default!r})"
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         """Return the value in its normal form (0 and 1 become bools).
 
         Raises:
@@ -168,7 +168,7 @@ PLATFORMS: Final = ("cpu", "gpu", "cuda", "rocm", "tpu")
 """Platforms that can be named without a device."""
 
 
-def is_device(value: Any) -> bool:
+def is_device(value: object) -> bool:
     """Whether ``value`` is a device of jaxlib."""
     return hasattr(value, "platform") and hasattr(value, "client")
 

@@ -85,6 +85,6 @@ class Scope(StateScope):
         return with_value(current, self._name, self._value)
 
 
-def scope(name: str, value: Any) -> Scope:
+def scope(name: str, value: object) -> Scope:
     """Return a `with` block that changes an option for the current thread."""
     return Scope(name, value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any
 
 from tracebridge.core.config.guard_levels import (
     DIRECTIONS,
@@ -28,7 +27,7 @@ def _count_guards(change: int) -> None:
         guards_in_force[0] += change
 
 
-def _note_global_guard(name: str, value: Any) -> None:
+def _note_global_guard(name: str, value: object) -> None:
     if name == "transfer_guard" and (value != "allow") is not _guarded_globally[0]:
         _guarded_globally[0] = value != "allow"
         _count_guards(1 if value != "allow" else -1)

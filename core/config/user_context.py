@@ -33,7 +33,7 @@ class UserContext:
         found = None if current is None else current.values.get(self._name)
         return self.default if found is None else found[1]
 
-    def __call__(self, value: Any) -> UserScope:
+    def __call__(self, value: object) -> UserScope:
         """Put ``value`` in force in a ``with`` block.
 
         Raises:
@@ -70,7 +70,7 @@ class UserScope(StateScope):
         return with_value(current, self._name, (type(self._value), self._value))
 
 
-def make_user_context(default_value: Any = None) -> UserContext:
+def make_user_context(default_value: object = None) -> UserContext:
     """A value of a thread on which compiled functions may depend: they are traced for each value.
 
     Args:

@@ -75,7 +75,7 @@ def global_value(name: str) -> Any:
     return _global[name]
 
 
-def update(name: str, value: Any) -> None:
+def update(name: str, value: object) -> None:
     """Change an option for all threads.
 
     Raises:
@@ -114,7 +114,7 @@ def global_mesh() -> Any:
     return _GLOBAL_MESH[0]
 
 
-def set_global_mesh(mesh: Any) -> Any:
+def set_global_mesh(mesh: object) -> Any:
     """Put a mesh, or none, in force for the process; gives the one before."""
     global _epoch, _global_key, _global_fast  # noqa: PLW0603 - the global values live in this module
     with _lock:

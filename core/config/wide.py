@@ -36,6 +36,6 @@ def at_least(width: Width) -> Iterator[None]:
         leave_scope(change)
 
 
-def told(value: Any) -> Any:
+def told(value: object) -> Any:
     """The value of an option as users are told: 64 bits are on or off."""
     return False if value == INTEGERS and type(value) is str else value

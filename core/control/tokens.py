@@ -13,7 +13,7 @@ from tracebridge.core.ir.typeof import as_value
 _DTYPE = np.dtype(np.bool_)
 
 
-def create_token(_: Any = None) -> Any:
+def create_token(_: object = None) -> Any:
     """A token that waits for nothing: an array without elements.
 
     >>> import tracebridge as tb
@@ -23,7 +23,7 @@ def create_token(_: Any = None) -> Any:
     return lax.full((0,), False, _DTYPE)
 
 
-def after_all(*operands: Any) -> Any:
+def after_all(*operands: object) -> Any:
     """A token that waits for other tokens.
 
     Args:

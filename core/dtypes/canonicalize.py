@@ -7,7 +7,7 @@ acts on arrays that exist: a float64 array from another framework stays float64.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from tracebridge.core.errors.dtype_errors import (
 )
 from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.util.caching import register_table
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+
 
 _NARROWED: Final = {
     dtypes.int64: dtypes.int32,
@@ -38,7 +42,7 @@ _WAYS_TO_64_BITS: Final = (
 _known: dict[Any, tuple[dtypes.DType, dtypes.DType]] = register_table("canonical dtypes", {})
 
 
-def canonicalize(dtype: Any) -> Any:
+def canonicalize(dtype: DTypeLike) -> Any:
     """The dtype that the engine uses for ``dtype``: 64 bits become 32 unless enabled.
 
     Args:
@@ -56,7 +60,7 @@ def canonicalize(dtype: Any) -> Any:
     return wide if x64 is True or (x64 == INTEGERS and wide.kind in "iu") else narrow
 
 
-def as_given(dtype: Any) -> Any:
+def as_given(dtype: DTypeLike) -> Any:
     """The dtype that ``dtype`` asks for, whether or not it exists while ``enable_x64`` is off.
 
     Raises:
@@ -65,7 +69,7 @@ def as_given(dtype: Any) -> Any:
     return _known_or_resolved(dtype)[0]
 
 
-def _known_or_resolved(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
+def _known_or_resolved(dtype: DTypeLike) -> tuple[dtypes.DType, dtypes.DType]:
     """``(dtype with 64 bits, dtype without)``: one object twice where they are equal."""
     try:
         found = _known.get(dtype)
@@ -75,7 +79,7 @@ def _known_or_resolved(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
     return _resolve(dtype) if found is None else found
 
 
-def _resolve(dtype: Any) -> tuple[dtypes.DType, dtypes.DType]:
+def _resolve(dtype: DTypeLike) -> tuple[dtypes.DType, dtypes.DType]:
     wide = dtypes.native(dtypes.as_dtype(dtype))
     if not dtypes.is_supported(wide):
         raise UnsupportedDtypeError(
@@ -95,7 +99,7 @@ def narrowed(dtype: Any) -> Any:
     return _NARROWED.get(dtype, dtype)
 
 
-def is_wide(dtype: Any) -> bool:
+def is_wide(dtype: DTypeLike) -> bool:
     """Whether ``dtype`` is one of the four that ``enable_x64`` is about."""
     return dtype in _NARROWED
 
@@ -161,7 +165,7 @@ def default_complex() -> np.dtype[Any]:
     return dtypes.complex128 if option("enable_x64") is True else dtypes.complex64
 
 
-def to_inexact(dtype: Any) -> Any:
+def to_inexact(dtype: DTypeLike) -> Any:
     """The floating dtype in which means and quotients of ``dtype`` are computed.
 
     Inexact dtypes are their own. Wide integers give float64 where 64 bits are enabled, all other

@@ -6,7 +6,7 @@ depends on an option; what the 64-bit rule decides lives in ``canonicalize.py``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,15 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shown import shown
 
 DType = np.dtype[Any] | ExtendedDType
-DTypeLike = Any
+if TYPE_CHECKING:
+
+    class HasDType(Protocol):
+        """An object with a dtype, such as an array."""
+
+        @property
+        def dtype(self) -> Any: ...
+
+    DTypeLike = str | type[Any] | DType | HasDType
 
 bool_: Final = np.dtype(np.bool_)
 int1: Final = np.dtype(ml_dtypes.int1)
@@ -139,7 +147,7 @@ _COMPLEX_OF: Final = {
 _REAL_OF: Final = {complex64: float32, complex128: float64}
 
 
-def as_dtype(dtype: DTypeLike) -> DType:
+def as_dtype(dtype: DTypeLike | None) -> DType:
     """A dtype object for what a user may write: a dtype, a scalar class, a name, an array.
 
     Python scalar classes give their widest dtype; ``canonicalize`` applies the 64-bit rule.
@@ -182,42 +190,42 @@ def native(dtype: DType) -> DType:
     return plain if same else dtype.newbyteorder("=")
 
 
-def is_supported(dtype: Any) -> bool:
+def is_supported(dtype: object) -> bool:
     """Whether arrays of ``dtype`` exist in the engine."""
     return dtype in _SHORT or isinstance(dtype, ExtendedDType)
 
 
-def is_bool(dtype: Any) -> bool:
+def is_bool(dtype: object) -> bool:
     """Whether ``dtype`` is the boolean dtype."""
     return dtype in bools or _is_spelled(dtype, bools)
 
 
-def is_signed(dtype: Any) -> bool:
+def is_signed(dtype: object) -> bool:
     """Whether ``dtype`` is a signed integer dtype."""
     return dtype in signed or _is_spelled(dtype, signed)
 
 
-def is_unsigned(dtype: Any) -> bool:
+def is_unsigned(dtype: object) -> bool:
     """Whether ``dtype`` is an unsigned integer dtype."""
     return dtype in unsigned or _is_spelled(dtype, unsigned)
 
 
-def is_integer(dtype: Any) -> bool:
+def is_integer(dtype: object) -> bool:
     """Whether ``dtype`` is an integer dtype, of any width; booleans are none."""
     return dtype in integers or _is_spelled(dtype, integers)
 
 
-def is_float(dtype: Any) -> bool:
+def is_float(dtype: object) -> bool:
     """Whether ``dtype`` is a real floating dtype, the narrow ones included."""
     return dtype in floats or _is_spelled(dtype, floats)
 
 
-def is_complex(dtype: Any) -> bool:
+def is_complex(dtype: object) -> bool:
     """Whether ``dtype`` is complex."""
     return dtype in complexes or _is_spelled(dtype, complexes)
 
 
-def is_inexact(dtype: Any) -> bool:
+def is_inexact(dtype: object) -> bool:
     """Whether ``dtype`` is floating or complex: the dtypes that carry derivatives."""
     return dtype in inexact or _is_spelled(dtype, inexact)
 
@@ -227,7 +235,7 @@ def _is_spelled(dtype: Any, group: frozenset[np.dtype[Any]]) -> bool:
     return not isinstance(dtype, np.dtype | ExtendedDType) and as_dtype(dtype) in group
 
 
-def is_extended(dtype: Any) -> bool:
+def is_extended(dtype: object) -> bool:
     """Whether ``dtype`` is an extended dtype such as ``key<fry>``."""
     return isinstance(dtype, ExtendedDType)
 
@@ -266,7 +274,7 @@ def complex_of(dtype: Any) -> Any:
     return found
 
 
-def tangent_dtype(dtype: Any) -> Any:
+def tangent_dtype(dtype: object) -> Any:
     """The dtype of tangents of values of ``dtype``: itself if inexact, else float0.
 
     >>> import numpy as np
@@ -288,7 +296,7 @@ def _abstract_class(x: Any) -> type:
     return as_dtype(x).type
 
 
-def issubdtype(a: Any, b: Any) -> bool:
+def issubdtype(a: Any, b: object) -> bool:
     """Whether ``a`` lies below ``b`` in the dtype hierarchy, ml_dtypes and extended included.
 
     Args:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from tracebridge.core.dtypes import dtypes
 
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
 
-def finfo(dtype: Any) -> Any:
+
+def finfo(dtype: DTypeLike) -> Any:
     """Limits of a floating dtype (of the real part of a complex one).
 
     Args:
@@ -34,7 +37,7 @@ def finfo(dtype: Any) -> Any:
     return ml_dtypes.finfo(found) if _is_ml_dtype(found) else np.finfo(found)
 
 
-def iinfo(dtype: Any) -> Any:
+def iinfo(dtype: DTypeLike) -> Any:
     """Limits of an integer dtype: an object with ``bits``, ``min``, ``max`` and ``dtype``.
 
     Args:

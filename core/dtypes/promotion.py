@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from tracebridge.core.dtypes.extended import ExtendedDType
 from tracebridge.core.dtypes.weak_type import Pair, pair_of, scalar_dtype
 from tracebridge.core.errors.dtype_errors import TypePromotionError
 from tracebridge.core.util.caching import register_table
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+
 
 Node = Any
 
@@ -114,7 +118,7 @@ def lattice_join(nodes: Iterable[Node], mode: str = "standard") -> Node | None:
     return _join(frozenset(nodes), mode)
 
 
-def _weak_node(dtype: Any) -> Node:
+def _weak_node(dtype: DTypeLike) -> Node:
     if dtype in dtypes.integers:
         return INT
     if dtype in dtypes.floats:
@@ -122,7 +126,7 @@ def _weak_node(dtype: Any) -> Node:
     return COMPLEX if dtype in dtypes.complexes else dtype
 
 
-def weak_default(dtype: Any) -> Any:
+def weak_default(dtype: DTypeLike) -> Any:
     """The dtype that a Python scalar of the kind of ``dtype`` would have."""
     if dtype in dtypes.unsigned:
         return default_uint()
@@ -230,7 +234,7 @@ def dtype_of_product(a: Any, b: Any) -> Any:
     return _promote((_pair_of_type(a), _pair_of_type(b)), option("enable_x64"), "standard")[0]
 
 
-def result_type(*args: Any, return_weak_type: bool = False) -> Any:
+def result_type(*args: object, return_weak_type: bool = False) -> Any:
     """The dtype of an operation on the arguments.
 
     Args:
@@ -249,7 +253,7 @@ def result_type(*args: Any, return_weak_type: bool = False) -> Any:
     return (dtype, weak) if return_weak_type else dtype
 
 
-def _argument_pair(arg: Any) -> Pair:
+def _argument_pair(arg: object) -> Pair:
     if isinstance(arg, np.dtype | type | str | ExtendedDType):
         return _pair_of_type(arg)
     if type(arg) is tuple and len(arg) == 2 and isinstance(arg[1], bool):
@@ -257,7 +261,7 @@ def _argument_pair(arg: Any) -> Pair:
     return pair_of(arg)
 
 
-def _pair_of_type(dtype: Any) -> Pair:
+def _pair_of_type(dtype: DTypeLike) -> Pair:
     if isinstance(dtype, type) and dtype in dtypes.PYTHON_SCALARS:
         return scalar_dtype(dtype)
     if isinstance(dtype, ExtendedDType):

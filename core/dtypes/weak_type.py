@@ -52,12 +52,12 @@ def scalar_dtype(scalar_type: type) -> Pair:
     raise TypeError(msg)
 
 
-def is_python_scalar(x: Any) -> bool:
+def is_python_scalar(x: object) -> bool:
     """Whether ``x`` is a Python bool, int, float or complex, not a NumPy scalar."""
     return isinstance(x, dtypes.PYTHON_SCALARS) and not isinstance(x, np.generic)
 
 
-def dtype_of(x: Any) -> Any:
+def dtype_of(x: object) -> Any:
     """The dtype that value ``x`` has in the engine.
 
     Arrays and tracers keep theirs; NumPy values and Python scalars follow the 64-bit rule.
@@ -68,12 +68,12 @@ def dtype_of(x: Any) -> Any:
     return pair_of(x)[0]
 
 
-def is_weak(x: Any) -> bool:
+def is_weak(x: object) -> bool:
     """Whether value ``x`` is weakly typed."""
     return pair_of(x)[1]
 
 
-def pair_of(x: Any) -> Pair:
+def pair_of(x: object) -> Pair:
     """``(dtype, weak)`` of a value: array, tracer, NumPy value or Python scalar."""
     # On the class: objects that forward attributes to an array are no arrays.
     if hasattr(type(x), "aval"):

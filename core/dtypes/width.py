@@ -33,7 +33,7 @@ def width_of(given: Iterable[Any]) -> Width:
     return INTEGERS if narrow_floats else True
 
 
-def number_dtype(value: Any, width: Width) -> np.dtype[Any]:
+def number_dtype(value: object, width: Width) -> np.dtype[Any]:
     """The dtype in which a Python number enters a program of this width.
 
     Integers that 32 bits do not hold are wide everywhere.

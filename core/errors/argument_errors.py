@@ -121,7 +121,7 @@ def index_of(value: Any, call: str, what: str) -> int:
     raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """What a function returned or was given, in a few words: "an array f32[3]", "a tuple of 2"."""
     aval = attribute(value, "aval")
     if aval is not None and type(aval).__module__.startswith(

@@ -9,7 +9,11 @@ a tracer alive is itself a leak. Fields are text.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -50,7 +54,7 @@ def compose(
 
 
 def _rebuild(
-    cls: type[TracebridgeError], args: tuple[Any, ...], state: dict[str, Any]
+    cls: type[TracebridgeError], args: tuple[object, ...], state: Mapping[str, object]
 ) -> TracebridgeError:
     """Unpickle without calling `__init__`, whose parameters differ from class to class."""
     exc = cls.__new__(cls, *args)
@@ -86,7 +90,7 @@ class TracebridgeError(Exception):
     page: ClassVar[str] = f"{DOCUMENTATION}/errors/TracebridgeError.html"
     """Address of the page that explains the class; its text is in the docstring too."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """Give our classes their own page; a subclass from elsewhere keeps its parent's."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.partition(".")[0] == _PACKAGE:

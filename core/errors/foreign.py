@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 _WAYS_OUT = {
     "torch": (
         "a PyTorch tensor is an argument of tracebridge.torch.wrap(function), or becomes an Array "
@@ -29,6 +27,6 @@ def framework_of(cls: type) -> str:
     return ""
 
 
-def way_out_of(x: Any, otherwise: str = "") -> str:
+def way_out_of(x: object, otherwise: str = "") -> str:
     """What to do about ``x``, which is no array: ``otherwise`` unless it is a tensor."""
     return _WAYS_OUT.get(framework_of(type(x)), otherwise)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def shown(x: Any, limit: int | None = 80) -> str:
+def shown(x: object, limit: int | None = 80) -> str:
     """``repr(x)``, at most ``limit`` characters of it.
 
     An object whose ``repr`` raises (lists in lists beyond Python's recursion limit do) is named by
@@ -18,7 +18,7 @@ def shown(x: Any, limit: int | None = 80) -> str:
     return text if limit is None or len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def attribute(x: Any, name: str) -> Any:
+def attribute(x: object, name: str) -> Any:
     """``getattr(x, name)``, or None where there is none or a property of a user's class raises."""
     try:
         return getattr(x, name, None)

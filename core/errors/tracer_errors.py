@@ -11,19 +11,19 @@ from typing import Any
 from tracebridge.core.errors.base import TracebridgeError
 
 
-def describe_tracer(tracer: Any) -> str:
+def describe_tracer(tracer: object) -> str:
     """Return e.g. "a traced value of type float32[3]" for a message."""
     aval = getattr(tracer, "aval", None)
     return "a traced value" if aval is None else f"a traced value of type {aval}"
 
 
-def describe_origin(tracer: Any) -> str:
+def describe_origin(tracer: object) -> str:
     """Return where the tracer comes from, or "" if it does not know."""
     describe = getattr(tracer, "describe_origin", None)
     return "" if describe is None else str(describe())
 
 
-def describe_trace(tracer: Any) -> str:
+def describe_trace(tracer: object) -> str:
     """Return what was traced when the tracer was made, e.g. "grad(loss)", or ""."""
     label = getattr(getattr(tracer, "_trace", None), "label", "")
     if label:

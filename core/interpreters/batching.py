@@ -124,8 +124,8 @@ def batch_flat(
     fun: Callable[..., Sequence[Any]],
     values: Sequence[Value],
     dims: Sequence[int | None],
-    size: Any,
-    axis: Any = None,
+    size: object,
+    axis: object = None,
     label: str = "",
 ) -> tuple[list[Value], list[int | None]]:
     """Results of a flat function mapped over one axis of its arguments, and their axes.
@@ -152,8 +152,8 @@ def batch_flat(
 
 def batch_jaxpr(
     jaxpr: Jaxpr,
-    size: Any,
-    axis: Any,
+    size: object,
+    axis: object,
     in_dims: tuple[int | None, ...],
     instantiate: tuple[bool, ...] | bool = False,
 ) -> tuple[Jaxpr, tuple[int | None, ...]]:

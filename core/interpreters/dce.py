@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
 
 
 def dce_jaxpr(
@@ -35,7 +38,7 @@ def wants_dce(jaxpr: Jaxpr) -> bool:
     return found
 
 
-def app_wants_dce(app: Any) -> bool:
+def app_wants_dce(app: Application) -> bool:
     """Whether an equation says ``wants_dce``, or one inside of it."""
     if app.primitive.wants_dce:
         return True

@@ -20,9 +20,10 @@ from tracebridge.core.util.caching import BoundedCache
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.debug_info import DebugInfo
+    from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.values import Value
 
 GraphStep = tuple["Application", "Sequence[int]", int, Any]
@@ -59,7 +60,7 @@ class Graph:
             self.consts[number] = value
         return number
 
-    def add(self, app: Application, args: Sequence[int], source: Any = None) -> int:
+    def add(self, app: Application, args: Sequence[int], source: object = None) -> int:
         """Append an equation; the number of its first result."""
         avals = self.avals
         first = len(avals)
@@ -70,7 +71,7 @@ class Graph:
         self.steps.append((app, args, first, source))
         return first
 
-    def add_bound(self, primitive: Any, args: Sequence[int], params: dict[str, Any]) -> int:
+    def add_bound(self, primitive: Primitive, args: Sequence[int], params: Params) -> int:
         """Append an application of a primitive; the number of its first result."""
         avals = self.avals
         return self.add(primitive.application(tuple([avals[a] for a in args]), params), args)
@@ -87,7 +88,7 @@ class Graph:
             self._zeros[aval] = number
         return number
 
-    def inline(self, jaxpr: Jaxpr, args: Sequence[int], source: Any = None) -> list[int]:
+    def inline(self, jaxpr: Jaxpr, args: Sequence[int], source: object = None) -> list[int]:
         """Append the equations of ``jaxpr``; the numbers of its results."""
         env = [*args, *[self.constant(c) for c in jaxpr.consts]]
         avals, steps, sources = self.avals, self.steps, jaxpr.sources
@@ -179,7 +180,7 @@ def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) ->
     return kept
 
 
-def within(kind: str, source: Any) -> Any:
+def within(kind: str, source: object) -> Any:
     """The source of what a transformation makes of an equation: its outermost scope says so."""
     if type(source) is not NamedSource or not source.names:
         return source
@@ -187,7 +188,7 @@ def within(kind: str, source: Any) -> Any:
     return NamedSource((f"{kind}({first})", *others), source.traceback)
 
 
-def joined(outer: Any, inner: Any) -> Any:
+def joined(outer: object, inner: object) -> Any:
     """The source of an equation of a plan that stands for an equation with source ``outer``."""
     if type(outer) is not NamedSource or type(inner) is not NamedSource:
         return inner if outer is None else outer

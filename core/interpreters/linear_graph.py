@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from tracebridge.core.interpreters.graph import Graph, GraphStep, within
 from tracebridge.core.interpreters.plans import linear_plan
@@ -11,6 +11,7 @@ from tracebridge.core.ir.name_stack import in_use
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 
@@ -63,10 +64,10 @@ class LinearGraph:
 
     def _add(
         self,
-        app: Any,
+        app: Application,
         mask: int,
         args: list[int],
-        source: Any,
+        source: object,
         values: list[int],
         nodes: list[int | None],
     ) -> None:

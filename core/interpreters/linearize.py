@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.values import Value
 
 TapeEntry = tuple["Application", int, list[Any], int]
@@ -203,7 +204,7 @@ class Linearized:
         self.out_nodes = out_nodes
         self.out_avals = out_avals
 
-    def forward(self, process: Any, tangents: Sequence[Value]) -> list[Value | None]:
+    def forward(self, process: Process, tangents: Sequence[Value]) -> list[Value | None]:
         """Push tangents through; ``None`` is a symbolic zero."""
         env: list[Any] = [None] * self.size
         env[: len(tangents)] = tangents
@@ -216,7 +217,7 @@ class Linearized:
         return [None if n is None else env[n] for n in self.out_nodes]
 
 
-def _push(tape: Sequence[TapeEntry], env: list[Any], process: Any) -> None:
+def _push(tape: Sequence[TapeEntry], env: list[Any], process: Process) -> None:
     for app, mask, args, node in tape:
         values = [env[a] if mask >> i & 1 else a for i, a in enumerate(args)]
         result = process(app, values)

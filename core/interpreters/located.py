@@ -55,7 +55,7 @@ def wants_location(label: str) -> bool:
     return bool(label) and is_eager() and bool(option("source_locations"))
 
 
-def origin_of(tracer: Tracer, inner: Any) -> Any:
+def origin_of(tracer: Tracer, inner: object) -> Any:
     """Where a tracer around ``inner`` comes from: its own line, that of ``inner``, or the call."""
     source = getattr(tracer, "source", None)
     if source is not None:

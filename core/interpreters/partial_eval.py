@@ -32,7 +32,7 @@ def partial_eval_jaxpr(
     jaxpr: Jaxpr,
     unknown_in: tuple[bool, ...],
     instantiate: tuple[bool, ...] | bool = False,
-    saveable: Any = None,
+    saveable: object = None,
 ) -> PartialJaxprs:
     """Split ``jaxpr`` by which inputs are unknown.
 

@@ -63,7 +63,7 @@ def stage_plan(
     """
     seen: list[Any] = []
 
-    def flat(*args: Any) -> list[Any]:
+    def flat(*args: object) -> list[Any]:
         results, extra = fun(*args)
         seen.append((tuple([r is not None for r in results]), extra))
         return [r for r in results if r is not None]
@@ -250,7 +250,7 @@ def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
     others = [i for i in range(n) if not mask >> i & 1]
     present = bits(ct_mask, len(app.outs))
 
-    def run(*values: Any) -> tuple[list[Any], None]:
+    def run(*values: object) -> tuple[list[Any], None]:
         cts: list[Any] = [None] * len(app.outs)
         for i, ct in zip(present, values, strict=False):
             cts[i] = ct
@@ -296,7 +296,7 @@ class SpmdAxis:
         return f"SpmdAxis({self.name!r}, {self.spmd_name!r})"
 
 
-def name_of_axis(axis: Any) -> Any:
+def name_of_axis(axis: object) -> Any:
     """The name of a mapped axis, or None: ``axis`` itself unless it is a ``SpmdAxis``."""
     return axis.name if type(axis) is SpmdAxis else axis
 
@@ -317,7 +317,7 @@ class BatchInfo:
         self.spmd_name: tuple[Any, ...] | None = axis.spmd_name if type(axis) is SpmdAxis else None
 
 
-def batch_plan(app: Application, size: Any, dims: tuple[int | None, ...], axis: Any) -> Plan:
+def batch_plan(app: Application, size: object, dims: tuple[int | None, ...], axis: object) -> Plan:
     """Plan of the batching rule; ``extra[1]`` holds the dims of the results."""
     plans = app.batch_plans
     if plans is None:

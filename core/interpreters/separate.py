@@ -8,11 +8,15 @@ the rule ``separate`` of higher-order primitives takes such an equation apart fi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import current_trace
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.trace import Process
 
 
 def separate_jaxpr(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> Jaxpr:
@@ -31,7 +35,7 @@ def separate_jaxpr(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> Jaxpr:
 
 
 def separate_eval(
-    jaxpr: Jaxpr, process: Any, args: Sequence[Any], unknown_in: Sequence[bool]
+    jaxpr: Jaxpr, process: Process, args: Sequence[object], unknown_in: Sequence[bool]
 ) -> list[Any]:
     """Run ``jaxpr`` with mixed equations taken apart."""
     env: list[Any] = [*args, *jaxpr.consts]
@@ -52,7 +56,7 @@ def separate_eval(
     return [env[s] for s in jaxpr.outs]
 
 
-def unknown_results(app: Any, mask: tuple[bool, ...]) -> Sequence[bool]:
+def unknown_results(app: Application, mask: tuple[bool, ...]) -> Sequence[bool]:
     """Which results of an equation depend on unknown arguments, if it is taken apart."""
     here = any(mask)
     if here and app.multiple and not all(mask):

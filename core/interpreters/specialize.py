@@ -48,7 +48,7 @@ class _Run:
         self.jaxpr = jaxpr
         self.sizes = sizes
 
-    def __call__(self, *args: Any) -> list[Any]:
+    def __call__(self, *args: object) -> list[Any]:
         jaxpr = self.jaxpr
         env: list[Any] = [*args, *jaxpr.consts]
         for app, slots in jaxpr.steps:
@@ -67,7 +67,7 @@ class _Run:
         return app.primitive.bind(*args, **params)
 
 
-def specialize_param(value: Any, sizes: Mapping[str, int]) -> Any:
+def specialize_param(value: object, sizes: Mapping[str, int]) -> Any:
     """A parameter of an equation with sizes for the dimension variables in it."""
     if isinstance(value, DimExpr):
         return dims_evaluate(value, sizes)

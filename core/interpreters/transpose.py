@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.values import Value
 
 
 def backward(
-    linear: Linearized, cotangents: Sequence[Value | None], process: Any
+    linear: Linearized, cotangents: Sequence[Value | None], process: Process
 ) -> list[Value | None]:
     """Cotangents of the inputs of a linear function; ``None`` is a symbolic zero, both ways.
 
@@ -40,7 +41,7 @@ def backward(
 
 
 def _pull_back(
-    linear: Linearized, cotangents: Sequence[Value | None], process: Any
+    linear: Linearized, cotangents: Sequence[Value | None], process: Process
 ) -> list[Value | None]:
     """Cotangents of the inputs, weakly typed or not as it happens: within a program."""
     cts: list[Any] = [None] * linear.size
@@ -51,7 +52,7 @@ def _pull_back(
     return cts[: len(linear.in_avals)]
 
 
-def _as_weak_as(ct: Value, aval: ShapedArray, process: Any) -> Value:
+def _as_weak_as(ct: Value, aval: ShapedArray, process: Process) -> Value:
     """``ct`` with the weak type of ``aval``."""
     given = ct.aval
     if given.dtype != aval.dtype:
@@ -132,7 +133,7 @@ def _accumulate(cts: list[Any], node: int, ct: Value, process: Any) -> None:
 
 
 def linear_tape(
-    jaxpr: Jaxpr, linear_in: Sequence[bool], args: Sequence[Any], process: Any
+    jaxpr: Jaxpr, linear_in: Sequence[bool], args: Sequence[object], process: Process
 ) -> tuple[Linearized, list[Any]]:
     """Run the nonlinear steps of ``jaxpr`` and record the linear ones.
 

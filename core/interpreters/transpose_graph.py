@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracebridge.core.interpreters.graph import Graph
+    from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.jaxpr import Jaxpr
 
 Cotangents = list[int | None]
@@ -72,7 +73,7 @@ def transpose_into(
     return [cts[i] for i, is_linear in enumerate(linear_in) if is_linear]
 
 
-def _is_mixed(app: Any, linear: Sequence[bool]) -> bool:
+def _is_mixed(app: Application, linear: Sequence[bool]) -> bool:
     """Whether some results of an equation do not depend on its linear arguments."""
     return not all(unknown_results(app, tuple(linear)))
 
@@ -123,7 +124,7 @@ def _walk_back(
                 _accumulate(graph, cts, target, next(results), source)
 
 
-def _accumulate(graph: Graph, cts: Cotangents, slot: int, ct: int, source: Any) -> None:
+def _accumulate(graph: Graph, cts: Cotangents, slot: int, ct: int, source: object) -> None:
     old = cts[slot]
     cts[slot] = (
         ct if old is None else graph.add(add_application(graph.avals[ct]), (old, ct), source)
@@ -136,7 +137,7 @@ def _staged(
     """The rule of a user, staged for this equation alone: it may close over anything."""
     present: list[bool] = []
 
-    def run(*staged: Any) -> list[Any]:
+    def run(*staged: object) -> list[Any]:
         rest = iter(staged)
         cts = [None if ct is None else next(rest) for ct in given]
         args = [LinearInput(a) if mask >> i & 1 else next(rest) for i, a in enumerate(app.avals)]

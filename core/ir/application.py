@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.effects import Effects
     from tracebridge.core.ir.primitive import Primitive
 
+    Params = dict[str, Any]
+    """The static parameters of an application, by name."""
+
 
 @final
 class Application:

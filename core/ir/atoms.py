@@ -141,7 +141,7 @@ class SourceInfo(NamedTuple):
     name_stack: NameStack = NameStack()
 
 
-def source_info_of(source: Any) -> SourceInfo:
+def source_info_of(source: object) -> SourceInfo:
     """The view of a stored source of an equation."""
     if type(source) is NamedSource:
         return SourceInfo(source.traceback, NameStack(source.names))
@@ -216,7 +216,7 @@ class JaxprEqn:
         return f"{self.outvars} = {self.primitive.name} {self.invars}"
 
 
-def closed_view(value: Any) -> Any:
+def closed_view(value: object) -> Any:
     """A parameter with closed Jaxprs in the place of programs."""
     if type(value) is tuple:
         return tuple([closed_view(v) for v in value])

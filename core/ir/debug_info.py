@@ -74,7 +74,7 @@ class DebugInfo:
         return f"DebugInfo({self.traced_for!r}, {self.func_src_info!r}, {names})"
 
 
-def name_of(fun: Any) -> str:
+def name_of(fun: object) -> str:
     """A short name of any callable."""
     while True:
         name = getattr(fun, "__name__", None)

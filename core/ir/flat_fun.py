@@ -37,7 +37,7 @@ class FlatFun:
             leaves, out_tree = hide_float0(leaves, out_tree)
         return [self._value(leaf, i, out_tree) for i, leaf in enumerate(leaves)], out_tree
 
-    def _value(self, leaf: Any, index: int, out_tree: Any) -> Any:
+    def _value(self, leaf: object, index: int, out_tree: Any) -> Any:
         if issubclass(type(leaf), EngineValue):
             return leaf
         try:

@@ -36,7 +36,7 @@ def _take_apart(node: Float0Node) -> tuple[tuple[()], tuple[int, ...]]:
     return (), node.shape
 
 
-def _put_together(shape: Any, children: Any) -> Any:
+def _put_together(shape: object, children: object) -> Any:
     # An array again, not a node: the node exists only inside flattened trees.
     del children
     return float0_zeros(shape)
@@ -45,16 +45,16 @@ def _put_together(shape: Any, children: Any) -> Any:
 register_pytree_node(Float0Node, _take_apart, _put_together)
 
 
-def is_float0(x: Any) -> bool:
+def is_float0(x: object) -> bool:
     """Whether ``x`` is an array of dtype float0."""
     return getattr(x, "dtype", None) == float0
 
 
-def _is_array(x: Any) -> bool:
+def _is_array(x: object) -> bool:
     return type(x) is np.ndarray and x.dtype == float0
 
 
-def has_float0(leaves: Sequence[Any]) -> bool:
+def has_float0(leaves: Sequence[object]) -> bool:
     """Whether a leaf is a float0 array."""
     # Every trace asks for all its leaves, hardly any of which is of NumPy.
     return np.ndarray in map(type, leaves) and any([_is_array(x) for x in leaves])
@@ -101,7 +101,7 @@ def hold_float0(leaves: Sequence[Any], tree: Any) -> tuple[list[Any], Any]:
     return flatten(tree.unflatten(held))
 
 
-def leaves_for(leaves: Sequence[Any], tree: Any, wanted: Any) -> tuple[Sequence[Any], Any]:
+def leaves_for(leaves: Sequence[object], tree: object, wanted: Any) -> tuple[Sequence[Any], Any]:
     """``leaves`` and ``tree``, without float0 arrays where ``wanted`` has nodes for them."""
     template, full = flatten(wanted.unflatten([0] * wanted.num_leaves))
     if full != tree:

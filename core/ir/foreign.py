@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.foreign import framework_of, way_out_of
 from tracebridge.core.errors.tracer_errors import TracerArrayConversionError
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 # Functions of torch that have another name here.
 _OTHER_NAMES = {
@@ -23,7 +27,7 @@ _OTHER_NAMES = {
 }
 
 
-def refuse_tensor(x: Any, y: Any) -> None:
+def refuse_tensor(x: Any, y: object) -> None:
     """Raise if ``x`` and ``y`` cannot be operands of one operator, and nobody else would say why.
 
     TensorFlow takes concrete arrays as operands of its own operators; nobody takes traced values.
@@ -41,7 +45,11 @@ def refuse_tensor(x: Any, y: Any) -> None:
 
 
 def torch_function(
-    cls: type, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    cls: type,
+    func: object,
+    types: Sequence[type],
+    args: Sequence[Value] = (),
+    kwargs: object = None,
 ) -> Any:
     """What torch calls when one of its functions gets a traced value.
 

@@ -40,8 +40,9 @@ from tracebridge.core.util.public_path import public_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.values import Value
 
 Step = tuple["Application", tuple[int, ...]]
@@ -138,7 +139,7 @@ class Jaxpr:
         """The program with its array constants."""
         return ClosedJaxpr(self)
 
-    def pretty_print(self, **_: Any) -> str:
+    def pretty_print(self, **_: object) -> str:
         """The text of the program."""
         return str(self)
 
@@ -225,7 +226,7 @@ class ClosedJaxpr:
         """The closed Jaxpr of ``f(jaxpr)`` with the same constants."""
         return ClosedJaxpr(f(self.jaxpr), self.consts)
 
-    def pretty_print(self, **_: Any) -> str:
+    def pretty_print(self, **_: object) -> str:
         """The text of the program."""
         return str(self)
 
@@ -241,7 +242,7 @@ class ClosedJaxpr:
     __repr__ = __str__
 
 
-def _arrays(consts: Sequence[Any]) -> list[Any]:
+def _arrays(consts: Sequence[object]) -> list[Any]:
     return [c for c in consts if type(c) is not Literal]
 
 
@@ -284,7 +285,7 @@ def constant(x: Any) -> Any:
     return EAGER.trace.to_array(value) if type(value) is Literal else value
 
 
-def eval_jaxpr(jaxpr: Jaxpr, process: Any, args: Sequence[Value]) -> list[Value]:
+def eval_jaxpr(jaxpr: Jaxpr, process: Process, args: Sequence[Value]) -> list[Value]:
     """Run ``jaxpr`` on values by ``process(application, args)`` of a trace."""
     names = names_of(jaxpr) if in_use[0] else None
     if names is not None:
@@ -302,7 +303,7 @@ def eval_jaxpr(jaxpr: Jaxpr, process: Any, args: Sequence[Value]) -> list[Value]
 
 
 def _eval_in_scopes(
-    jaxpr: Jaxpr, names: Sequence[tuple[str, ...]], process: Any, args: Sequence[Value]
+    jaxpr: Jaxpr, names: Sequence[tuple[str, ...]], process: Process, args: Sequence[Value]
 ) -> list[Value]:
     """The same, with each equation in the scopes in which it was made."""
     env: list[Any] = [*args, *jaxpr.consts]
@@ -319,13 +320,13 @@ def _eval_in_scopes(
     return [env[i] for i in jaxpr.outs]
 
 
-def _opened(value: Any) -> Any:
+def _opened(value: object) -> Any:
     if type(value) is tuple:
         return tuple([_opened(v) for v in value])
     return value.jaxpr if type(value) is ClosedJaxpr else value
 
 
-def open_params(params: dict[str, Any]) -> dict[str, Any]:
+def open_params(params: Params) -> dict[str, Any]:
     """``params`` with programs in the place of closed Jaxprs, as higher-order primitives have."""
     for value in params.values():
         kind = type(value)
@@ -334,7 +335,7 @@ def open_params(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
+def jaxprs_in_params(params: Params) -> list[Jaxpr]:
     """The Jaxprs among the parameters of an equation, also inside tuples."""
     found: list[Jaxpr] = []
     for value in params.values():

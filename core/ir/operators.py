@@ -74,196 +74,196 @@ class BinaryOperators:
     __slots__ = ()
     __array_priority__ = 100
 
-    def __add__(self, other: Any) -> Self:
+    def __add__(self, other: object) -> Self:
         try:
             return NAMESPACE.add(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: object) -> Self:
         try:
             return NAMESPACE.radd(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __sub__(self, other: Any) -> Self:
+    def __sub__(self, other: object) -> Self:
         try:
             return NAMESPACE.sub(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rsub__(self, other: Any) -> Self:
+    def __rsub__(self, other: object) -> Self:
         try:
             return NAMESPACE.rsub(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __mul__(self, other: Any) -> Self:
+    def __mul__(self, other: object) -> Self:
         try:
             return NAMESPACE.mul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rmul__(self, other: Any) -> Self:
+    def __rmul__(self, other: object) -> Self:
         try:
             return NAMESPACE.rmul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __truediv__(self, other: Any) -> Self:
+    def __truediv__(self, other: object) -> Self:
         try:
             return NAMESPACE.truediv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rtruediv__(self, other: Any) -> Self:
+    def __rtruediv__(self, other: object) -> Self:
         try:
             return NAMESPACE.rtruediv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __floordiv__(self, other: Any) -> Self:
+    def __floordiv__(self, other: object) -> Self:
         try:
             return NAMESPACE.floordiv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rfloordiv__(self, other: Any) -> Self:
+    def __rfloordiv__(self, other: object) -> Self:
         try:
             return NAMESPACE.rfloordiv(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __mod__(self, other: Any) -> Self:
+    def __mod__(self, other: object) -> Self:
         try:
             return NAMESPACE.mod(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rmod__(self, other: Any) -> Self:
+    def __rmod__(self, other: object) -> Self:
         try:
             return NAMESPACE.rmod(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __pow__(self, other: Any) -> Self:
+    def __pow__(self, other: object) -> Self:
         try:
             return NAMESPACE.pow(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rpow__(self, other: Any) -> Self:
+    def __rpow__(self, other: object) -> Self:
         try:
             return NAMESPACE.rpow(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __matmul__(self, other: Any) -> Self:
+    def __matmul__(self, other: object) -> Self:
         try:
             return NAMESPACE.matmul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rmatmul__(self, other: Any) -> Self:
+    def __rmatmul__(self, other: object) -> Self:
         try:
             return NAMESPACE.rmatmul(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __and__(self, other: Any) -> Self:
+    def __and__(self, other: object) -> Self:
         try:
             return NAMESPACE.and_(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rand__(self, other: Any) -> Self:
+    def __rand__(self, other: object) -> Self:
         try:
             return NAMESPACE.rand(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __or__(self, other: Any) -> Self:
+    def __or__(self, other: object) -> Self:
         try:
             return NAMESPACE.or_(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __ror__(self, other: Any) -> Self:
+    def __ror__(self, other: object) -> Self:
         try:
             return NAMESPACE.ror(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __xor__(self, other: Any) -> Self:
+    def __xor__(self, other: object) -> Self:
         try:
             return NAMESPACE.xor(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rxor__(self, other: Any) -> Self:
+    def __rxor__(self, other: object) -> Self:
         try:
             return NAMESPACE.rxor(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __lshift__(self, other: Any) -> Self:
+    def __lshift__(self, other: object) -> Self:
         try:
             return NAMESPACE.lshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rlshift__(self, other: Any) -> Self:
+    def __rlshift__(self, other: object) -> Self:
         try:
             return NAMESPACE.rlshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rshift__(self, other: Any) -> Self:
+    def __rshift__(self, other: object) -> Self:
         try:
             return NAMESPACE.rshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rrshift__(self, other: Any) -> Self:
+    def __rrshift__(self, other: object) -> Self:
         try:
             return NAMESPACE.rrshift(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+    def __divmod__(self, other: object) -> tuple[Self, Self]:
         try:
             return NAMESPACE.divmod(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+    def __rdivmod__(self, other: object) -> tuple[Self, Self]:
         try:
             return NAMESPACE.rdivmod(self, other)
         except Exception as error:
@@ -294,28 +294,28 @@ class ArrayOperators(BinaryOperators, EngineValue):
             hide_internal_frames(error)
             raise
 
-    def __lt__(self, other: Any) -> Self:
+    def __lt__(self, other: object) -> Self:
         try:
             return NAMESPACE.lt(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __le__(self, other: Any) -> Self:
+    def __le__(self, other: object) -> Self:
         try:
             return NAMESPACE.le(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __gt__(self, other: Any) -> Self:
+    def __gt__(self, other: object) -> Self:
         try:
             return NAMESPACE.gt(self, other)
         except Exception as error:
             hide_internal_frames(error)
             raise
 
-    def __ge__(self, other: Any) -> Self:
+    def __ge__(self, other: object) -> Self:
         try:
             return NAMESPACE.ge(self, other)
         except Exception as error:
@@ -352,7 +352,7 @@ class ArrayOperators(BinaryOperators, EngineValue):
 
     __hash__ = None  # type: ignore[assignment]  # mutable-looking: == is elementwise
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self, index: object) -> Self:
         try:
             return NAMESPACE.getitem(self, index)
         except Exception as error:
@@ -360,7 +360,7 @@ class ArrayOperators(BinaryOperators, EngineValue):
             raise
 
     @hiding
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: Any) -> None:
         msg = (
             "arrays are immutable: x[index] = value does not work. Use x = x.at[index].set(value)."
         )

@@ -115,7 +115,7 @@ class _Printer:
             result.append([f"{key}={lines[0]}", *lines[1:]])
         return result
 
-    def value(self, value: Any) -> list[str]:
+    def value(self, value: object) -> list[str]:
         """The lines of a parameter's value."""
         if isinstance(value, Jaxpr | ClosedJaxpr):
             return self.program(value.jaxpr if isinstance(value, ClosedJaxpr) else value)
@@ -171,7 +171,7 @@ def tuple_text(words: Sequence[str]) -> str:
     return f"({words[0]},)" if len(words) == 1 else f"({', '.join(words)})"
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """A parameter that is no program, on one line."""
     if isinstance(value, np.dtype):
         return value.name

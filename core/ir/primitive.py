@@ -22,6 +22,7 @@ from tracebridge.core.util.public_path import public_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.values import Value
@@ -107,23 +108,23 @@ class Primitive(abc.ABC):
             raise
 
     def fitted(
-        self, args: tuple[Value, ...], avals: tuple[ShapedArray, ...], params: dict[str, Any]
+        self, args: tuple[Value, ...], avals: tuple[ShapedArray, ...], params: Params
     ) -> tuple[tuple[Value, ...], Application]:
         """The application at ``avals``, and the values that it takes; families may change them."""
         return args, self.application(avals, params)
 
     def bind_with_trace(
-        self, trace: Any, args: Sequence[Any], avals: Any, params: Any = None
+        self, trace: object, args: Sequence[Any], avals: Any, params: Any = None
     ) -> Any:
         """Apply the primitive under another trace: ``(trace, args[, avals], params)``."""
         with use_trace(scoped(trace)):
             return self.bind(*args, **(avals if params is None else params))
 
-    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def get_bind_params(self, params: Params) -> dict[str, Any]:
         """The parameters with which ``bind`` repeats an equation."""
         return dict(params)
 
-    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+    def application(self, avals: tuple[ShapedArray, ...], params: Params) -> Application:
         """The interned application at ``avals`` and ``params``."""
         key: Any = (avals, *params.items())
         if self.exact_keys:
@@ -141,7 +142,7 @@ class Primitive(abc.ABC):
     # types and code ------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> Any:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> Any:
         """The result aval (a list of avals where ``multiple_results``); checks the arguments."""
 
     @abc.abstractmethod
@@ -156,17 +157,17 @@ class Primitive(abc.ABC):
         del avals, params
         return None
 
-    def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
+    def is_lowered_on(self, platform: str, params: Params) -> bool:
         """Whether programs for several platforms may have ``platform`` among them."""
         del platform, params
         return True
 
-    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+    def effects(self, *avals: ShapedArray, **params: object) -> Effects:
         """The effects of an equation; none by default."""
         del avals, params
         return no_effects
 
-    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+    def names_axis(self, axis_name: object, params: Params) -> bool:
         """Whether this is a collective over the named axis ``axis_name``."""
         del axis_name, params
         return False
@@ -210,7 +211,9 @@ class Primitive(abc.ABC):
 
     # transformations -----------------------------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any) -> Any:
+    def jvp(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         """``(result, tangent)``, or two lists; a tangent ``None`` is a symbolic zero, both ways."""
         del primals, tangents, params
         raise MissingRuleError(self.name, "jvp")
@@ -238,7 +241,7 @@ class Primitive(abc.ABC):
         del trace, primals, tangents, params
         return NotImplemented
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Value | None]:
+    def transpose(self, ct: Any, *args: Value, **params: object) -> Sequence[Value | None]:
         """Cotangents of the linear arguments, which are given as ``LinearInput(aval)``.
 
         One entry per argument, ``None`` for the nonlinear ones and for zeros. With
@@ -255,7 +258,7 @@ class Primitive(abc.ABC):
         del app, mask, ct_mask
 
     def batch(
-        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         """``(result, dim)``, or two lists; a dim is the position of the new axis, or ``None``."""
         del ctx, args, dims, params
@@ -312,7 +315,7 @@ class HigherOrderPrimitive(Primitive):
             check_effects(found, self.effect_place, self.name)
         return found
 
-    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+    def names_axis(self, axis_name: object, params: Params) -> bool:
         """Whether a collective over ``axis_name`` is inside."""
         return any([_names_axis(jaxpr, axis_name) for jaxpr in jaxprs_in_params(params)])
 
@@ -324,13 +327,13 @@ class HigherOrderPrimitive(Primitive):
         app = self.application(avals, params)
         return current_trace().process(app, args)
 
-    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+    def application(self, avals: tuple[ShapedArray, ...], params: Params) -> Application:
         """The application at ``avals`` and ``params``, remembered on a Jaxpr in params."""
         cache, key = self.place(avals, params)
         return self.remembered(cache, key, avals, params)
 
     def place(
-        self, avals: tuple[ShapedArray, ...], params: dict[str, Any]
+        self, avals: tuple[ShapedArray, ...], params: Params
     ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
         """The cache of a Jaxpr in ``params``, and the key there, which does not refer to it."""
         owner = largest_jaxpr(jaxprs_in_params(params))
@@ -340,9 +343,9 @@ class HigherOrderPrimitive(Primitive):
     def remembered(
         self,
         cache: dict[Any, Any],
-        key: tuple[Any, ...],
+        key: tuple[object, ...],
         avals: tuple[ShapedArray, ...],
-        params: dict[str, Any],
+        params: Params,
     ) -> Application:
         """The application under ``key`` of the ``cache`` of a Jaxpr in ``params``.
 
@@ -373,7 +376,7 @@ def is_default(rule: Callable[..., Any], default: Callable[..., Any]) -> bool:
     return isinstance(rule, MethodType) and rule.__func__ is default
 
 
-def largest_jaxpr(jaxprs: Sequence[Any]) -> Any:
+def largest_jaxpr(jaxprs: Sequence[object]) -> Any:
     """The Jaxpr that remembers what is derived from all of them.
 
     Small ones, such as an identity, may be shared by many equations and live long; those with
@@ -413,7 +416,7 @@ def _primitive_named(name: str) -> Primitive:
     return _ALL[name]
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: object) -> Any:
     """What tells values apart that Python calls equal."""
     return (type(value), repr(value)) if isinstance(value, float | int | complex) else None
 
@@ -422,7 +425,7 @@ def _exact(value: Any) -> Any:
 _OF_ENGINE: set[type] = set()
 
 
-def _are_of_engine(args: Sequence[Any]) -> bool:
+def _are_of_engine(args: Sequence[Value]) -> bool:
     """Whether what the operands call ``aval`` is ours: arrays of others have one, too."""
     if _OF_ENGINE.issuperset(map(type, args)):
         return True
@@ -445,7 +448,7 @@ class LinearInput(EngineValue):
         return f"LinearInput({self.aval.str_short()})"
 
 
-def is_linear_input(x: Any) -> bool:
+def is_linear_input(x: object) -> bool:
     """Whether a transpose rule's argument is a linear one.
 
     Args:

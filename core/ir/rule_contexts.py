@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.aval import Shape, ShapedArray
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.effects import Effect, Effects
     from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.sharding.mesh import Mesh
@@ -132,7 +132,12 @@ class LoweringContext(Protocol):
         ...
 
     def slice(
-        self, x: IrValue, aval: ShapedArray, starts: Shape, limits: Shape, strides: Shape
+        self,
+        x: IrValue,
+        aval: ShapedArray,
+        starts: Sequence[Any],
+        limits: Sequence[Any],
+        strides: Sequence[Any],
     ) -> IrValue:
         """``x[starts:limits:strides]``."""
         ...

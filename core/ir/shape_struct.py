@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.dtypes.canonicalize import as_given, canonicalize
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
@@ -13,6 +13,9 @@ from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
 
 
 @public_path("tracebridge")
@@ -88,7 +91,7 @@ class ShapeDtypeStruct:
         given = self._sharding
         return None if given is None else named_sharding("ShapeDtypeStruct", given)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         msg = f"ShapeDtypeStruct is immutable; use update({name}=...) for a changed copy"
         raise AttributeError(msg)
 
@@ -174,14 +177,14 @@ def _check_sharding(sharding: Any, shape: tuple[Any, ...]) -> None:
 
 
 def _rebuild(
-    shape: Any, dtype: Any, sharding: Any, weak_type: bool, exact: bool
+    shape: object, dtype: DTypeLike, sharding: object, weak_type: bool, exact: bool
 ) -> ShapeDtypeStruct:
     struct = ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
     object.__setattr__(struct, "_exact", exact)
     return struct
 
 
-def struct_of(aval: ShapedArray, sharding: Any = None) -> ShapeDtypeStruct:
+def struct_of(aval: ShapedArray, sharding: object = None) -> ShapeDtypeStruct:
     """The ShapeDtypeStruct of an aval, whose dtype is canonical already."""
     struct = object.__new__(ShapeDtypeStruct)
     put = object.__setattr__

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracebridge.core.errors.filtering import user_frame
 from tracebridge.core.ir.name_stack import NamedSource
 
 
-def describe_line(traceback: Any) -> str:
+def describe_line(traceback: object) -> str:
     """``file:line (function)`` of the user's frame in a stored traceback, or an empty string."""
     stored = traceback.traceback if type(traceback) is NamedSource else traceback
     frame = None if stored is None else user_frame(stored)

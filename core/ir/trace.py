@@ -13,10 +13,13 @@ from tracebridge.core.config.state import enter_scope, leave_scope, settled_stat
 from tracebridge.core.ir.eager_slot import EAGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.values import Value
+
+    Process = Callable[[Application, Sequence[Any]], Any]
+    """What applies something to values: ``Trace.process``."""
 
 _ORDER = itertools.count()
 
@@ -76,7 +79,7 @@ def _instead_of(ended: Trace) -> Trace:
     return ended if current.trace is ended else current.trace or EAGER.debug
 
 
-def trace_for(values: Sequence[Any]) -> Trace:
+def trace_for(values: Sequence[object]) -> Trace:
     """Who applies something to ``values``: the current trace, or that of traced values.
 
     Where operations are evaluated at once, those of traced values belong to the innermost of the
@@ -88,7 +91,7 @@ def trace_for(values: Sequence[Any]) -> Trace:
     return innermost(values) or trace
 
 
-def innermost(values: Sequence[Any]) -> Trace | None:
+def innermost(values: Sequence[object]) -> Trace | None:
     """The trace, among those of ``values``, that is inside the others; None if one has ended.
 
     None as well if one is that of another thread: traces take their operations in order.
@@ -111,7 +114,7 @@ def is_eager() -> bool:
     return current is None or current.trace is None
 
 
-def scoped(trace: Any) -> Any:
+def scoped(trace: object) -> Any:
     """``trace`` as ``use_trace`` takes it: None for those that evaluate at once."""
     return None if trace is EAGER.trace or trace is EAGER.debug else trace
 

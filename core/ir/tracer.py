@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.trace import Trace
+    from tracebridge.core.ir.value import Value
 
 
 # What arrays have and tracers never will, and what to do about it. These are missing attributes
@@ -58,7 +59,7 @@ _PROPERTIES_OF_BUFFERS = (
 )
 
 
-def shown(value: Any) -> str:
+def shown(value: Value) -> str:
     """A value inside a tracer, for its ``repr``: numbers as they are, of arrays the type."""
     if type(value) is Literal:
         return repr(value.value)
@@ -66,7 +67,7 @@ def shown(value: Any) -> str:
     return str(value) if small else value.aval.str_short()
 
 
-def known_value(value: Any) -> Any:
+def known_value(value: object) -> Any:
     """The array or literal that ``value`` is or stands for, None if that is not known."""
     return value.known() if isinstance(value, Tracer) else value
 
@@ -174,7 +175,7 @@ class Tracer(ArrayOperators):
         raise TracerArrayConversionError(self, library=asker())
 
     @hiding
-    def __dlpack__(self, **_: Any) -> Any:
+    def __dlpack__(self, **_: object) -> Any:
         raise TracerArrayConversionError(self, "from_dlpack", library=asker() or "the consumer")
 
     @hiding
@@ -216,7 +217,7 @@ class Tracer(ArrayOperators):
 
 
 def _raising_method(name: str) -> Any:
-    def method(self: Tracer, *_: Any, **__: Any) -> Any:
+    def method(self: Tracer, *_: object, **__: object) -> Any:
         raise ConcretizationTypeError(self, f"{name}() was called on it.")
 
     method.__name__ = name

@@ -68,7 +68,7 @@ def converter_of(cls: type) -> Callable[[Any], Value] | None:
     return found
 
 
-def is_array_like(x: Any) -> bool:
+def is_array_like(x: object) -> bool:
     """Whether ``x`` can be an operand."""
     kind = type(x)
     return (
@@ -138,7 +138,7 @@ def as_value(x: Any, call: str = "") -> Value:
     )
 
 
-def _describe(x: Any) -> str:
+def _describe(x: object) -> str:
     return f"{shown(x)} of type {type(x).__name__}"
 
 

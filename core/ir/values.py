@@ -131,7 +131,7 @@ for _name in (
     setattr(Literal, _name, _of_array(_name))
 
 
-def literal(value: Any, dtype: Any, weak_type: bool = False) -> Literal:
+def literal(value: object, dtype: Any, weak_type: bool = False) -> Literal:
     """A Literal of ``dtype`` that holds a Python scalar."""
     dtype = np.dtype(dtype)
     return Literal(python_scalar(value, dtype), ShapedArray((), dtype, weak_type))

@@ -17,7 +17,9 @@ from tracebridge.core.symbolic.dims import DimExpr, is_static
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.values import Value
 
 
@@ -36,7 +38,7 @@ def zeros_of(aval: ShapedArray) -> Value:
     return full_of(aval, 0)
 
 
-def float0_of(shape: Sequence[Any]) -> Any:
+def float0_of(shape: Sequence[object]) -> Any:
     """The tangent or cotangent of an integer or boolean array.
 
     A NumPy array, or a traced value where sizes are symbolic: NumPy has no such arrays.
@@ -61,21 +63,23 @@ def weak_type_application(aval: ShapedArray, weak_type: bool) -> Application:
 class _Undifferentiated(Primitive):
     """The identity with a derivative of zero."""
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+    def evaluate(self, arrays: Sequence[object], **params: object) -> Any:
         """Outside traces there is nothing to do."""
         return arrays[0]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return operands[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         return self.bind(primals[0]), None
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         return self.bind(args[0]), dims[0]
 
@@ -88,7 +92,7 @@ class StopGradient(_Undifferentiated):
     cost = Cost.FREE
     makes_nan = False
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [ct]
 
 
@@ -104,7 +108,7 @@ class Unchosen(_Undifferentiated):
     cost = Cost.OTHER
     makes_nan = False
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [None]
 
 
@@ -112,7 +116,7 @@ stop_gradient_p = StopGradient()
 unchosen_p = Unchosen()
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: object) -> Any:
     """``x`` itself, as a constant for differentiation.
 
     Args:
@@ -125,7 +129,7 @@ def stop_gradient(x: Any) -> Any:
     return tree.map(_stop, x)
 
 
-def _stop(leaf: Any) -> Any:
+def _stop(leaf: object) -> Any:
     if is_float0(leaf):
         return leaf
     value = as_value(leaf)

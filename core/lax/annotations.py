@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
@@ -12,27 +12,32 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, dictionary, string
 from tracebridge.core.tree import tree
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 class Annotation(Primitive):
     """The identity on one operand; its parameter says something about the value."""
 
     cost = Cost.OTHER
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return operands[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         """The annotation is about the value; its tangent is another one."""
         return self.bind(primals[0], **params), tangents[0]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [ct]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return self.bind(args[0], **params), dims[0]
 
@@ -44,7 +49,7 @@ class Name(Annotation):
     name = "name"
     makes_nan = False
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+    def evaluate(self, arrays: Sequence[object], **params: object) -> Any:
         """Outside traces there is nothing to do."""
         return arrays[0]
 
@@ -62,7 +67,7 @@ class ToMemory(Annotation):
     name = "to_memory"
     makes_nan = False
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         if ctx.platform == "cpu":
             return operands[0]
         attributes = {
@@ -84,18 +89,18 @@ class Stage(Annotation):
 
     name = "stage"
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+    def evaluate(self, arrays: Sequence[object], **params: object) -> Any:
         """Outside traces there is nothing to do."""
         return arrays[0]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
         return self.bind(primals[0]), self.bind(tangents[0])
 
 
 stage_p = Stage()
 
 
-def stage(x: Any, /) -> Any:
+def stage(x: Operand, /) -> Any:
     """``x`` as a value of the trace that is running; outside of traces as an array.
 
     Args:
@@ -108,7 +113,7 @@ def stage(x: Any, /) -> Any:
     return stage_p.bind(as_value(x))
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: object, name: str) -> Any:
     """``x`` with a name by which policies of ``checkpoint`` can save it.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
@@ -11,6 +11,11 @@ from tracebridge.core.ir.float0 import has_float0, hold_float0
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree import tree
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 @final
@@ -22,19 +27,21 @@ class OptimizationBarrier(Primitive):
     makes_nan = False
     multiple_results = True
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         return list(avals)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         if not operands:
             return []
         return list(ctx.op("stablehlo.optimization_barrier", operands, ctx.avals_out).results)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         """Tangents get a barrier of their own, so that primals do not wait for them."""
         return self.bind(*primals), self._barrier_of_given(tangents)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Any, *args: Value, **params: Any) -> Sequence[Any]:
         return self._barrier_of_given(ct)
 
     def _barrier_of_given(self, values: Sequence[Any]) -> list[Any]:
@@ -42,7 +49,7 @@ class OptimizationBarrier(Primitive):
         return [None if v is None else next(given) for v in values]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         return self.bind(*args), list(dims)
 
@@ -50,7 +57,7 @@ class OptimizationBarrier(Primitive):
 optimization_barrier_p = OptimizationBarrier()
 
 
-def optimization_barrier(operand: Any, /) -> Any:
+def optimization_barrier(operand: object, /) -> Any:
     """``operand`` as it is; the compiler moves no computation across.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracebridge.core import lax
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.values import Value
 
 
-def broadcast_batch(x: Value, size: Any, dim: int) -> Value:
+def broadcast_batch(x: Value, size: object, dim: int) -> Value:
     """``x`` repeated along a new axis ``dim`` of ``size``."""
     shape = x.aval.shape
     new_shape = (*shape[:dim], size, *shape[dim:])
@@ -29,7 +29,7 @@ def move_batch_axis(x: Value, source: int, target: int) -> Value:
     return lax.transpose(x, tuple(order))
 
 
-def to_front(x: Value, dim: int | None, size: Any) -> Value:
+def to_front(x: Value, dim: int | None, size: object) -> Value:
     """``x`` with its batch axis in front; repeated if it has none."""
     return broadcast_batch(x, size, 0) if dim is None else move_batch_axis(x, dim, 0)
 
@@ -43,7 +43,7 @@ def mapped_to_front(
 
 
 def to_one_axis(
-    args: Sequence[Value], dims: Sequence[int | None], size: Any
+    args: Sequence[Value], dims: Sequence[int | None], size: object
 ) -> tuple[list[Value], int]:
     """Operands with their batch axes at the place that the first of them has; and this place."""
     at = next(d for d in dims if d is not None)

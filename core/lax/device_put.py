@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.ir.typeof import as_value
@@ -11,6 +11,9 @@ from tracebridge.core.lax.families import Constraint
 from tracebridge.core.mlir.shardy import split_operand
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.sharding import Sharding
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -29,7 +32,7 @@ class DevicePut(Constraint):
         placement = params["placement"]
         return placement if type(placement) is NamedSharding else None
 
-    def destination(self, x: Any, *, placement: Any, source: Any) -> Any:
+    def destination(self, x: object, *, placement: object, source: object) -> Any:
         """Where an array goes eagerly; None: it stays."""
         del x, source
         return placement
@@ -40,7 +43,7 @@ class DevicePut(Constraint):
             return x
         return split_operand("device_put", ctx, x, placement)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         source = params["source"]
         return [
             ct if source is None else self.bind(ct, placement=source, source=params["placement"])
@@ -50,7 +53,7 @@ class DevicePut(Constraint):
 device_put_p = DevicePut()
 
 
-def at_sharding(call: str, x: Any, sharding: Any) -> Any:
+def at_sharding(call: str, x: Operand, sharding: object) -> Any:
     """``x`` committed to the argument ``sharding`` of the function ``call``.
 
     Raises:

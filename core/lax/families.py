@@ -25,7 +25,10 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
 
 if TYPE_CHECKING:
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.values import Value
 
 _BOOL = np.dtype(np.bool_)
@@ -33,29 +36,29 @@ Accepts = Callable[[Any], bool]
 CONVERT_HINT = "convert with convert_element_type, or use tracebridge.numpy, which promotes dtypes"
 
 
-def any_dtype(dtype: Any) -> bool:
+def any_dtype(dtype: DTypeLike) -> bool:
     """Accepts every dtype."""
     del dtype
     return True
 
 
-def is_numeric(dtype: Any) -> bool:
+def is_numeric(dtype: DTypeLike) -> bool:
     """Accepts integers, floats and complex numbers: every dtype but bool."""
     return not is_bool(dtype)
 
 
-def is_bits(dtype: Any) -> bool:
+def is_bits(dtype: DTypeLike) -> bool:
     """Accepts integers and booleans."""
     return is_integer(dtype) or is_bool(dtype)
 
 
-def scalar_like(x: Value, value: Any) -> Literal:
+def scalar_like(x: Value, value: object) -> Literal:
     """A constant of the dtype of ``x``."""
     aval = x.aval
     return Literal(python_scalar(value, aval.dtype), aval.update(shape=()))
 
 
-def operands(name: str, *xs: Any) -> list[Value]:
+def operands(name: str, *xs: object) -> list[Value]:
     """Values of the arguments of an n-ary operation; Python scalars take the arrays' dtype."""
     values = [as_value(x, name) for x in xs]
     dtype = None
@@ -97,7 +100,7 @@ class Elementwise(Primitive):
     repeats_axes: ClassVar[bool] = True
 
     def fitted(
-        self, args: tuple[Value, ...], avals: tuple[ShapedArray, ...], params: dict[str, Any]
+        self, args: tuple[Value, ...], avals: tuple[ShapedArray, ...], params: Params
     ) -> tuple[tuple[Value, ...], Application]:
         """Repeats axes of size 1 where the shapes differ in nothing else."""
         try:
@@ -108,7 +111,7 @@ class Elementwise(Primitive):
                 raise
         return repeated, self.application(tuple([a.aval for a in repeated]), params)
 
-    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+    def result_dtype(self, *avals: ShapedArray, **params: object) -> Any:
         """The dtype of the result; that of the first operand by default."""
         del params
         return avals[0].dtype
@@ -130,7 +133,7 @@ class Elementwise(Primitive):
         shape = common_shape(self.public or self.name, avals)
         return result_aval(avals, shape, self.result_dtype(*avals, **params))
 
-    def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
+    def attributes(self, *avals: ShapedArray, **params: object) -> dict[str, Any] | None:
         """Attributes of the StableHLO operation."""
         del avals, params
         return None
@@ -141,7 +144,7 @@ class Elementwise(Primitive):
             return None
         return self.hlo, self.attributes(*avals, **params)
 
-    def lower(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         xs = tuple(full_operands(ctx, xs))
         return self.lower_full(ctx, *xs, **params)
 
@@ -150,7 +153,7 @@ class Elementwise(Primitive):
         return ctx.op1(self.hlo, xs, ctx.aval_out, self.attributes(*ctx.avals_in, **params))
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return batch_elementwise(self, ctx, args, dims, params)
 
@@ -188,7 +191,7 @@ def common_shape(name: str, avals: Sequence[ShapedArray]) -> tuple[Any, ...]:
     return shape
 
 
-def full_operands(ctx: Any, xs: Sequence[Any]) -> list[Any]:
+def full_operands(ctx: LoweringContext, xs: Sequence[IrValue]) -> list[Any]:
     """While lowering: rank-0 operands repeated to the shape of the result."""
     shape = ctx.aval_out.shape
     full: list[Any] = []
@@ -202,10 +205,10 @@ def full_operands(ctx: Any, xs: Sequence[Any]) -> list[Any]:
 
 def batch_elementwise(
     primitive: Primitive,
-    ctx: Any,
-    args: Sequence[Any],
+    ctx: BatchContext,
+    args: Sequence[Value],
     dims: Sequence[int | None],
-    params: dict[str, Any],
+    params: Params,
 ) -> tuple[Any, int]:
     """Batch operands of one shape along one axis; scalars stay scalars where they can."""
     pairs = list(zip(args, dims, strict=True))
@@ -271,7 +274,7 @@ class UnaryElementwise(Elementwise):
         """The tangent of the result; ``t`` times the derivative by default."""
         return lax.mul(t, self.derivative(x, ans, **params))
 
-    def derivative(self, x: Value, ans: Value, **params: Any) -> Value:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Value:
         """The derivative at ``x``; ``ans`` is the result there."""
         del x, ans, params
         msg = f"{self.name} defines neither derivative nor tangent nor jvp"
@@ -307,7 +310,7 @@ class BinaryElementwise(Elementwise):
 
     differentiable: ClassVar[bool] = True
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         ans = self.bind(*primals, **params)
         if not self.differentiable:
             return ans, None
@@ -321,7 +324,7 @@ class BinaryElementwise(Elementwise):
         return ans, total
 
     def partial(
-        self, i: int, t: Value, ans: Value, x: Value, y: Value, **params: Any
+        self, i: int, t: Value, ans: Value, x: Value, y: Value, **params: object
     ) -> Value | None:
         """The tangent of the result due to tangent ``t`` of operand ``i``."""
         del i, t, ans, x, y, params
@@ -336,7 +339,7 @@ class Comparison(BinaryElementwise):
     differentiable = False
     direction: ClassVar[str]
 
-    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+    def result_dtype(self, *avals: ShapedArray, **params: object) -> Any:
         del avals, params
         return _BOOL
 
@@ -356,19 +359,19 @@ class Constraint(Linear):
 
     cost = Cost.OTHER
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         return avals[0]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, **params)]
 
-    def with_axis(self, ctx: Any, axis: int, params: dict[str, Any]) -> dict[str, Any]:
+    def with_axis(self, ctx: Any, axis: int, params: Params) -> dict[str, Any]:
         """The parameters for an operand that has a mapped axis."""
         del ctx, axis
         return params
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         return self.bind(x, **(params if d is None else self.with_axis(ctx, d, params))), d
@@ -380,17 +383,17 @@ class Sink(Primitive):
     cost = Cost.OTHER
     multiple_results: ClassVar[bool] = True
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         return []
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), []
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> list[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> list[Any]:
         return [None] * len(args)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return self.bind(*args, **params), []
 
@@ -429,7 +432,7 @@ class Reduction(Primitive):
         shape = tuple([d for i, d in enumerate(x.shape) if i not in axes])
         return x.update(shape=shape, dtype=self.result_dtype(x))
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands
         out = ctx.aval_out
         dtype = self.accumulator(out.dtype)
@@ -439,26 +442,26 @@ class Reduction(Primitive):
         scalar = aval.update(shape=())
         init = ctx.splat(self.identity(dtype), scalar)
 
-        def body(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
+        def body(a: Sequence[object], b: Sequence[object]) -> Sequence[Any]:
             return [self.combine(ctx, a[0], b[0], scalar)]
 
         total = ctx.reduce([x], [init], [aval], params["axes"], body)[0]
         return total if dtype == out.dtype else ctx.convert(total, out)
 
-    def accumulator(self, dtype: Any) -> Any:
+    def accumulator(self, dtype: DTypeLike) -> Any:
         """The dtype in which elements of ``dtype`` are combined."""
         return dtype
 
     @abc.abstractmethod
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         """The Python scalar that an empty reduction gives."""
 
     @abc.abstractmethod
-    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: Any, a: object, b: object, aval: ShapedArray) -> Any:
         """Emit the combination of two scalars."""
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (x,), (d,) = args, dims

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from tracebridge.core.sharding.layout import Layout
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.value import Value
+
 
 @final
 class LayoutConstraint(Constraint):
@@ -24,7 +28,7 @@ class LayoutConstraint(Constraint):
 
     name = "layout_constraint"
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+    def evaluate(self, arrays: Sequence[object], **params: object) -> Any:
         """Eagerly: nothing, since results of programs are row-major."""
         del params
         return arrays[0]
@@ -44,7 +48,7 @@ class LayoutConstraint(Constraint):
         )
         return operation.results[0]
 
-    def with_axis(self, ctx: Any, axis: int, params: dict[str, Any]) -> dict[str, Any]:
+    def with_axis(self, ctx: Any, axis: int, params: Params) -> dict[str, Any]:
         """The mapped axis is the slowest one."""
         del ctx
         layout = params["layout"]
@@ -56,7 +60,7 @@ layout_constraint_p = LayoutConstraint()
 
 
 @api_boundary
-def with_layout_constraint(x: Any, layouts: Any) -> Any:
+def with_layout_constraint(x: object, layouts: object) -> Any:
     """``x``, in a certain order in memory inside compiled programs; results stay row-major.
 
     Args:
@@ -88,7 +92,7 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     )
 
 
-def _constrained(value: Any, layout: Any) -> Any:
+def _constrained(value: Value, layout: object) -> Any:
     if not isinstance(layout, Layout):
         msg = f"with_layout_constraint: got {layout!r} of type {type(layout).__name__}"
         raise ArgumentTypeError(msg, expected="a Layout or None")

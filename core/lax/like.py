@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.value import Operand
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
@@ -42,7 +46,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     return out if sharding is None else lax.at_sharding("full", out, sharding)
 
 
-def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+def empty(shape: object, dtype: DTypeLike, *, out_sharding: object = None) -> Any:
     """An array whose elements do not matter (they are zero).
 
     Args:
@@ -59,7 +63,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
 
 
 def full_like(
-    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
+    x: Any, fill_value: Operand, dtype: Any = None, shape: object = None, sharding: object = None
 ) -> Any:
     """An array with the shape and dtype of ``x`` and all elements ``fill_value``.
 

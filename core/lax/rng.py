@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
 from tracebridge.core.mlir.attrs import i64_array
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _I32 = ShapedArray((), int32)
 
@@ -40,7 +47,7 @@ class Threefry2x32(Primitive):
     cost = Cost.OTHER
     multiple_results = True
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         if any([a.dtype != uint32 for a in avals]):
             got = ", ".join([a.str_short() for a in avals])
             msg = f"threefry2x32: got {got}, expected four arrays of uint32"
@@ -48,7 +55,7 @@ class Threefry2x32(Primitive):
         out = result_aval(avals, common_shape(self.name, avals), weak_type=False)
         return [out, out]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: Any, *operands: IrValue, **params: object) -> Any:
         """The rounds one after the other: as a loop they are twice as slow on CPU."""
         k0, k1, x, y = operands
         (k0_aval, k1_aval, x_aval, y_aval), out = ctx.avals_in, ctx.avals_out[0]
@@ -82,7 +89,7 @@ class Threefry2x32(Primitive):
         return [x, y]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         outs, dim = batch_elementwise(self, ctx, args, dims, params)
         return outs, [dim, dim]
@@ -127,7 +134,7 @@ class RngBitGenerator(Primitive):
         shape = (*key.shape[:-1], *params["shape"])
         return [key, key.update(shape=shape, dtype=params["dtype"])]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: Any, *operands: IrValue, **params: Any) -> Any:
         key_aval, bits = ctx.avals_out
         shape = params["shape"]
         (key,) = operands
@@ -142,7 +149,7 @@ class RngBitGenerator(Primitive):
             flag = ShapedArray((), np.dtype(np.bool_))
             return ctx.compare(values[0], ctx.splat(count, _I32), flag, "LT")
 
-        def body(values: Sequence[Any]) -> list[Any]:
+        def body(values: Sequence[object]) -> list[Any]:
             step, *rest = values
             zero = ctx.splat(0, _I32)
             starts = [step, zero]
@@ -163,7 +170,12 @@ class RngBitGenerator(Primitive):
         return [ctx.reshape(key, key_aval), ctx.reshape(drawn, bits)]
 
     def _draw(
-        self, ctx: Any, key: Any, key_aval: ShapedArray, bits: ShapedArray, algorithm: Any
+        self,
+        ctx: LoweringContext,
+        key: IrValue,
+        key_aval: ShapedArray,
+        bits: ShapedArray,
+        algorithm: Any,
     ) -> list[Any]:
         state = ShapedArray((2,), uint64)
         pairs = ShapedArray((2, 2), uint32)
@@ -179,7 +191,7 @@ class RngBitGenerator(Primitive):
         return [new, drawn]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (key,), (d,) = args, dims
@@ -204,7 +216,7 @@ class RngUniform(Primitive):
             raise ShapeMismatchError(msg)
         return result_aval(avals, params["shape"], weak_type=False)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         shape = ctx.dense(np.asarray(params["shape"], int64))
         uniform = mlir.stablehlo.RngDistributionAttr.get("UNIFORM")
         return ctx.op1(
@@ -218,12 +230,12 @@ rng_uniform_p = RngUniform()
 
 
 def rng_bit_generator(
-    key: Any,
+    key: Operand,
     shape: Sequence[int],
-    dtype: Any = np.uint32,
+    dtype: DTypeLike = np.uint32,
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> Any:
     """The next key and random bits of a generator that the platform provides.
 
@@ -257,7 +269,7 @@ def rng_bit_generator(
     return new, bits
 
 
-def rng_uniform(a: Any, b: Any, shape: Sequence[int]) -> Any:
+def rng_uniform(a: Operand, b: Operand, shape: Sequence[int]) -> Any:
     """Numbers between ``a`` and ``b`` from a generator with hidden state.
 
     The numbers differ from call to call, also between equal calls; ``tracebridge.random`` has

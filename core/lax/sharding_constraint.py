@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -19,6 +19,11 @@ from tracebridge.core.sharding.partition_spec import PartitionSpec, entry_names
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -42,7 +47,7 @@ class ShardingConstraint(Constraint):
     def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
         return x if ctx.mesh is None else split_operand(self.name, ctx, x, sharding)
 
-    def with_axis(self, ctx: Any, axis: int, params: dict[str, Any]) -> dict[str, Any]:
+    def with_axis(self, ctx: BatchContext, axis: int, params: Params) -> dict[str, Any]:
         """XLA chooses how the mapped axis is split, unless ``vmap`` says it."""
         names, sharding = ctx.spmd_name, params["sharding"]
         _check_free(names or (), sharding.spec)
@@ -51,7 +56,7 @@ class ShardingConstraint(Constraint):
         return {"sharding": sharding.update(spec=PartitionSpec(*entries))}
 
 
-def _check_free(names: Sequence[Any], spec: PartitionSpec) -> None:
+def _check_free(names: Sequence[object], spec: PartitionSpec) -> None:
     """Raise AxisSpecError if ``spec`` names one of the axes that the mapped axis is split over."""
     taken = [name for entry in spec for name in entry_names(entry) if name in names]
     if taken:
@@ -63,7 +68,7 @@ def _check_free(names: Sequence[Any], spec: PartitionSpec) -> None:
         )
 
 
-def _shown(names: Sequence[Any]) -> str:
+def _shown(names: Sequence[object]) -> str:
     return repr(names[0] if len(names) == 1 else tuple(names))
 
 
@@ -71,7 +76,7 @@ sharding_constraint_p = ShardingConstraint()
 
 
 @api_boundary
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: object, shardings: object) -> Any:
     """``x``, split over devices in a certain way, also inside compiled programs.
 
     The programs that XLA splits over several devices choose by themselves how values between
@@ -113,7 +118,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     )
 
 
-def _constrained(value: Any, wanted: Any) -> Any:
+def _constrained(value: Value, wanted: object) -> Any:
     sharding = named_sharding("with_sharding_constraint", wanted)
     if type(sharding) is SingleDeviceSharding:
         return lax.device_put_p.bind(value, placement=sharding, source=None)
@@ -137,7 +142,7 @@ def split_result(
         raise
 
 
-def constrained_result(call: str, value: Any, out_sharding: Any) -> Any:
+def constrained_result(call: str, value: Operand, out_sharding: object) -> Any:
     """The array ``value``, split as ``out_sharding`` says."""
     if not isinstance(out_sharding, NamedSharding | PartitionSpec):
         msg = f"{call}: out_sharding is {out_sharding!r} of type {type(out_sharding).__name__}"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect, Effects
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Sink
 from tracebridge.core.tree import tree
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
 
 
 @final
@@ -34,16 +38,16 @@ class DceSink(Sink):
 
     name = "dce_sink"
 
-    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+    def effects(self, *avals: ShapedArray, **params: object) -> Effects:
         del avals, params
         return _EFFECTS
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> list[Any]:
+    def evaluate(self, arrays: Sequence[object], **params: object) -> list[Any]:
         """Eagerly: nothing, the value is there."""
         del arrays, params
         return []
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         del ctx, operands, params
         return []
 
@@ -51,7 +55,7 @@ class DceSink(Sink):
 dce_sink_p = DceSink()
 
 
-def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
+def dce_sink(val: object, *, prevent_mlir_dce: bool = False) -> None:
     """Compute ``val`` in programs, although nothing uses it.
 
     Args:

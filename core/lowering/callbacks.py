@@ -7,7 +7,7 @@ ndarrays. The function is referred to by its position among the host callbacks o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, string
 from tracebridge.core.mlir.shardy import on_first_device
 from tracebridge.core.mlir.types import tensor_type
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+
 _TARGETS = {
     "cpu": "xla_ffi_python_cpu_callback",
     "cuda": "xla_ffi_python_gpu_callback",
@@ -31,9 +35,9 @@ _TYPED_FFI = 4
 
 
 def emit_callback(
-    ctx: Any,
+    ctx: LoweringContext,
     function: Callable[..., Sequence[Any]],
-    operands: Sequence[Any],
+    operands: Sequence[object],
     effect: Effect | None,
     name: str,
 ) -> list[Any]:
@@ -86,7 +90,7 @@ def _has_elements(aval: ShapedArray) -> bool:
     return not any([type(d) is int and d == 0 for d in aval.shape])
 
 
-def _empty(ctx: Any, aval: ShapedArray) -> Any:
+def _empty(ctx: LoweringContext, aval: ShapedArray) -> Any:
     return ctx.splat(False if aval.dtype.kind == "b" else 0, aval)
 
 

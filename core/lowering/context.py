@@ -24,6 +24,8 @@ from tracebridge.core.mlir.builders import Builder
 from tracebridge.core.mlir.types import tensor_type
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.lowering.locations import Locations
     from tracebridge.core.sharding.mesh import Mesh
 
@@ -40,7 +42,7 @@ PLATFORM_INDEX = "platform index"
 
 
 def register_platform_lowering(
-    primitive: Any, platform: str, rule: Callable[..., Any], *, replaces: bool = False
+    primitive: Primitive, platform: str, rule: Callable[..., object], *, replaces: bool = False
 ) -> None:
     """Lower ``primitive`` by ``rule(ctx, *operands, **params)`` on ``platform`` ("cuda", ...).
 
@@ -158,11 +160,11 @@ class LoweringContext(Builder):
                 aval = recipe.avals[k].update(shape=shape)
                 values[k] = self.broadcast_in_dim(v, aval, ())
 
-    def materialize(self, value: Any) -> Any:
+    def materialize(self, value: object) -> Any:
         """An ``ir.Value``, also of a Literal."""
         return self.splat(value.value, value.aval) if type(value) is Literal else value
 
-    def _lower_by_rule(self, app: Any, values: list[Any]) -> Sequence[Any]:
+    def _lower_by_rule(self, app: Application, values: Sequence[object]) -> Sequence[Any]:
         outer = self.avals_in, self.avals_out
         self.avals_in = app.avals
         self.avals_out = app.outs
@@ -180,8 +182,8 @@ class LoweringContext(Builder):
     def by_rules(
         self,
         rules: Sequence[Callable[..., Any]],
-        operands: Sequence[Any],
-        params: dict[str, Any],
+        operands: Sequence[object],
+        params: Params,
         *,
         multiple: bool,
     ) -> Any:
@@ -196,7 +198,7 @@ class LoweringContext(Builder):
 
     def by_platform(
         self,
-        choices: Sequence[Any],
+        choices: Sequence[object],
         emit: Callable[[Any], Sequence[Any]],
         avals: Sequence[ShapedArray],
         effects: Effects = no_effects,
@@ -267,7 +269,7 @@ class LoweringContext(Builder):
         return symbol
 
     def fill_function(
-        self, function: Any, in_types: list[Any], jaxpr: Jaxpr, dims: Sequence[str] = ()
+        self, function: Any, in_types: Sequence[object], jaxpr: Jaxpr, dims: Sequence[str] = ()
     ) -> None:
         """Emit ``jaxpr`` as the body of a function of dimensions, tokens and its inputs."""
         ir = mlir.ir
@@ -303,7 +305,7 @@ class LoweringContext(Builder):
         """Emit ``fun`` (values -> a value or a sequence), traced at the avals of the equation."""
         avals = self.avals_in if avals_in is None else avals_in
 
-        def flat(*args: Any) -> list[Any]:
+        def flat(*args: object) -> list[Any]:
             out = fun(*args, **params)
             return list(out) if isinstance(out, list | tuple) else [out]
 
@@ -314,11 +316,11 @@ class LoweringContext(Builder):
 
     # array constants -----------------------------------------------------------------------------
 
-    def bind_constant(self, array: Any, value: Any) -> None:
+    def bind_constant(self, array: object, value: object) -> None:
         """Say which argument of main holds an Array constant."""
         self._const_values[id(array)] = array, value
 
-    def _array_constant(self, array: Any) -> Any:
+    def _array_constant(self, array: object) -> Any:
         # The array is kept: those of functions traced here have no other owner, and the number
         # of one that went away would be that of the next.
         found = self._const_values.get(id(array))
@@ -327,6 +329,6 @@ class LoweringContext(Builder):
         return found[1]
 
 
-def to_numpy(array: Any) -> np.ndarray[Any, Any]:
+def to_numpy(array: object) -> np.ndarray[Any, Any]:
     """The elements of an Array constant on the host."""
     return EAGER.trace.to_numpy(array)

@@ -39,7 +39,7 @@ class Locations:
         self.argument_names = tuple(argument_names)
         self.result_names = tuple(result_names)
 
-    def of(self, source: Any, operation: str) -> Any:
+    def of(self, source: object, operation: str) -> Any:
         """Of an operation: the path ``jit(function)/scope/operation`` and the user's lines."""
         names: tuple[str, ...] = ()
         if type(source) is NamedSource:

@@ -181,7 +181,7 @@ def _main(
 
 
 def _fill_main(
-    ctx: LoweringContext, jaxpr: Jaxpr, kept: tuple[int, ...], arguments: Sequence[Any]
+    ctx: LoweringContext, jaxpr: Jaxpr, kept: tuple[int, ...], arguments: Sequence[object]
 ) -> None:
     operands: list[Any] = [None] * jaxpr.n_in
     for i, value in zip(kept, arguments, strict=True):

@@ -41,7 +41,7 @@ def is_small(aval: ShapedArray) -> bool:
 
 
 def composition_rule(
-    primitive: Primitive, compose: Callable[..., Any], dtypes: tuple[Any, ...]
+    primitive: Primitive, compose: Callable[..., object], dtypes: tuple[object, ...]
 ) -> Callable[..., Any]:
     """A lowering rule that calls ``compose`` for operands of ``dtypes``, else the usual one.
 

@@ -16,6 +16,8 @@ from tracebridge.core.symbolic.evaluate import dims_evaluate
 from tracebridge.core.symbolic.solve import ShapeAssertion, size_name, solve_dim_variables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracebridge.core.lowering.context import LoweringContext
 
 _SIZE = ShapedArray((), np.int32)
@@ -75,8 +77,8 @@ def define_dims(
 def _fitting(
     ctx: LoweringContext,
     avals: Sequence[ShapedArray],
-    operands: Sequence[Any],
-    sizes: dict[str, Any],
+    operands: Sequence[object],
+    sizes: Mapping[str, object],
 ) -> list[Any]:
     """The operands, padded or cut where their ``sizes`` are not those of ``avals``."""
     scope: Any = next(d.scope for a in avals for d in a.shape if isinstance(d, DimExpr))
@@ -121,7 +123,7 @@ def _emit_assertion(
     ctx: LoweringContext,
     assertion: ShapeAssertion,
     rename: Callable[[str], str],
-    env: dict[str, Any],
+    env: Mapping[str, object],
     arithmetic: DimArithmetic,
 ) -> None:
     left = dims_evaluate(assertion.left, env, arithmetic)

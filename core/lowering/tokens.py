@@ -10,13 +10,17 @@ something.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effect, Effects, ordered_effects
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
 
 RUNTIME_TOKEN = ShapedArray((0,), np.dtype(np.bool_))
 """What stands for a token in the arguments and results of ``main``."""
@@ -27,18 +31,18 @@ def token_type() -> Any:
     return mlir.ir.Type.parse("!stablehlo.token")
 
 
-def create_tokens(ctx: Any, effects: Sequence[Effect]) -> None:
+def create_tokens(ctx: LoweringContext, effects: Sequence[Effect]) -> None:
     """Begin the chains of ``effects``, at the start of main."""
     for effect in effects:
         ctx.tokens[effect] = ctx.op1("stablehlo.create_token", [], token_type())
 
 
-def take(ctx: Any, effects: Sequence[Effect]) -> list[Any]:
+def take(ctx: LoweringContext, effects: Sequence[Effect]) -> list[Any]:
     """The tokens of ``effects`` as they are now."""
     return [ctx.tokens[e] for e in effects]
 
 
-def put(ctx: Any, effects: Sequence[Effect], values: Sequence[Any]) -> None:
+def put(ctx: LoweringContext, effects: Sequence[Effect], values: Sequence[object]) -> None:
     """Replace the tokens of ``effects``."""
     for effect, value in zip(effects, values, strict=True):
         ctx.tokens[effect] = value
@@ -58,10 +62,10 @@ def while_loop(
         return ctx.while_loop(operands, avals, condition, body)
     n = len(ordered)
 
-    def test(state: Sequence[Any]) -> Any:
+    def test(state: Sequence[object]) -> Any:
         return condition(state[n:])
 
-    def step(state: Sequence[Any]) -> Sequence[Any]:
+    def step(state: Sequence[object]) -> Sequence[Any]:
         put(ctx, ordered, state[:n])
         outs = body(state[n:])
         return [*take(ctx, ordered), *outs]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def i64_array(values: Sequence[int]) -> Any:
@@ -37,7 +40,7 @@ def string(value: str) -> Any:
     return mlir.ir.StringAttr.get(value)
 
 
-def dense_i64(values: Any) -> Any:
+def dense_i64(values: object) -> Any:
     """``dense<...> : tensor<..xi64>``."""
     return mlir.ir.DenseElementsAttr.get(np.ascontiguousarray(values, dtype=np.int64))
 
@@ -51,16 +54,16 @@ def comparison(direction: str, kind: str | None) -> dict[str, Any]:
     return attributes
 
 
-def type_attr(type_: Any) -> Any:
+def type_attr(type_: object) -> Any:
     """An attribute that holds a type."""
     return mlir.ir.TypeAttr.get(type_)
 
 
-def array(values: Sequence[Any]) -> Any:
+def array(values: Sequence[object]) -> Any:
     """An array attribute."""
     return mlir.ir.ArrayAttr.get(list(values))
 
 
-def dictionary(values: dict[str, Any]) -> Any:
+def dictionary(values: Mapping[str, object]) -> Any:
     """A dictionary attribute."""
     return mlir.ir.DictAttr.get(values)

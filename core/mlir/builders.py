@@ -48,8 +48,8 @@ class Builder:
     def op(
         self,
         name: str,
-        operands: Sequence[Any],
-        results: Sequence[Any],
+        operands: Sequence[object],
+        results: Sequence[object],
         attributes: dict[str, Any] | None = None,
         regions: int = 0,
     ) -> Any:
@@ -63,7 +63,7 @@ class Builder:
         self,
         name: str,
         operands: Sequence[Any],
-        result: Any,
+        result: object,
         attributes: dict[str, Any] | None = None,
     ) -> Any:
         """The only result of operation ``name``."""
@@ -71,7 +71,7 @@ class Builder:
 
     # constants -----------------------------------------------------------------------------------
 
-    def splat(self, value: Any, aval: ShapedArray) -> Any:
+    def splat(self, value: object, aval: ShapedArray) -> Any:
         """A constant array, all elements the Python scalar ``value``."""
         if not is_static(aval):
             scalar = self.splat(value, aval.update(shape=()))
@@ -84,13 +84,13 @@ class Builder:
             self._constants[key] = found
         return found
 
-    def dense(self, array: Any) -> Any:
+    def dense(self, array: object) -> Any:
         """A constant with the elements of a NumPy array."""
         data = np.asarray(array)
         aval = ShapedArray(data.shape, data.dtype)
         return self.op1("stablehlo.constant", [], aval, {"value": dense_attr(data)})
 
-    def constant(self, value: Any, aval: ShapedArray) -> Any:
+    def constant(self, value: object, aval: ShapedArray) -> Any:
         """A splat (Python scalar) or dense (array) constant of ``aval``."""
         if isinstance(value, np.ndarray):
             return self.dense(value.astype(aval.dtype))
@@ -98,7 +98,7 @@ class Builder:
 
     # shapes --------------------------------------------------------------------------------------
 
-    def dim(self, size: Any) -> Any:
+    def dim(self, size: object) -> Any:
         """An ``i32`` scalar that holds a dimension: a constant, or the value of an expression."""
         if type(size) is int:
             return self.splat(size, _SIZE)
@@ -115,11 +115,11 @@ class Builder:
         """The ``i32`` scalars that hold the dimension variables."""
         return {k: v for k, v in self._dims.items() if isinstance(k, str)}
 
-    def define_dim(self, name: str, value: Any) -> None:
+    def define_dim(self, name: str, value: object) -> None:
         """Say which ``i32`` scalar holds the dimension variable ``name``."""
         self._dims[name] = value
 
-    def shape_tensor(self, shape: Sequence[Any]) -> Any:
+    def shape_tensor(self, shape: Sequence[object]) -> Any:
         """A 1-d ``i32`` tensor that holds ``shape``."""
         if all([type(d) is int for d in shape]):
             return self.dense(np.asarray(shape, np.int32).reshape(len(shape)))
@@ -132,11 +132,11 @@ class Builder:
             self._dims[key] = found
         return found
 
-    def _concatenated(self, parts: Sequence[Any]) -> Any:
+    def _concatenated(self, parts: Sequence[object]) -> Any:
         result = ShapedArray((len(parts),), _I32)
         return self.op1("stablehlo.concatenate", parts, result, {"dimension": i64(0)})
 
-    def broadcast_in_dim(self, x: Any, aval: ShapedArray, dims: Sequence[int]) -> Any:
+    def broadcast_in_dim(self, x: object, aval: ShapedArray, dims: Sequence[int]) -> Any:
         """``x`` with its axes placed at ``dims`` of ``aval`` and repeated along the others."""
         attributes = {"broadcast_dimensions": i64_array(dims)}
         if is_static(aval):
@@ -148,7 +148,7 @@ class Builder:
             attributes,
         )
 
-    def reshape(self, x: Any, aval: ShapedArray) -> Any:
+    def reshape(self, x: object, aval: ShapedArray) -> Any:
         """``x`` with the shape of ``aval``."""
         if is_static(aval):
             return self.op1("stablehlo.reshape", [x], aval)
@@ -161,13 +161,13 @@ class Builder:
             return self.op1("stablehlo.iota", [], aval, attributes)
         return self.op1("stablehlo.dynamic_iota", [self.shape_tensor(aval.shape)], aval, attributes)
 
-    def transpose(self, x: Any, aval: ShapedArray, permutation: Sequence[int]) -> Any:
+    def transpose(self, x: object, aval: ShapedArray, permutation: Sequence[int]) -> Any:
         """``x`` with permuted axes; ``aval`` is the result's."""
         return self.op1("stablehlo.transpose", [x], aval, {"permutation": i64_array(permutation)})
 
     def slice(
         self,
-        x: Any,
+        x: object,
         aval: ShapedArray,
         starts: Sequence[Any],
         limits: Sequence[Any],
@@ -184,7 +184,9 @@ class Builder:
         bounds = [self.shape_tensor(b) for b in (starts, limits, strides)]
         return self.op1("stablehlo.real_dynamic_slice", [x, *bounds], aval)
 
-    def resized(self, x: Any, aval: ShapedArray, axis: int, size: Any) -> tuple[Any, ShapedArray]:
+    def resized(
+        self, x: object, aval: ShapedArray, axis: int, size: object
+    ) -> tuple[Any, ShapedArray]:
         """``x`` with zeros behind, or cut there, so that ``axis`` has ``size``; and its aval."""
         if size == aval.shape[axis]:
             return x, aval
@@ -195,7 +197,7 @@ class Builder:
         zero = self.splat(False if aval.dtype.kind == "b" else 0, aval.update(shape=()))
         return self.op1("stablehlo.dynamic_pad", [x, zero, none, high, none], result), result
 
-    def convert(self, x: Any, aval: ShapedArray) -> Any:
+    def convert(self, x: object, aval: ShapedArray) -> Any:
         """``x`` with the element type of ``aval``."""
         return self.op1("stablehlo.convert", [x], aval)
 
@@ -209,14 +211,14 @@ class Builder:
             attributes["compare_type"] = hlo.ComparisonTypeAttr.get(kind)
         return self.op1("stablehlo.compare", [x, y], aval, attributes)
 
-    def select(self, predicate: Any, on_true: Any, on_false: Any, aval: ShapedArray) -> Any:
+    def select(self, predicate: object, on_true: Any, on_false: Any, aval: ShapedArray) -> Any:
         """``on_true`` where ``predicate``, else ``on_false``."""
         return self.op1("stablehlo.select", [predicate, on_true, on_false], aval)
 
     def reduce(
         self,
-        operands: Sequence[Any],
-        inits: Sequence[Any],
+        operands: Sequence[object],
+        inits: Sequence[object],
         avals_out: Sequence[ShapedArray],
         axes: Sequence[int],
         body: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
@@ -237,7 +239,7 @@ class Builder:
 
     def while_loop(
         self,
-        operands: Sequence[Any],
+        operands: Sequence[object],
         avals: Sequence[ShapedArray],
         condition: Callable[[Sequence[Any]], Any],
         body: Callable[[Sequence[Any]], Sequence[Any]],
@@ -252,13 +254,13 @@ class Builder:
 
     # regions -------------------------------------------------------------------------------------
 
-    def block(self, region: Any, avals: Sequence[ShapedArray]) -> _Block:
+    def block(self, region: object, avals: Sequence[ShapedArray]) -> _Block:
         """``with builder.block(region, avals) as arguments:`` emits into a new block."""
         return _Block(
             self, region, [tensor_type(a) if type(a) is ShapedArray else a for a in avals]
         )
 
-    def finish(self, values: Sequence[Any], terminator: str = "stablehlo.return") -> None:
+    def finish(self, values: Sequence[object], terminator: str = "stablehlo.return") -> None:
         """End a block with its results."""
         self.create(terminator, operands=list(values))
 
@@ -270,7 +272,7 @@ class Builder:
         """The MLIR type of ``aval``."""
         return tensor_type(aval)
 
-    def dense_i64(self, values: Any) -> Any:
+    def dense_i64(self, values: object) -> Any:
         """A dense attribute of int64."""
         return dense_i64(values)
 
@@ -317,13 +319,13 @@ class DimArithmetic:
     def constant(self, value: int) -> Any:
         return self._b.splat(int(value), _SIZE)
 
-    def add(self, a: Any, b: Any) -> Any:
+    def add(self, a: object, b: Any) -> Any:
         return self._binary("stablehlo.add", a, b)
 
-    def mul(self, a: Any, b: Any) -> Any:
+    def mul(self, a: object, b: Any) -> Any:
         return self._binary("stablehlo.multiply", a, b)
 
-    def floordiv(self, a: Any, b: Any) -> Any:
+    def floordiv(self, a: object, b: object) -> Any:
         exact = self._binary("stablehlo.subtract", a, self.mod(a, b))
         return self._binary("stablehlo.divide", exact, self._not_zero(b))
 
@@ -334,17 +336,17 @@ class DimArithmetic:
         is_zero = self._b.compare(b, zero, _FLAG, "EQ", "SIGNED")
         return self._b.op1("stablehlo.select", [is_zero, one, b], _SIZE)
 
-    def mod(self, a: Any, b: Any) -> Any:
+    def mod(self, a: object, b: Any) -> Any:
         b = self._not_zero(b)
         rest = self._binary("stablehlo.remainder", a, b)
         shifted = self._binary("stablehlo.add", rest, b)
         return self._binary("stablehlo.remainder", shifted, b)
 
-    def max(self, a: Any, b: Any) -> Any:
+    def max(self, a: object, b: object) -> Any:
         return self._binary("stablehlo.maximum", a, b)
 
-    def min(self, a: Any, b: Any) -> Any:
+    def min(self, a: object, b: object) -> Any:
         return self._binary("stablehlo.minimum", a, b)
 
-    def _binary(self, name: str, a: Any, b: Any) -> Any:
+    def _binary(self, name: str, a: object, b: object) -> Any:
         return self._b.op1(name, [a, b], _SIZE)

@@ -32,7 +32,7 @@ def splat_attr(value: Any, aval: ShapedArray) -> Any:
     return ir.DenseElementsAttr.get_splat(tensor_type(aval), attr)
 
 
-def _integer_attr(element: Any, value: int) -> Any:
+def _integer_attr(element: object, value: int) -> Any:
     # The binding takes an int64; unsigned values above it wrap to the same bits.
     if value >= 2**63:
         value -= 2**64

@@ -11,7 +11,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 
 
-def threefry_2x32(keypair: Any, count: Any) -> Any:
+def threefry_2x32(keypair: object, count: object) -> Any:
     """Random words for the counters ``count``: Threefry-2x32 with 20 rounds.
 
     The counters are encrypted in pairs: the first half of the elements, in row-major order, with
@@ -46,7 +46,7 @@ def threefry_2x32(keypair: Any, count: Any) -> Any:
     return lax.reshape(bits, shape)
 
 
-def _key_words(keypair: Any) -> list[Any]:
+def _key_words(keypair: object) -> list[Any]:
     if isinstance(keypair, tuple | list):
         words = [as_value(word) for word in keypair]
     else:

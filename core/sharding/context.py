@@ -143,7 +143,7 @@ class use_abstract_mesh(_MeshScope):
         super().__init__(mesh)
 
 
-def named_sharding(call: str, sharding: Any) -> Any:
+def named_sharding(call: str, sharding: object) -> Any:
     """A sharding as it is; of a PartitionSpec the one over the mesh that is in force.
 
     Raises:

@@ -99,7 +99,7 @@ class Layout:
             changes.get("sub_byte_element_size_in_bits", bits),
         )
 
-    def check_compatible_aval(self, aval_shape: tuple[Any, ...]) -> None:
+    def check_compatible_aval(self, aval_shape: tuple[object, ...]) -> None:
         """Raise ArgumentValueError unless the layout is for arrays of this shape."""
         order = self.major_to_minor
         if sorted(order) != list(range(len(aval_shape))):
@@ -179,12 +179,12 @@ class Format:
         return f"Format(layout={self.layout}, sharding={self.sharding})"
 
 
-def row_major(ndim: int, sharding: Any) -> Format:
+def row_major(ndim: int, sharding: object) -> Format:
     """The format of an array."""
     return Format(Layout(tuple(range(ndim)), ()), sharding)
 
 
-def sharding_of_format(call: str, place: Any) -> Any:
+def sharding_of_format(call: str, place: object) -> Any:
     """The sharding of a Format; anything else as it is.
 
     Raises:

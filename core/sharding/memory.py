@@ -33,6 +33,6 @@ def in_space(sharding: Sharding, space: Space) -> Sharding:
     return named.with_memory_kind(kind_of_space(space, sharding.device_tuple[0]))
 
 
-def kind_of_space(space: Space, device: Any) -> str:
+def kind_of_space(space: Space, device: object) -> str:
     """What a device calls a memory."""
     return default_memory_kind(device) if space is Space.Device else "pinned_host"

@@ -57,8 +57,8 @@ class Mesh(TypedAxes):
     @api_boundary
     def __new__(
         cls,
-        devices: Any,
-        axis_names: Any,
+        devices: object,
+        axis_names: object,
         axis_types: tuple[AxisType, ...] | AxisType | None = None,
     ) -> Mesh:
         grid = _grid(devices)
@@ -201,7 +201,7 @@ class Mesh(TypedAxes):
         return f"Mesh({sizes}, axis_types=({types}))"
 
 
-def _grid(devices: Any) -> np.ndarray[Any, Any]:
+def _grid(devices: object) -> np.ndarray[Any, Any]:
     """An own object array of devices; NumPy must not look into a device."""
     given = np.asarray(devices, dtype=object)
     grid = np.empty(given.shape, dtype=object)

@@ -195,7 +195,7 @@ class NamedSharding(Sharding):
         return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec!r}{kind})"
 
 
-def _check(mesh: Any, spec: Any) -> None:
+def _check(mesh: object, spec: object) -> None:
     if not isinstance(mesh, Mesh | AbstractMesh):
         msg = f"NamedSharding: mesh is {mesh!r} of type {type(mesh).__name__}"
         raise AxisSpecError(msg, expected="a Mesh")

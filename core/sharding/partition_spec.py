@@ -59,7 +59,7 @@ class PartitionSpec:
     def __add__(self, other: Any) -> PartitionSpec:
         return PartitionSpec(*self, *other, unreduced=self.unreduced, reduced=self.reduced)
 
-    def __radd__(self, other: tuple[Any, ...]) -> PartitionSpec:
+    def __radd__(self, other: tuple[object, ...]) -> PartitionSpec:
         return PartitionSpec(*other, *self, unreduced=self.unreduced, reduced=self.reduced)
 
     @property
@@ -85,11 +85,11 @@ class PartitionSpec:
             reduced=self.reduced if reduced is None else reduced,
         )
 
-    def index(self, value: Any) -> int:
+    def index(self, value: object) -> int:
         """The position of an entry."""
         return self._entries.index(_entry(value))
 
-    def count(self, value: Any) -> int:
+    def count(self, value: object) -> int:
         """How often an entry appears."""
         return self._entries.count(_entry(value))
 
@@ -121,12 +121,12 @@ class PartitionSpec:
 
 
 def _restore(
-    entries: tuple[Any, ...], unreduced: frozenset[Any], reduced: frozenset[Any]
+    entries: tuple[object, ...], unreduced: frozenset[Any], reduced: frozenset[Any]
 ) -> PartitionSpec:
     return PartitionSpec(*entries, unreduced=unreduced, reduced=reduced)
 
 
-def _entry(partition: Any) -> Any:
+def _entry(partition: object) -> Any:
     """One entry in its normal form: a tuple of one name is that name, an empty one is None."""
     if isinstance(partition, tuple | list):
         names: tuple[Any, ...] = tuple(partition)
@@ -134,7 +134,7 @@ def _entry(partition: Any) -> Any:
     return partition
 
 
-def entry_names(entry: Any) -> tuple[Any, ...]:
+def entry_names(entry: object) -> tuple[Any, ...]:
     """The mesh axes of one entry."""
     if entry is None or entry is _UNCONSTRAINED:
         return ()

@@ -139,7 +139,7 @@ class Sharding(abc.ABC):
         every = self.devices_indices_map(global_shape)
         return {device: index for device, index in every.items() if device in mine}
 
-    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+    def is_equivalent_to(self, other: object, ndim: int) -> bool:
         """Whether both put the same parts of arrays with ``ndim`` axes on the same devices."""
         if self is other:
             return True

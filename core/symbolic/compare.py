@@ -56,7 +56,7 @@ def dim_equal(a: Any, b: Any) -> bool:
     )
 
 
-def is_empty(size: Any) -> bool:
+def is_empty(size: object) -> bool:
     """Whether an axis of this size has no elements.
 
     Raises:
@@ -68,12 +68,12 @@ def is_empty(size: Any) -> bool:
     return allows_empty(size) and not size
 
 
-def allows_empty(size: Any) -> bool:
+def allows_empty(size: object) -> bool:
     """Whether a size is an expression in a scope where sizes may be 0."""
     return isinstance(size, DimExpr) and getattr(size.scope, "least", 1) == 0
 
 
-def at_least(size: Any, least: int) -> Any:
+def at_least(size: object, least: int) -> Any:
     """``size``, or ``least`` where that is more: of ints, and of expressions."""
     return max(size, least) if type(size) is int else max_dim(size, least)
 

@@ -113,16 +113,16 @@ class DimExpr:
 
     __array_ufunc__ = None
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return _add(self, other, 1) if _is_dim(other) else _foreign("+", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return _add(other, self, 1) if _is_dim(other) else _foreign("+", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return _add(self, other, -1) if _is_dim(other) else _foreign("-", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return _add(-self, other, 1) if _is_dim(other) else _foreign("-", other, self)
 
     def __neg__(self) -> Dim:
@@ -131,13 +131,13 @@ class DimExpr:
     def __pos__(self) -> DimExpr:
         return self
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         return _multiply(self, other) if _is_dim(other) else _foreign("*", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return _multiply(other, self) if _is_dim(other) else _foreign("*", other, self)
 
-    def __pow__(self, power: Any) -> Any:
+    def __pow__(self, power: object) -> Any:
         if not isinstance(power, int | np.integer):
             return _foreign("**", self, power)
         if power < 0:
@@ -147,45 +147,45 @@ class DimExpr:
             result = result * self
         return result
 
-    def __rpow__(self, base: Any) -> Any:
+    def __rpow__(self, base: object) -> Any:
         return _foreign("**", base, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return floordiv(self, other) if _is_dim(other) else _foreign("//", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return floordiv(other, self) if _is_dim(other) else _foreign("//", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return mod(self, other) if _is_dim(other) else _foreign("%", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return mod(other, self) if _is_dim(other) else _foreign("%", other, self)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: object) -> Any:
         return other // self, other % self
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return _foreign("/", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return _foreign("/", other, self)
 
     # Decisions.
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: object) -> bool:
         return _decide(self, ">=", other) if _is_dim(other) else NotImplemented
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: object) -> bool:
         return _decide(self, "<=", other) if _is_dim(other) else NotImplemented
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: object) -> bool:
         return _decide(self, ">", other) if _is_dim(other) else NotImplemented
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         return _decide(self, "<", other) if _is_dim(other) else NotImplemented
 
     def __bool__(self) -> bool:
@@ -218,7 +218,7 @@ class DimExpr:
 Dim = int | DimExpr
 
 
-def is_symbolic_dim(d: Any) -> TypeGuard[DimExpr]:
+def is_symbolic_dim(d: object) -> TypeGuard[DimExpr]:
     """Whether a dimension is an expression; False for ints.
 
     Args:
@@ -236,7 +236,7 @@ def is_static(shape: Iterable[Any]) -> bool:
     return not any(isinstance(d, DimExpr) for d in shape)
 
 
-def _is_dim(x: Any) -> bool:
+def _is_dim(x: object) -> bool:
     if isinstance(x, np.ndarray):
         return not x.ndim and x.dtype.kind in "iu"
     return isinstance(x, int | DimExpr | np.integer)
@@ -253,7 +253,7 @@ def install_array_operation(apply: Callable[[str, Any, Any], Any]) -> None:
     _ArrayOperation.apply = staticmethod(apply)
 
 
-def _foreign(symbol: str, left: Any, right: Any) -> Any:
+def _foreign(symbol: str, left: object, right: object) -> Any:
     """An operation that gives no dimension: on arrays, or left to the other operand's class."""
     other = right if isinstance(left, DimExpr) else left
     numbers = int | float | complex | np.generic | np.ndarray | DimExpr
@@ -279,7 +279,7 @@ def no_value(what: str) -> InconclusiveDimensionError:
 # --- normal form ------------------------------------------------------------------------------
 
 
-def common_scope(*dims: Any) -> Scope:
+def common_scope(*dims: object) -> Scope:
     """The scope of the expressions among the dimensions.
 
     Raises:
@@ -341,7 +341,7 @@ def _add(a: Any, b: Any, scale: int) -> Dim:
     return from_terms(common_scope(a, b), add_terms(terms_of(a), terms_of(b), scale))
 
 
-def _multiply(a: Any, b: Any) -> Dim:
+def _multiply(a: object, b: object) -> Dim:
     return from_terms(common_scope(a, b), multiply_terms(terms_of(a), terms_of(b)))
 
 
@@ -381,7 +381,7 @@ def _floordiv_rest(scope: Scope, rest: Dim, b: Dim) -> Dim:
     return of_factor(scope, Factor(FLOORDIV, (rest, b)))
 
 
-def single_factor(d: Any) -> Factor | None:
+def single_factor(d: object) -> Factor | None:
     """The factor, if the dimension is exactly one factor."""
     if isinstance(d, DimExpr) and len(d.terms) == 1:
         monomial, coefficient = d.terms[0]
@@ -433,12 +433,12 @@ def mod(a: Any, b: Any) -> Dim:
     return of_factor(scope, Factor(MOD, (rest, b)))
 
 
-def max_dim(*dims: Any) -> Dim:
+def max_dim(*dims: object) -> Dim:
     """The greatest of dimensions, as an expression where it depends on the variables."""
     return _extremum(MAX, dims)
 
 
-def min_dim(*dims: Any) -> Dim:
+def min_dim(*dims: object) -> Dim:
     """The least of dimensions, as an expression where it depends on the variables."""
     return _extremum(MIN, dims)
 

@@ -62,7 +62,7 @@ def dims_evaluate(dim: Any, env: Mapping[str, Any], ops: Any = PythonOps) -> Any
     return total
 
 
-def _evaluate_factor(factor: Factor, env: Mapping[str, Any], ops: Any) -> Any:
+def _evaluate_factor(factor: Factor, env: Mapping[str, Any], ops: object) -> Any:
     if factor.kind == VAR:
         return env[factor.text]
     values = [dims_evaluate(operand, env, ops) for operand in factor.operands]

@@ -98,7 +98,7 @@ class Solution(NamedTuple):
                 raise ShapeMismatchError(assertion.message.format(left=left, right=right))
         return {name: env[name] for name in self.sources}
 
-    def bind(self, sizes: Mapping[str, Any], ops: Any = PythonOps) -> dict[str, Any]:
+    def bind(self, sizes: Mapping[str, Any], ops: object = PythonOps) -> dict[str, Any]:
         """The environment of all sizes and variables, from the sizes by ``size_name``."""
         env = dict(sizes)
         for name, source in self.sources.items():
@@ -237,7 +237,7 @@ def _check_solved(equations: list[_Equation], sources: Mapping[str, DimSource]) 
     raise ArgumentValueError(msg)
 
 
-def _variable_checks(scope: Any, sources: Mapping[str, DimSource]) -> Iterable[ShapeAssertion]:
+def _variable_checks(scope: object, sources: Mapping[str, DimSource]) -> Iterable[ShapeAssertion]:
     least, note = getattr(scope, "least", 1), getattr(scope, "note", "")
     for name, source in sources.items():
         at = size_name(source.arg, source.axis)

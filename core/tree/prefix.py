@@ -15,7 +15,7 @@ IsLeaf = Callable[[Any], bool] | None
 _flatten = default_registry.flatten
 
 
-def flatten_asking(tree: Any, is_leaf: Callable[[Any], Any]) -> tuple[list[Any], PyTreeDef]:
+def flatten_asking(tree: object, is_leaf: Callable[[Any], Any]) -> tuple[list[Any], PyTreeDef]:
     """Flatten with a leaf predicate, which may raise.
 
     An exception may not pass through jaxlib: each level of the tree would take one from the
@@ -23,7 +23,7 @@ def flatten_asking(tree: Any, is_leaf: Callable[[Any], Any]) -> tuple[list[Any],
     """
     failures: list[BaseException] = []
 
-    def ask(node: Any) -> Any:
+    def ask(node: object) -> Any:
         if failures:
             return True
         try:
@@ -61,12 +61,14 @@ class Difference(NamedTuple):
         )
 
 
-def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list[Difference]:
+def prefix_errors(
+    prefix_tree: object, full_tree: object, is_leaf: IsLeaf = None
+) -> list[Difference]:
     """All places where ``prefix_tree`` is no prefix of ``full_tree``; empty if it is one."""
     return list(_differences(prefix_tree, full_tree, is_leaf, (), equal=False))
 
 
-def equality_errors(tree1: Any, tree2: Any, is_leaf: IsLeaf = None) -> list[Difference]:
+def equality_errors(tree1: object, tree2: object, is_leaf: IsLeaf = None) -> list[Difference]:
     """All places where the structures of two trees differ; empty if they are equal."""
     return list(_differences(tree1, tree2, is_leaf, (), equal=True))
 
@@ -77,7 +79,7 @@ def equality_errors_of_structures(first: PyTreeDef, second: PyTreeDef) -> list[D
 
 
 def _differences(
-    first: Any, second: Any, is_leaf: IsLeaf, path: KeyPath, *, equal: bool
+    first: object, second: object, is_leaf: IsLeaf, path: KeyPath, *, equal: bool
 ) -> Iterable[Difference]:
     one, two = _describe(first, is_leaf), _describe(second, is_leaf)
     if one is None:
@@ -103,7 +105,7 @@ class _Node(NamedTuple):
     items: list[tuple[Any, Any]]
 
 
-def _describe(tree: Any, is_leaf: IsLeaf) -> _Node | None:
+def _describe(tree: object, is_leaf: IsLeaf) -> _Node | None:
     """One level of ``tree``, or None for a leaf."""
     if is_leaf is not None and is_leaf(tree):
         return None
@@ -146,7 +148,7 @@ def _node_difference(one: _Node, two: _Node) -> tuple[str, str, str] | None:
     return None
 
 
-def _same_data(one: Any, two: Any) -> bool:
+def _same_data(one: object, two: object) -> bool:
     try:
         return bool(one == two)
     except Exception:  # noqa: BLE001  (arrays and user classes may refuse; a message must not)
@@ -220,8 +222,8 @@ def check_same_structure(
 def flatten_up_to(
     call: str,
     treedef: PyTreeDef,
-    prefix_tree: Any,
-    full_tree: Any,
+    prefix_tree: object,
+    full_tree: object,
     is_leaf: IsLeaf = None,
     prefix_name: str = "the prefix tree",
     full_name: str = "the full tree",
@@ -241,8 +243,8 @@ def flatten_up_to(
 
 
 def broadcast_prefix(
-    prefix_tree: Any,
-    full_tree: Any,
+    prefix_tree: object,
+    full_tree: object,
     is_leaf: IsLeaf = None,
     *,
     call: str = "broadcast_prefix",
@@ -278,7 +280,7 @@ def broadcast_prefix(
 def flatten_axes(
     call: str,
     treedef: PyTreeDef,
-    axes: Any,
+    axes: object,
     *,
     is_leaf: IsLeaf = None,
     axes_name: str = "in_axes",
@@ -304,7 +306,7 @@ def flatten_axes(
         TreeMismatchError: the specification is no prefix of the tree.
     """
 
-    def is_value(x: Any) -> bool:
+    def is_value(x: object) -> bool:
         return x is None or (is_leaf is not None and is_leaf(x))
 
     if type(axes) is list and (treedef.node_data() or (None,))[0] is tuple:

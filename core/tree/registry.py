@@ -293,7 +293,7 @@ def _check_fields(
         raise ArgumentValueError(msg)
 
 
-def _check_class(call: str, nodetype: Any) -> None:
+def _check_class(call: str, nodetype: object) -> None:
     if not isinstance(nodetype, type):
         msg = f"{call}: got {nodetype!r}, expected a class"
         raise ArgumentTypeError(msg)
@@ -329,7 +329,7 @@ def on_forwarding_node(listener: Callable[[], None]) -> Callable[[], None]:
     return listener
 
 
-def _check_methods(call: str, cls: Any, *names: str) -> None:
+def _check_methods(call: str, cls: object, *names: str) -> None:
     missing = [name for name in names if not callable(getattr(cls, name, None))]
     if missing:
         msg = f"{call}: {getattr(cls, '__name__', cls)} has no method {' and no '.join(missing)}"
@@ -350,7 +350,7 @@ class Partial(functools.partial[Any]):
     (8, [2])
     """
 
-    def __new__(cls, func: Callable[..., Any], /, *args: Any, **kw: Any) -> Self:
+    def __new__(cls, func: Callable[..., object], /, *args: object, **kw: object) -> Self:
         if isinstance(func, functools.partial) and not isinstance(func, Partial):
             # functools would merge the two and turn static arguments into children.
             func = _Opaque(func)
@@ -365,7 +365,7 @@ class _Opaque:
     def __init__(self, function: functools.partial[Any]) -> None:
         self._function = function
 
-    def __call__(self, *args: Any, **kw: Any) -> Any:
+    def __call__(self, *args: object, **kw: object) -> Any:
         return self._function(*args, **kw)
 
     def _key(self) -> tuple[Any, ...]:
@@ -442,7 +442,7 @@ def make_treedef(node: tuple[type, Any] | None, children: Iterable[PyTreeDef]) -
     return PyTreeDef.from_node_data_and_children(default_registry, node, children)
 
 
-def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:
+def flatten_one_level(tree: object) -> tuple[Iterable[Any], Any]:
     """``(children, aux_data)`` of the node at the top of ``tree``.
 
     Raises:
@@ -480,7 +480,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], A
     return items, aux_data
 
 
-def _no_node(call: str, tree: Any) -> TreeMismatchError:
+def _no_node(call: str, tree: object) -> TreeMismatchError:
     return TreeMismatchError(
         call=call,
         got=f"a leaf of type {type(tree).__name__}",

@@ -50,7 +50,7 @@ none_treedef: Final = flatten(None)[1]
 """The definition of None, a node without leaves."""
 
 
-def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
+def checked_flatten(tree: object, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
     """Take a tree apart into its leaves and its structure.
 
     Args:
@@ -79,7 +79,7 @@ def checked_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTre
         raise
 
 
-def _explain_keys(tree: Any, is_leaf: IsLeaf, error: ValueError) -> None:
+def _explain_keys(tree: object, is_leaf: IsLeaf, error: ValueError) -> None:
     """Raise a better error if ``error`` is about dict keys that do not compare."""
     if not isinstance(error.__cause__, TypeError):
         return
@@ -96,7 +96,7 @@ def _explain_keys(tree: Any, is_leaf: IsLeaf, error: ValueError) -> None:
     ) from error
 
 
-def _unsortable(tree: Any, is_leaf: IsLeaf, path: KeyPath) -> tuple[KeyPath, list[Any]] | None:
+def _unsortable(tree: object, is_leaf: IsLeaf, path: KeyPath) -> tuple[KeyPath, list[Any]] | None:
     if is_leaf is not None and is_leaf(tree):
         return None
     if not default_registry.is_node(type(tree)):
@@ -138,7 +138,7 @@ def unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
         raise
 
 
-def _misfit(treedef: Any, leaves: Any, error: Exception) -> TracebridgeError | None:
+def _misfit(treedef: object, leaves: object, error: Exception) -> TracebridgeError | None:
     """The error of ``unflatten`` for arguments that do not fit; None: a user's class raised."""
     if not isinstance(treedef, PyTreeDef):
         return ArgumentTypeError(
@@ -153,7 +153,7 @@ def _misfit(treedef: Any, leaves: Any, error: Exception) -> TracebridgeError | N
     )
 
 
-def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+def leaves(tree: object, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves of a tree, in order.
 
     >>> from tracebridge import tree
@@ -167,7 +167,7 @@ def leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
         raise
 
 
-def structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+def structure(tree: object, is_leaf: IsLeaf = None) -> PyTreeDef:
     """The definition of a tree: everything but its leaves.
 
     >>> from tracebridge import tree
@@ -198,7 +198,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 all_of = all
 
 
-def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+def map(f: Callable[..., object], tree: object, *rest: object, is_leaf: IsLeaf = None) -> Any:
     """The tree of ``f(leaf, *subtrees)``: ``tree`` sets the structure, ``rest`` may go deeper.
 
     Raises:
@@ -220,7 +220,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) ->
 
 
 def _columns(
-    call: str, treedef: PyTreeDef, tree: Any, rest: tuple[Any, ...], is_leaf: IsLeaf
+    call: str, treedef: PyTreeDef, tree: object, rest: tuple[object, ...], is_leaf: IsLeaf
 ) -> list[list[Any]]:
     return [
         flatten_up_to(call, treedef, tree, other, is_leaf, "tree", f"rest[{i}]")
@@ -228,7 +228,7 @@ def _columns(
     ]
 
 
-def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
+def all(tree: object, *, is_leaf: IsLeaf = None) -> bool:
     """Whether all leaves are true.
 
     >>> from tracebridge import tree
@@ -240,8 +240,8 @@ def all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 
 def reduce(
     function: Callable[[Any, Any], Any],
-    tree: Any,
-    initializer: Any = MISSING,
+    tree: object,
+    initializer: object = MISSING,
     is_leaf: IsLeaf = None,
 ) -> Any:
     """The leaves combined from left to right, beginning with ``initializer`` if there is one.
@@ -271,9 +271,9 @@ def reduce(
 
 def reduce_associative(
     operation: Callable[[Any, Any], Any],
-    tree: Any,
+    tree: object,
     *,
-    identity: Any = MISSING,
+    identity: object = MISSING,
     is_leaf: IsLeaf = None,
 ) -> Any:
     """The leaves combined as a balanced binary tree: logarithmic depth, smaller rounding errors.
@@ -308,7 +308,7 @@ def reduce_associative(
     return combine(0, len(flat))
 
 
-def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+def broadcast(prefix_tree: object, full_tree: object, is_leaf: IsLeaf = None) -> Any:
     """``full_tree`` with the leaves of ``prefix_tree`` in place of all leaves below them.
 
     Raises:
@@ -327,13 +327,13 @@ def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     )
 
 
-def _fill(tree: Any, value: Any, is_leaf: IsLeaf) -> Any:
+def _fill(tree: object, value: object, is_leaf: IsLeaf) -> Any:
     treedef = checked_flatten(tree, is_leaf)[1]
     return treedef.unflatten([value] * treedef.num_leaves)
 
 
 def transpose(
-    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: object
 ) -> Any:
     """A tree of trees turned inside out: a list of pairs becomes a pair of lists.
 
@@ -365,7 +365,7 @@ def transpose(
     return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])
 
 
-def _first_inner(outer: PyTreeDef, tree: Any) -> PyTreeDef:
+def _first_inner(outer: PyTreeDef, tree: object) -> PyTreeDef:
     if outer.num_leaves == 0:
         raise TreeMismatchError(
             "tree.transpose: the outer tree has no leaves, so that the inner structure is unknown",
@@ -381,7 +381,7 @@ def _first_inner(outer: PyTreeDef, tree: Any) -> PyTreeDef:
 
 
 def flatten_with_path(
-    tree: Any, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
+    tree: object, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """``([(path, leaf), ...], treedef)``.
 
@@ -409,7 +409,7 @@ def _ignoring_path(is_leaf: Callable[[Any], bool]) -> Callable[[KeyPath, Any], b
 
 
 def leaves_with_path(
-    tree: Any, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
+    tree: object, is_leaf: PathIsLeaf = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
     """``[(path, leaf), ...]``.
 
@@ -421,9 +421,9 @@ def leaves_with_path(
 
 
 def map_with_path(
-    f: Callable[..., Any],
-    tree: Any,
-    *rest: Any,
+    f: Callable[..., object],
+    tree: object,
+    *rest: object,
     is_leaf: PathIsLeaf = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:

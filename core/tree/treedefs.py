@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib import pytree
 from tracebridge.core._jaxlib.pytree import PyTreeDef
 from tracebridge.core.tree.paths import KeyPath
 from tracebridge.core.tree.registry import default_registry, make_treedef
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
@@ -31,7 +34,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     return pytree.treedef_tuple(default_registry, list(treedefs))
 
 
-def treedef_args_kwargs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTreeDef:
+def treedef_args_kwargs(args: tuple[object, ...], kwargs: Mapping[str, object]) -> PyTreeDef:
     """The definition of ``(args, kwargs)``: the form of arguments in the whole engine."""
     return default_registry.flatten((args, kwargs))[1]
 

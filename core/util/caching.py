@@ -122,7 +122,7 @@ class BoundedCache(Generic[V]):
         if register:
             register_cache(self)
 
-    def get(self, key: Hashable, default: Any = None) -> V | Any:
+    def get(self, key: Hashable, default: object = None) -> V | Any:
         """Return the value, or `default`."""
         try:
             return self._young[key]
@@ -157,7 +157,7 @@ class BoundedCache(Generic[V]):
         young = self._young
         return [*[key for key in self._old if key not in young], *young]
 
-    def pop(self, key: Hashable, default: Any = None) -> V | Any:
+    def pop(self, key: Hashable, default: object = None) -> V | Any:
         """Forget one key; return its value or `default`."""
         old = self._old.pop(key, default)
         return self._young.pop(key, old)
@@ -201,7 +201,7 @@ class WeakIdCache(Generic[V]):
         if register:
             register_cache(self)
 
-    def get(self, fn: Any, key: Hashable, default: Any = None) -> V | Any:
+    def get(self, fn: object, key: Hashable, default: object = None) -> V | Any:
         """Return the value of `key` for this function, or `default`."""
         ident = id(fn)
         entry = self._tables.get(ident)
@@ -211,7 +211,7 @@ class WeakIdCache(Generic[V]):
         strong = self._strong.get(ident)
         return default if strong is None else strong[1].get(key, default)
 
-    def set(self, fn: Any, key: Hashable, value: V) -> None:
+    def set(self, fn: object, key: Hashable, value: V) -> None:
         """Keep a value for as long as the function lives."""
         ident = id(fn)
         entry = self._tables.get(ident)
@@ -227,7 +227,7 @@ class WeakIdCache(Generic[V]):
             return
         self._tables[ident] = (ref, table)
 
-    def _set_strong(self, ident: int, fn: Any, key: Hashable, value: V) -> None:
+    def _set_strong(self, ident: int, fn: object, key: Hashable, value: V) -> None:
         held = self._strong.get(ident)
         if held is None:
             held = (fn, BoundedCache(self.name, self.per_function, register=False))
@@ -247,7 +247,7 @@ class WeakIdCache(Generic[V]):
 
         return forget
 
-    def keys(self, fn: Any) -> list[Hashable]:
+    def keys(self, fn: object) -> list[Hashable]:
         """Return the keys of one function."""
         entry = self._tables.get(id(fn))
         if entry is not None and entry[0]() is fn:
@@ -255,7 +255,7 @@ class WeakIdCache(Generic[V]):
         strong = self._strong.get(id(fn))
         return [] if strong is None else strong[1].keys()
 
-    def discard(self, fn: Any) -> None:
+    def discard(self, fn: object) -> None:
         """Forget all keys of one function."""
         entry = self._tables.get(id(fn))
         if entry is not None and entry[0]() is fn:

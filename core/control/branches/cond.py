@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.branches.agreement import (
@@ -34,6 +34,13 @@ from tracebridge.core.lax.ad_util import unchosen_p
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering import tokens
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
+
 Flags = tuple[bool, ...]
 
 # Elements of an operand without batch axis that is still copied for each element of a batch.
@@ -57,7 +64,7 @@ class Choice(HigherOrderPrimitive):
 
     # differentiation -----------------------------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents[self.n_lead :]])
         branches, nonzero_out = jvp_branches(params["branches"], nonzero)
         given = [t for t in tangents if t is not None]
@@ -66,7 +73,9 @@ class Choice(HigherOrderPrimitive):
         rest = iter(results[n:])
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """The primal branches with residuals, and linear branches chosen by the same index."""
         branches: tuple[Jaxpr, ...] = params["branches"]
         n_lead = self.n_lead
@@ -86,7 +95,7 @@ class Choice(HigherOrderPrimitive):
         rest = iter(self.bind(*lead, *residuals, *given, **linear) if any(nonzero_out) else ())
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         lead, operands = args[: self.n_lead], args[self.n_lead :]
         linear = tuple([is_linear_input(a) for a in operands])
         given = tuple([c is not None for c in ct])
@@ -103,7 +112,7 @@ class Choice(HigherOrderPrimitive):
     # batching ------------------------------------------------------------------------------------
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         """All elements take the same branch."""
         branches: tuple[Jaxpr, ...] = params["branches"]
@@ -117,7 +126,7 @@ class Choice(HigherOrderPrimitive):
 
     # parts ---------------------------------------------------------------------------------------
 
-    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         """Branches without unused results, and without operands that only they need."""
         smaller = [dce_jaxpr(b, used_outs, keep_in=True)[0] for b in app.params["branches"]]
         used = [any(flags) for flags in zip(*[used_inputs(b) for b in smaller], strict=True)]
@@ -137,7 +146,7 @@ class Choice(HigherOrderPrimitive):
         found = [unknown_outs(b, tuple(unknown[n_lead:])) for b in branches]
         return tuple([any(flags) for flags in zip(*found, strict=True)])
 
-    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """The known part of the branches with residuals, and the rest of the branches."""
         branches: tuple[Jaxpr, ...] = params["branches"]
         flags = tuple(self.unknown_outs(unknown, **params))
@@ -163,7 +172,7 @@ class Choice(HigherOrderPrimitive):
 
 
 def _in_front(
-    args: Sequence[Any], dims: Sequence[int | None]
+    args: Sequence[Value], dims: Sequence[int | None]
 ) -> tuple[list[Any], tuple[int | None, ...]]:
     """Arguments with their batch axes in front."""
     moved = [a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
@@ -177,7 +186,7 @@ class Cond(Choice):
     name = "cond"
     n_lead = 1
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         index, *args = operands
         emit = [functools.partial(ctx.inline_jaxpr, b, args) for b in params["branches"]]
         return tokens.case(ctx, self.effects(**params), index, ctx.avals_out, emit)
@@ -189,7 +198,7 @@ class Cond(Choice):
         walk(branches[int(arrays[0])], arrays[1:])
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         if dims[0] is None:
             return super().batch(ctx, args, dims, **params)
@@ -261,7 +270,7 @@ def _shielded(x: Any, dim: int | None, chosen: Any) -> tuple[Any, int | None]:
     return lax.select_n(mask, unchosen_p.bind(x), x), 0
 
 
-def _pick(index: Any, rows: Sequence[Any]) -> Any:
+def _pick(index: Operand, rows: Sequence[Any]) -> Any:
     """Elements of ``rows[index]``, for a batched index."""
     aval = rows[0].aval
     which = lax.broadcast_in_dim(index, aval.shape, (0,))

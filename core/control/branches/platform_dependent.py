@@ -11,7 +11,10 @@ from tracebridge.core.control.branches.switch import traced_branches
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.jaxpr import Jaxpr
+    from tracebridge.core.ir.rule_contexts import LoweringContext
 
 # What the devices that a name stands for may call themselves: those of CUDA say "gpu".
 _KINDS = {"gpu": ("gpu", "cuda", "rocm"), "cuda": ("cuda", "gpu")}
@@ -27,10 +30,10 @@ class PlatformDependent(Choice):
     name = "platform_dependent"
     n_lead = 0
 
-    def is_lowered_on(self, platform: str, params: dict[str, Any]) -> bool:
+    def is_lowered_on(self, platform: str, params: Params) -> bool:
         return _branch_of(platform, params) is not None
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         branches = [_branch_of(p, params) for p in ctx.platforms or (ctx.platform,)]
         if None not in branches:
             emit = functools.partial(ctx.inline_jaxpr, operands=operands)
@@ -46,7 +49,7 @@ class PlatformDependent(Choice):
 platform_dependent_p = PlatformDependent()
 
 
-def _branch_of(platform: str, params: dict[str, Any]) -> Jaxpr | None:
+def _branch_of(platform: str, params: Params) -> Jaxpr | None:
     for names, branch in zip(params["platforms"], params["branches"], strict=True):
         if not names or platform in names:
             return branch

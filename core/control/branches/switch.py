@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
@@ -40,15 +40,19 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import flatten
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
+
 _NO_OPERAND: Any = object()
 
 
 def cond(
-    pred: Any,
+    pred: object,
     true_fun: Callable[..., Any],
     false_fun: Callable[..., Any],
     *operands: Any,
-    operand: Any = _NO_OPERAND,
+    operand: object = _NO_OPERAND,
 ) -> Any:
     """Apply one of two functions; only that one runs.
 
@@ -99,7 +103,7 @@ def switch(
     index: Any,
     branches: Sequence[Callable[..., Any]],
     *operands: Any,
-    operand: Any = _NO_OPERAND,
+    operand: object = _NO_OPERAND,
 ) -> Any:
     """Apply ``branches[index]``; only that one runs.
 
@@ -144,19 +148,19 @@ def switch(
     return _call("switch", lax.convert_element_type(small, "int32"), functions, names, operands)
 
 
-def _fits(value: Any, last: int) -> int:
+def _fits(value: Value, last: int) -> int:
     """The last index, as far as the dtype of the index can hold it."""
     bits = value.aval.dtype.itemsize * 8
     return min(last, 2 ** (bits - (value.aval.dtype.kind == "i")) - 1)
 
 
-def _check_function(call: str, role: str, fun: Any) -> None:
+def _check_function(call: str, role: str, fun: object) -> None:
     if not callable(fun):
         msg = f"{call}: {role} is {fun!r} of type {type(fun).__name__}, expected a function"
         raise ArgumentSpecError(msg)
 
 
-def _as_scalar(call: str, role: str, x: Any) -> Any:
+def _as_scalar(call: str, role: str, x: Operand) -> Any:
     try:
         value = as_value(x)
     except UnsupportedDtypeError as error:
@@ -191,7 +195,7 @@ class Branches:
     def __init__(
         self,
         jaxprs: tuple[Jaxpr, ...],
-        operands: list[Any],
+        operands: Sequence[Value],
         out_tree: Any,
         written: Sequence[Ref],
     ) -> None:
@@ -212,7 +216,7 @@ def traced_branches(
     call: str,
     functions: Sequence[Callable[..., Any]],
     names: Sequence[str],
-    operands: Sequence[Any],
+    operands: Sequence[Value],
 ) -> Branches:
     """Trace ``functions`` of the same operands; what they close over becomes operands too."""
     leaves, in_tree = flatten(tuple(operands))
@@ -223,7 +227,7 @@ def traced_branches(
     values, in_tree = leaf_values(call, "operands", operands, leaves, in_tree)
     avals = tuple([v.aval for v in values])
 
-    def take_apart(result: Any) -> tuple[list[Any], Any]:
+    def take_apart(result: object) -> tuple[list[Any], Any]:
         return flatten_values(call, "the result", result)
 
     bodies = [trace_body(call, f, in_tree, avals, take_apart, call, writes=True) for f in functions]

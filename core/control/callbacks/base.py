@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.scan.forward import bind_scan
@@ -30,6 +30,15 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import flatten, leaves_with_path
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Value
+
+
 MAX_UNROLLED = 16  # calls for the elements of a batch that are written out, not looped over
 
 
@@ -49,14 +58,14 @@ class CallbackPrimitive(Primitive):
         app = self.application(tuple([v.aval for v in values]), params)
         return current_trace().process(app, values)
 
-    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+    def application(self, avals: tuple[ShapedArray, ...], params: Params) -> Application:
         return Application(self, avals, params)
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         del avals
         return list(params["result_avals"])
 
-    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+    def effects(self, *avals: ShapedArray, **params: object) -> Effects:
         del avals, params
         return no_effects
 
@@ -71,7 +80,7 @@ class CallbackPrimitive(Primitive):
             check_finite(outs, callback.name)
         return outs
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         callback: HostCallback = params["callback"]
         function = functools.partial(callback.from_host, ctx.avals_out)
         effects = list(self.effects(**params))
@@ -83,8 +92,8 @@ class CallbackPrimitive(Primitive):
 def flat_callback(
     call: str,
     callback: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[Value, ...],
+    kwargs: Mapping[str, object],
     out_tree: Any,
 ) -> tuple[HostCallback, list[Any]]:
     """The callback of flat arrays, and the arguments that are arrays as values."""
@@ -102,7 +111,7 @@ def flat_callback(
     return HostCallback(call, callback, in_tree, statics, out_tree), values
 
 
-def result_types(call: str, result_shape_dtypes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
+def result_types(call: str, result_shape_dtypes: object) -> tuple[tuple[ShapedArray, ...], Any]:
     """Avals and structure of the declared results."""
     leaves, tree = flatten(result_shape_dtypes)
     avals: list[ShapedArray] = []
@@ -125,7 +134,7 @@ def result_types(call: str, result_shape_dtypes: Any) -> tuple[tuple[ShapedArray
     return tuple(avals), tree
 
 
-def check_sharding(call: str, sharding: Any) -> None:
+def check_sharding(call: str, sharding: object) -> None:
     """Raise unless ``sharding`` is None or names one device: programs run on one."""
     if sharding is not None and not isinstance(sharding, SingleDeviceSharding):
         msg = f"{call}: sharding is {sharding!r}"
@@ -134,8 +143,8 @@ def check_sharding(call: str, sharding: Any) -> None:
 
 def in_sequence(
     primitive: Primitive,
-    size: Any,
-    args: Sequence[Any],
+    size: object,
+    args: Sequence[Value],
     dims: Sequence[int | None],
     params: dict[str, Any],
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.callbacks.base import (
     CallbackPrimitive,
@@ -14,6 +14,13 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import DebugEffect, Effects, OrderedDebugEffect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
+
 
 _UNORDERED: Effects = frozenset((DebugEffect(),))
 _ORDERED: Effects = frozenset((OrderedDebugEffect(),))
@@ -29,7 +36,7 @@ class DebugCallback(CallbackPrimitive):
 
     name = "debug_callback"
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         del avals, params
         return []
 
@@ -37,16 +44,18 @@ class DebugCallback(CallbackPrimitive):
         del avals
         return _ORDERED if params["ordered"] else _UNORDERED
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         del tangents
         return self.bind(*primals, **params), []
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(
+        self, ct: Sequence[Value | None], *args: Value, **params: object
+    ) -> Sequence[Any]:
         del ct, params
         return [None] * len(args)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         in_sequence(self, ctx.size, args, dims, params)
         return [], []
@@ -57,9 +66,9 @@ debug_callback_p = DebugCallback()
 
 def bind_debug(
     call: str,
-    callback: Callable[..., Any],
+    callback: Callable[..., object],
     args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    kwargs: Mapping[str, object],
     *,
     ordered: bool,
     partitioned: bool,
@@ -71,7 +80,7 @@ def bind_debug(
     debug_callback_p.bind(*values, callback=flat, result_avals=(), ordered=bool(ordered))
 
 
-def check_options(call: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_options(call: str, args: tuple[Value, ...], kwargs: Mapping[str, object]) -> None:
     """Raise if a call that gives only options has arguments too."""
     if args or kwargs:
         msg = f"{call}: got arguments, but no function or text to give them to"

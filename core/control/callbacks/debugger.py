@@ -127,7 +127,7 @@ class _Plain:
         self.value = value
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> Any:
     """A variable in the form in which it goes through the program."""
     try:
         leaves, tree = flatten(value)
@@ -138,7 +138,7 @@ def _kept(value: Any) -> Any:
     return tree.unflatten([_traced(leaf) for leaf in leaves])
 
 
-def _traced(leaf: Any) -> Any:
+def _traced(leaf: object) -> Any:
     if isinstance(leaf, Tracer):
         unusable = leaf._trace.done or is_extended(leaf.aval.dtype)
         return _Plain(repr(leaf)) if unusable else leaf
@@ -149,7 +149,7 @@ def _traced(leaf: Any) -> Any:
     return leaf
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrapped(value: object) -> Any:
     leaves, tree = flatten(value)
     return tree.unflatten([leaf.value if type(leaf) is _Plain else leaf for leaf in leaves])
 
@@ -166,7 +166,7 @@ class _Prompt:
         self._stdin = stdin
         self._stdout = stdout
 
-    def __call__(self, values: list[dict[str, Any]], token: Any) -> None:
+    def __call__(self, values: list[dict[str, Any]], token: object) -> None:
         del token
         variables = [{n: _unwrapped(v) for n, v in row.items()} for row in values]
         out = self._stdout or sys.stdout

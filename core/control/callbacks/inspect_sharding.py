@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError
@@ -15,6 +15,12 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Sink
 from tracebridge.core.tree.tree import leaves
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
 
 _EFFECTS: Effects = frozenset((DebugEffect(),))
 
@@ -31,10 +37,10 @@ class InspectSharding(Sink):
         app = self.application(tuple([v.aval for v in values]), params)
         return current_trace().process(app, values)
 
-    def application(self, avals: tuple[ShapedArray, ...], params: dict[str, Any]) -> Application:
+    def application(self, avals: tuple[ShapedArray, ...], params: Params) -> Application:
         return Application(self, avals, params)
 
-    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+    def effects(self, *avals: ShapedArray, **params: object) -> Effects:
         del avals, params
         return _EFFECTS
 
@@ -43,7 +49,7 @@ class InspectSharding(Sink):
         params["callback"](arrays[0].sharding)
         return []
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         del operands
         ctx.inspections.append(params["callback"])
         return []
@@ -53,7 +59,7 @@ inspect_sharding_p = InspectSharding()
 
 
 @api_boundary
-def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
+def inspect_array_sharding(value: object, *, callback: Callable[[Any], None]) -> None:
     """Call a function with the sharding of an array, also of a traced one.
 
     For arrays the call happens at once, in traced code when the program is compiled. In a program
@@ -86,13 +92,13 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 @api_boundary
 def visualize_sharding(
     shape: Sequence[int],
-    sharding: Any,
+    sharding: object,
     *,
     use_color: bool = True,
     scale: float = 1.0,
     min_width: int = 9,
     max_width: int = 80,
-    color_map: Any = None,
+    color_map: object = None,
 ) -> None:
     """Print a picture of where the parts of an array live.
 

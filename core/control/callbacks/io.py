@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.callbacks.base import (
     CallbackPrimitive,
@@ -16,6 +16,11 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import EffectError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import Effects, IOEffect, OrderedIOEffect
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
+
 
 _UNORDERED: Effects = frozenset((IOEffect(),))
 _ORDERED: Effects = frozenset((OrderedIOEffect(),))
@@ -31,14 +36,14 @@ class IOCallback(CallbackPrimitive):
         del avals
         return _ORDERED if params["ordered"] else _UNORDERED
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise _no_derivative(params["callback"].name, "differentiation")
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         raise _no_derivative(params["callback"].name, "transposition")
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         if params["ordered"]:
             msg = f"{params['callback'].name}: vmap met an ordered callback that depends on a batch"
@@ -64,9 +69,9 @@ def _no_derivative(name: str, what: str) -> EffectError:
 @api_boundary
 def io_callback(
     callback: Callable[..., Any],
-    result_shape_dtypes: Any,
+    result_shape_dtypes: object,
     *args: Any,
-    sharding: Any = None,
+    sharding: object = None,
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:

@@ -7,13 +7,17 @@ import logging
 import string
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from tracebridge.core.control.callbacks.debug import bind_debug, check_options
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, FormatFieldError
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 logger = logging.getLogger("tracebridge.debug")
 
@@ -74,12 +78,12 @@ print_values.__name__ = print_values.__qualname__ = "print"
 @api_boundary
 def log(
     fmt: str | None = None,
-    *args: Any,
+    *args: object,
     ordered: bool = False,
     partitioned: bool = False,
     skip_format_check: bool = False,
     _use_logging: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Callable[..., None] | None:
     """Log values of traced code when the program runs: ``debug.print`` into ``logging``.
 
@@ -102,9 +106,9 @@ def log(
 
 def _print(
     call: str,
-    fmt: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    fmt: object,
+    args: tuple[Value, ...],
+    kwargs: Mapping[str, object],
     *,
     check: bool,
     ordered: bool,
@@ -135,7 +139,7 @@ class Writer:
     def __name__(self) -> str:
         return repr(self.fmt)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, *args: object, **kwargs: object) -> None:
         known = {k: v for k, v in self._options.items() if k != "override_repr"}
         with np.printoptions(**known):
             text = self.fmt.format(*args, **kwargs)
@@ -158,13 +162,13 @@ class _Names(string.Formatter):
         super().__init__()
         self.used: set[int | str] = set()
 
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def get_field(self, field_name: str, args: Sequence[Value], kwargs: Mapping[str, Any]) -> Any:
         first = field_name.replace("[", ".").split(".")[0]
         self.used.add(int(first) if first.isdigit() else first)
         # For the values of format specifications, as in {x:{width}}.
         return 0, first
 
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def format_field(self, value: object, format_spec: str) -> str:
         del value, format_spec
         return "0"
 
@@ -172,7 +176,7 @@ class _Names(string.Formatter):
         return super().convert_field(value, conversion)
 
 
-def check_format(call: str, fmt: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def check_format(call: str, fmt: str, args: Sequence[Value], kwargs: Mapping[str, Any]) -> None:
     """Raise unless ``fmt`` is well formed and uses exactly the values that are given."""
     names = _Names()
     try:
@@ -199,6 +203,6 @@ def _shown(names: Sequence[int | str]) -> str:
     return ", ".join(sorted([f"{{{n}}}" for n in names]))
 
 
-def _listed(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def _listed(args: Sequence[Value], kwargs: Mapping[str, Any]) -> str:
     names = ", ".join(kwargs)
     return f"{len(args)} by position" + (f" and {names}" if names else "")

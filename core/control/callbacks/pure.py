@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.callbacks.base import (
@@ -17,6 +17,11 @@ from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, EffectError
 from tracebridge.core.ir.aval import batched_aval
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
+
 
 VMAP_METHODS = (
     "sequential",
@@ -33,14 +38,14 @@ class PureCallback(CallbackPrimitive):
 
     name = "pure_callback"
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise _no_derivative(params["callback"].name, "differentiation")
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         raise _no_derivative(params["callback"].name, "transposition")
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         method = params["vmap_method"]
         if method is None:
@@ -79,9 +84,9 @@ def _no_derivative(name: str, what: str) -> EffectError:
 @api_boundary
 def pure_callback(
     callback: Callable[..., Any],
-    result_shape_dtypes: Any,
+    result_shape_dtypes: object,
     *args: Any,
-    sharding: Any = None,
+    sharding: object = None,
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:

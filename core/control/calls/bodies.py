@@ -70,11 +70,11 @@ _SAME: BoundedCache[Jaxpr] = BoundedCache("bodies by content", 256)
 
 def trace_body(
     call: str,
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     in_tree: Any,
     avals: tuple[Any, ...],
     take_apart: Callable[[Any], tuple[list[Any], Any]],
-    key: Any,
+    key: object,
     apply: Callable[..., Any] | None = None,
     *,
     writes: bool = False,
@@ -123,7 +123,7 @@ def trace_body(
     return body
 
 
-def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: Any, captures: Captures) -> Body:
+def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: object, captures: Captures) -> Body:
     """The body with contents that are only read among the closed-over values."""
     n = jaxpr.n_in - len(captures.refs)
     read = [i for i, written in enumerate(captures.written) if not written]
@@ -177,13 +177,13 @@ def _holds_functions(jaxpr: Jaxpr) -> bool:
     return False
 
 
-def flatten_values(call: str, role: str, tree: Any) -> tuple[list[Any], Any]:
+def flatten_values(call: str, role: str, tree: object) -> tuple[list[Any], Any]:
     """The leaves of ``tree`` as values, and its structure; ``role`` names it in messages."""
     return leaf_values(call, role, tree, *flatten(tree))
 
 
 def leaf_values(
-    call: str, role: str, tree: Any, leaves: list[Any], treedef: Any
+    call: str, role: str, tree: object, leaves: Sequence[object], treedef: object
 ) -> tuple[list[Any], Any]:
     """The ``leaves`` of ``tree`` as values, and its structure with float0 arrays held in it."""
     try:
@@ -194,7 +194,7 @@ def leaf_values(
         return [_leaf_value(call, role, tree, i, leaf) for i, leaf in enumerate(leaves)], treedef
 
 
-def _leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
+def _leaf_value(call: str, role: str, tree: object, index: int, leaf: object) -> Any:
     """One leaf as a value; the message of a failure says where it is."""
     try:
         return as_value(leaf)
@@ -207,11 +207,11 @@ def _leaf_value(call: str, role: str, tree: Any, index: int, leaf: Any) -> Any:
         raise UnsupportedDtypeError(msg, hint=way_out_of(leaf)) from error
 
 
-def leaf_paths(tree: Any) -> list[str]:
+def leaf_paths(tree: object) -> list[str]:
     """Where each leaf sits: ``['w'][0]``, or nothing for a tree that is one leaf."""
     return [keystr(path) for path, _ in leaves_with_path(tree)]
 
 
-def closed_over_tracers(values: Sequence[Any]) -> bool:
+def closed_over_tracers(values: Sequence[object]) -> bool:
     """Whether a traced function closed over values of an enclosing trace."""
     return any([isinstance(v, Tracer) for v in values])

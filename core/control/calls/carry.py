@@ -18,7 +18,7 @@ from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 
 
-def unchanged(values: Sequence[Any]) -> list[Any]:
+def unchanged(values: Sequence[object]) -> list[Any]:
     """Values that are results too: outside of traces numbers become arrays, as of any operation."""
     if not is_eager():
         return list(values)
@@ -41,7 +41,7 @@ def check_structure(call: str, given: Any, returned: Any) -> None:
 
 
 def promoted(
-    init: Sequence[Any], given: Sequence[ShapedArray], returned: Sequence[ShapedArray]
+    init: Sequence[object], given: Sequence[ShapedArray], returned: Sequence[ShapedArray]
 ) -> list[Any] | None:
     """``init`` with weakly typed values converted to what a step returns; None if all fits.
 

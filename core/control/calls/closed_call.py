@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
@@ -18,6 +18,12 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.util.public_path import public_path
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 @public_path("tracebridge.extend.core")
 class CallPrimitive(HigherOrderPrimitive):
@@ -29,16 +35,16 @@ class CallPrimitive(HigherOrderPrimitive):
         del avals
         return list(params["jaxpr"].out_avals)
 
-    def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
+    def with_jaxpr(self, params: Params, jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
         """The parameters of a call of a derived Jaxpr; ``suffix`` says what it was derived by."""
         del suffix
         return {**params, "jaxpr": jaxpr}
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         name = str(params.get("name") or self.name)
         return ctx.call_jaxpr(params["jaxpr"], operands, name)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])
         jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
         given = [t for t in tangents if t is not None]
@@ -47,7 +53,9 @@ class CallPrimitive(HigherOrderPrimitive):
         rest = iter(results[n:])
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """Two calls: the primal with residuals as further results, and the linear part."""
         nonzero = tuple([t is not None for t in tangents])
         split = linearize_jaxpr(params["jaxpr"], nonzero)
@@ -59,7 +67,7 @@ class CallPrimitive(HigherOrderPrimitive):
         out = iter(self.bind(*residuals, *given, **linear) if any(split.nonzero_out) else ())
         return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         linear = tuple([is_linear_input(a) for a in args])
         ct_in = tuple([c is not None for c in ct])
         jaxpr, present = transpose_jaxpr(params["jaxpr"], linear, ct_in, instantiate=False)
@@ -72,7 +80,7 @@ class CallPrimitive(HigherOrderPrimitive):
         return [next(given) if is_linear else None for is_linear in linear]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved, in_dims = mapped_to_front(args, dims)
         jaxpr, out_dims = batch_jaxpr(params["jaxpr"], ctx.size, ctx.axis, in_dims)
@@ -82,7 +90,9 @@ class CallPrimitive(HigherOrderPrimitive):
         """Which results depend on unknown arguments."""
         return unknown_outs(params["jaxpr"], unknown)
 
-    def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(
+        self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
+    ) -> list[Any]:
         """Two calls: of the part that needs known arguments only, and of the rest."""
         split = partial_eval_jaxpr(params["jaxpr"], unknown)
         known_args = [a for a, u in zip(args, unknown, strict=True) if not u]
@@ -93,7 +103,9 @@ class CallPrimitive(HigherOrderPrimitive):
         given = iter(known[:n_known])
         return [next(others) if u else next(given) for u in split.unknown_out]
 
-    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(
+        self, used_outs: tuple[bool, ...], app: Application
+    ) -> tuple[Any, list[bool], list[bool]]:
         """The call without unused results and the inputs that only they need."""
         jaxpr, used_in = dce_jaxpr(app.params["jaxpr"], used_outs)
         avals = tuple([a for a, u in zip(app.avals, used_in, strict=True) if u])

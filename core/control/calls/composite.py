@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from tracebridge.core.mlir.constants import dense_attr
 from tracebridge.core.mlir.types import element_type, is_static, tensor_type
 from tracebridge.core.runtime.arrays.array import Array
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Value
+
+
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 
 
@@ -31,7 +38,7 @@ class Composite(CallPrimitive):
 
     name = "composite"
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         jaxpr: Jaxpr = params["jaxpr"]
         name = params["name"]
         if jaxpr.effects or not all(map(is_static, (*jaxpr.in_avals, *jaxpr.out_avals))):
@@ -51,17 +58,21 @@ class Composite(CallPrimitive):
         )
         return list(operation.results)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return closed_call_p.jvp(primals, tangents, jaxpr=params["jaxpr"])
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """As the call of its Jaxpr."""
         return closed_call_p.linearize(primals, tangents, jaxpr=params["jaxpr"])
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         return closed_call_p.transpose(ct, *args, jaxpr=params["jaxpr"])
 
-    def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(
+        self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
+    ) -> list[Any]:
         """As the call of its Jaxpr."""
         return closed_call_p.separate(unknown, args, jaxpr=params["jaxpr"])
 
@@ -69,7 +80,9 @@ class Composite(CallPrimitive):
         """All of them: a composite is not taken apart."""
         return (any(unknown),) * len(params["jaxpr"].outs)
 
-    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(
+        self, used_outs: tuple[bool, ...], app: Application
+    ) -> tuple[Any, list[bool], list[bool]]:
         """All or nothing: a composite has the results that its name promises."""
         return app, [True] * len(app.avals), [True] * len(used_outs)
 
@@ -77,7 +90,9 @@ class Composite(CallPrimitive):
 composite_p = Composite()
 
 
-def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
+def composite(
+    decomposition: Callable[..., object], name: str, version: int = 0
+) -> Callable[..., Any]:
     """A function that compilers may replace by an operation of their own that has this name.
 
     Those that do not know the name compile the decomposition. Derivatives are those of the
@@ -117,7 +132,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
         attributes = tuple([(k, _frozen(v)) for k, v in sorted(kwargs.items()) if v is not None])
         values, in_tree = flatten_values(f"composite {name}", "the arguments", args)
 
-        def take_apart(result: Any) -> tuple[list[Any], Any]:
+        def take_apart(result: object) -> tuple[list[Any], Any]:
             leaves, tree = flatten_values(f"composite {name}", "the result", result)
             return leaves, tree
 
@@ -163,7 +178,7 @@ class ArrayAttribute:
         return repr(self.value.tolist())
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     """An attribute as a key that tells 1, 1.0 and True apart."""
     if isinstance(value, dict):
         return ("dict", tuple([(str(k), _frozen(v)) for k, v in value.items()]))

@@ -89,7 +89,7 @@ class CallEntry:
         )
         return moving(run, self.program.placement, star=star) if self.moved else run
 
-    def one_to_one(self, run: Any) -> tuple[Any, ...]:
+    def one_to_one(self, run: object) -> tuple[Any, ...]:
         """The entry of the fast path for one argument."""
         program = self.program
         plain = (

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.config.options import TRACING_OPTIONS
 from tracebridge.core.ir.debug_info import Parameters, where_is
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 # A key is (tree, static key, signatures, donated leaves, options, placement, default device, uses
 # of references). Keys of traces have avals in the place of signatures, no donated leaves and no
@@ -121,7 +125,7 @@ def differences(key: Key, other: Key, names: Names) -> Iterator[str]:
         yield f"the device: {placed or device}"
 
 
-def _more(more: Sequence[Any], old: Sequence[Any]) -> str:
+def _more(more: Sequence[object], old: Sequence[object]) -> str:
     axes, before = more[-1], old[-1]
     if axes != before and isinstance(axes, dict) and isinstance(before, dict):
         return f"the named axes: {axes} instead of {before}"
@@ -161,7 +165,7 @@ def _kind(weak: bool) -> str:
     return "an array instead of a Python number"
 
 
-def _static_changes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[str]:
+def _static_changes(new: Mapping[str, object], old: Mapping[str, object]) -> Iterator[str]:
     """How the static arguments differ."""
     for name in dict.fromkeys([*new, *old]):
         if name not in old:
@@ -172,7 +176,7 @@ def _static_changes(new: dict[str, Any], old: dict[str, Any]) -> Iterator[str]:
             yield f"static argument {name}: {_value(new[name])} instead of {_value(old[name])}"
 
 
-def _value(key: Any) -> str:
+def _value(key: object) -> str:
     """A static value in the form ``(class, value)``, or a tuple of such."""
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
         first, second = key

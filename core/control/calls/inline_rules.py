@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
 from tracebridge.core.dtypes.dtypes import float0
@@ -25,6 +25,9 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.runtime.arrays.transfer import put_literal
 from tracebridge.core.tree.tree import PyTreeDef
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 def is_eager_trace(trace: Trace) -> bool:
@@ -86,7 +89,7 @@ def tracing_rules_of(owner: object) -> Iterator[None]:
         _IN_ADVANCE.reset(token)
 
 
-def user_value(value: Any) -> Any:
+def user_value(value: object) -> Any:
     """A value as a rule may hold it: an array or a tracer."""
     if type(value) is Literal:
         return put_literal(value)
@@ -111,7 +114,7 @@ def check_closed(jaxpr: Jaxpr, name: str, rule: str) -> Jaxpr:
 
 
 def batch_call(
-    jaxpr: Jaxpr, size: Any, axis: Any, in_dims: tuple[int | None, ...]
+    jaxpr: Jaxpr, size: object, axis: object, in_dims: tuple[int | None, ...]
 ) -> tuple[Jaxpr, tuple[int | None, ...]]:
     """The batched function of an equation with rules; all of its results are batched, or none.
 
@@ -147,7 +150,7 @@ def describe(tree: PyTreeDef, avals: Sequence[Any]) -> str:
     return str(tree.unflatten([a.str_short() for a in avals])).replace("'", "")
 
 
-def check_not_closed_over(name: str, tangents: Sequence[Any]) -> None:
+def check_not_closed_over(name: str, tangents: Sequence[Value | None]) -> None:
     """Raise if a value that a custom function closes over has a tangent."""
     if any([t is not None for t in tangents]):
         msg = (

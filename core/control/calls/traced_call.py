@@ -100,10 +100,10 @@ class Arguments:
 
 
 def trace_call(
-    fun: Any,
+    fun: object,
     args: Arguments,
     avals: tuple[Any, ...],
-    cache_on: Any,
+    cache_on: object,
     *,
     refs: bool = False,
     known: Sequence[Any] | None = None,
@@ -141,7 +141,7 @@ def trace_call(
     captures = Captures()
     uses = RefUses(captures, args.refs) if args.refs else None
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: object) -> list[Any]:
         outs, out_tree = flat_fun.call(*(xs if uses is None else uses.enter(xs)))
         trees.append(out_tree)
         return outs if uses is None else uses.leave(outs)
@@ -158,7 +158,7 @@ def trace_call(
     return traced
 
 
-def forget_traces(fun: Any) -> None:
+def forget_traces(fun: object) -> None:
     """Drop what ``fun`` was traced to."""
     _TRACED.discard(fun)
 

@@ -19,7 +19,7 @@ from tracebridge.core.tree.tree import flatten
 
 
 def closure_convert(
-    fun: Callable[..., Any], *example_args: Any
+    fun: Callable[..., object], *example_args: object
 ) -> tuple[Callable[..., Any], list[Any]]:
     """Turn the differentiated values that a function closes over into arguments.
 
@@ -51,7 +51,7 @@ def closure_convert(
     values, in_tree = flatten_values("closure_convert", "example_args", example_args)
     trees: list[Any] = []
 
-    def flat(*leaves: Any) -> list[Any]:
+    def flat(*leaves: object) -> list[Any]:
         result = fun(*in_tree.unflatten(leaves))
         outs, out_tree = flatten_values("closure_convert", "the result", result)
         trees.append(out_tree)
@@ -63,7 +63,7 @@ def closure_convert(
     hoisted = [c for c, m in zip(jaxpr.consts, moved, strict=True) if m]
     n = len(example_args)
 
-    def converted(*args: Any) -> Any:
+    def converted(*args: object) -> Any:
         given, rest = args[:n], list(args[n:])
         leaves, tree = flatten(given)
         if tree != in_tree or len(rest) != len(hoisted):

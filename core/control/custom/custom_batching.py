@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import CallPrimitive
 from tracebridge.core.control.calls.inline_rules import is_eager_trace, running_on, user_value
@@ -32,10 +32,17 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
+
 Flags = tuple[bool, ...]
 
 
-def call_custom_vmap(call: VmapCall, leaves: Sequence[Any]) -> Any:
+def call_custom_vmap(call: VmapCall, leaves: Sequence[object]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
     values = [as_value(leaf) for leaf in leaves]
     outs, tree = _apply(trace_for(values), call, leaves, values)
@@ -43,7 +50,7 @@ def call_custom_vmap(call: VmapCall, leaves: Sequence[Any]) -> Any:
 
 
 def _apply(
-    trace: Any, call: VmapCall, leaves: Sequence[Any], values: Sequence[Any]
+    trace: Any, call: VmapCall, leaves: Sequence[object], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
     if is_eager_trace(trace):
         return flatten(call.fun(*call.in_tree.unflatten([user_value(v) for v in values])))
@@ -131,10 +138,10 @@ class CustomVmapCall(CallPrimitive):
     inlinable = False
     holds_functions = True
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.call_jaxpr(params["jaxpr"], operands, params["jaxpr"].debug.name)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])
         jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
         rule = DerivativeRule(params["rule"], jaxpr, jvp_jaxpr, nonzero, nonzero_out)
@@ -144,7 +151,9 @@ class CustomVmapCall(CallPrimitive):
         rest = iter(results[n:])
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         outs = self.bind(*primals, **params)
         nonzero = tuple([t is not None for t in tangents])
         both, nonzero_out = tangent_jaxpr(params["jaxpr"], nonzero)
@@ -158,7 +167,7 @@ class CustomVmapCall(CallPrimitive):
         rest = iter(self.bind(*primals, *given, jaxpr=linear, rule=some))
         return outs, [next(rest) if nz else None for nz in nonzero_out]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         linear = tuple([is_linear_input(a) for a in args])
         ct_in = tuple([c is not None for c in ct])
         jaxpr, present = transpose_jaxpr(params["jaxpr"], linear, ct_in, instantiate=False)
@@ -170,7 +179,7 @@ class CustomVmapCall(CallPrimitive):
         return [next(cts) if is_linear else None for is_linear in linear]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved = [
             a if d is None else move_batch_axis(a, d, 0) for a, d in zip(args, dims, strict=True)
@@ -180,11 +189,11 @@ class CustomVmapCall(CallPrimitive):
         outs = eval_jaxpr(jaxpr, current_trace().process, moved)
         return outs, [0 if b else None for b in batched]
 
-    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """Two calls, each of which leaves the results of the other one out."""
         return separate_by_dce(self, unknown, args, params)
 
-    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         """All arguments stay: the rule may use them in another way than the function does."""
         jaxpr = dce_jaxpr(app.params["jaxpr"], used_outs, keep_in=True)[0]
         rule = SomeResults(app.params["rule"], jaxpr, used_outs)

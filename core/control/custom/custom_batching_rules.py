@@ -7,7 +7,7 @@ A rule has ``batched(size, flags)``: the Jaxpr of the batched equation, in which
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.inline_rules import describe
 from tracebridge.core.errors.argument_errors import kind_of
@@ -28,6 +28,10 @@ from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 Flags = tuple[bool, ...]
 Batched = tuple[Jaxpr, Flags]
@@ -54,7 +58,7 @@ class VmapCall:
         self.memo = memo
 
     def run_rule(
-        self, size: Any, flags: Flags, args: Sequence[Any]
+        self, size: object, flags: Flags, args: Sequence[Value]
     ) -> tuple[list[Any], Flags, PyTreeDef]:
         """Results as values, which of them are batched, and their structure."""
         in_batched = list(self.in_tree.unflatten(flags))
@@ -104,11 +108,11 @@ class VmapRule:
         self._out_tree = out_tree
         self._known: dict[Any, Batched] = {}
 
-    def batched(self, size: Any, flags: Flags) -> Batched:
+    def batched(self, size: object, flags: Flags) -> Batched:
         """(consts, arguments) -> results."""
         return self.for_size(size, flags) if any(flags) else _unchanged(self._jaxpr)
 
-    def for_size(self, size: Any, flags: Flags) -> Batched:
+    def for_size(self, size: object, flags: Flags) -> Batched:
         """As ``batched``, by the rule of the user even if no argument is batched."""
         if any(flags[: self._n_consts]):
             raise closes_over(self._call)
@@ -136,7 +140,7 @@ class VmapRule:
             raise closes_over(call)
         return jaxpr, seen[0]
 
-    def check(self, outs: Sequence[Any], batched: Flags, tree: PyTreeDef, size: Any) -> None:
+    def check(self, outs: Sequence[Any], batched: Flags, tree: PyTreeDef, size: object) -> None:
         """The results must be like those of the function, unmapped ones exactly."""
         expected = self._jaxpr.out_avals
         if tree == self._out_tree:
@@ -248,7 +252,7 @@ class DerivativeRule:
         of_tangents = [o for o, here in zip(out, present, strict=True) if here]
         return self._wanted(whole, present, (*out, *of_tangents))
 
-    def _map_single(self, size: Any, flags: Flags) -> Batched | None:
+    def _map_single(self, size: object, flags: Flags) -> Batched | None:
         """The rule at unmapped arguments, derived and then mapped; None if it is not for those."""
         try:
             jaxpr, out = self.for_size(size, (False,) * len(flags))
@@ -312,7 +316,7 @@ class TransposedRule:
         jaxpr = stage(run, _avals(self._jaxpr, size, flags), whole.debug, locate=False)
         return jaxpr, (True,) * len(jaxpr.outs)
 
-    def for_size(self, size: Any, flags: Flags) -> Batched:
+    def for_size(self, size: object, flags: Flags) -> Batched:
         """As ``VmapRule.for_size``; transposes have no form of their own for that."""
         return self.batched(size, flags)
 
@@ -322,14 +326,14 @@ def _unchanged(jaxpr: Jaxpr) -> Batched:
     return jaxpr, (False,) * len(jaxpr.outs)
 
 
-def _avals(jaxpr: Jaxpr, size: Any, flags: Flags) -> list[ShapedArray]:
+def _avals(jaxpr: Jaxpr, size: object, flags: Flags) -> list[ShapedArray]:
     """The avals of the arguments of ``jaxpr``, batched at ``flags``."""
     return [
         batched_aval(a, size, 0 if f else None) for a, f in zip(jaxpr.in_avals, flags, strict=True)
     ]
 
 
-def _widened(args: Sequence[Any], flags: Flags, wanted: Flags, size: Any) -> list[Any]:
+def _widened(args: Sequence[Value], flags: Flags, wanted: Flags, size: object) -> list[Any]:
     """The values with a batch axis in front where it is wanted and not there."""
     return [
         broadcast_batch(a, size, 0) if w and not f else a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import CallPrimitive, closed_call, closed_call_p
 from tracebridge.core.control.calls.inline_rules import check_closed, is_eager_trace, user_value
@@ -32,6 +32,13 @@ from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 Flags = tuple[bool, ...]
 
@@ -71,7 +78,7 @@ def _mark(call: DceCall) -> int:
     return id(getattr(call.rule, "func", call.rule))
 
 
-def call_custom_dce(call: DceCall, leaves: Sequence[Any]) -> Any:
+def call_custom_dce(call: DceCall, leaves: Sequence[object]) -> Any:
     """``call.fun`` on the arguments with the given leaves, as one equation under a trace."""
     values = [as_value(leaf) for leaf in leaves]
     if is_eager_trace(trace_for(values)) or _mark(call) in _BEING_TRACED.get():
@@ -147,7 +154,7 @@ class DceRule:
         debug = DebugInfo(f"{call.rule_name}, dce rule of {call.name}", where_is(call.rule))
         return stage(run, self._avals, debug)
 
-    def _checked(self, result: Any, used: Flags) -> list[Any]:
+    def _checked(self, result: object, used: Flags) -> list[Any]:
         call, tree = self._call, self._out_tree
         start = f"{call.name}: its dce rule {call.rule_name} returned"
         try:
@@ -271,10 +278,10 @@ class CustomDceCall(CallPrimitive):
     holds_functions = True
     wants_dce = True
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.call_jaxpr(params["jaxpr"], operands, params["jaxpr"].debug.name)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         jaxpr, rule = params["jaxpr"], params["rule"]
         if params["positions"] is not None:
             return closed_call_p.jvp(primals, tangents, jaxpr=jaxpr)
@@ -287,7 +294,9 @@ class CustomDceCall(CallPrimitive):
         rest = iter(results[n:])
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """The call as it is, and a linear call that starts over, so that the rule works for it.
 
         Nothing sets the two apart: the compiler merges what they have in common.
@@ -308,7 +317,7 @@ class CustomDceCall(CallPrimitive):
         rest = iter(self.bind(*primals, *given, jaxpr=linear, rule=some, positions=None))
         return outs, [next(rest) if nz else None for nz in nonzero_out]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         """Results without a cotangent are not used: the rule leaves them out."""
         linear = tuple([is_linear_input(a) for a in args])
         used = tuple([c is not None for c in ct])
@@ -323,7 +332,7 @@ class CustomDceCall(CallPrimitive):
         return [next(given) if is_linear else None for is_linear in linear]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         jaxpr, rule = params["jaxpr"], params["rule"]
         if params["positions"] is not None:
@@ -334,11 +343,11 @@ class CustomDceCall(CallPrimitive):
         derived = BatchedRule(rule, ctx.size, ctx.axis, in_dims, out)
         return self.bind(*moved, jaxpr=batched, rule=derived, positions=None), list(out_dims)
 
-    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """Two calls, each of which leaves the results of the other one out."""
         return separate_by_dce(self, unknown, args, params)
 
-    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         jaxpr, rule, old = app.params["jaxpr"], app.params["rule"], app.params["positions"]
         n = len(app.avals)
         positions = tuple(range(n)) if old is None else old
@@ -363,7 +372,7 @@ custom_dce_call_p = CustomDceCall()
 
 
 def separate_by_dce(
-    primitive: Any, unknown: Flags, args: Sequence[Any], params: dict[str, Any]
+    primitive: Any, unknown: Flags, args: Sequence[Value], params: dict[str, Any]
 ) -> list[Any]:
     """An equation as two: of the results that need known arguments only, and of the others."""
     flags = primitive.unknown_outs(unknown, **params)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import closed_call_p
 from tracebridge.core.control.calls.inline_rules import (
@@ -44,6 +44,11 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.util.caching import BoundedCache
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
+
+
 Flags = tuple[bool, ...]
 
 
@@ -80,7 +85,7 @@ class JvpCall:
         self.memo = memo
 
     def run_rule(
-        self, primals: Sequence[Any], tangents: Sequence[Any]
+        self, primals: Sequence[Any], tangents: Sequence[Value | None]
     ) -> tuple[list[Any], list[Any], PyTreeDef]:
         """Results, their tangents (None: zero) and their structure; a tangent None is a zero."""
         given = [
@@ -161,7 +166,7 @@ class JvpCall:
             )
 
 
-def call_custom_jvp(call: JvpCall, leaves: Sequence[Any]) -> Any:
+def call_custom_jvp(call: JvpCall, leaves: Sequence[object]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
     values = [as_value(leaf) for leaf in leaves]
     outs, tree = _apply(trace_for(values), call, leaves, values)
@@ -169,7 +174,7 @@ def call_custom_jvp(call: JvpCall, leaves: Sequence[Any]) -> Any:
 
 
 def _apply(
-    trace: Any, call: JvpCall, leaves: Sequence[Any], values: Sequence[Any]
+    trace: Any, call: JvpCall, leaves: Sequence[object], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
     if isinstance(trace, JvpTrace | LinearizeTrace):
         if not any([v._trace is trace for v in values]):
@@ -340,7 +345,7 @@ class CustomJvpCall(CustomRuleCall):
         call = JvpCall(flat_function(fun), rule, tree, *names, zeros, owner=fun, memo=None)
         return call_custom_jvp(call, values)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         n = params["num_consts"]
         check_not_closed_over(params["call_jaxpr"].debug.name, tangents[:n])
         nonzero = tuple([t is not None for t in tangents[n:]])
@@ -355,14 +360,14 @@ class CustomJvpCall(CustomRuleCall):
         rest = iter(results[n_out:])
         return results[:n_out], [next(rest) if here else None for here in given]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         """Where a rule calls the function on tangents, it must be linear: its own code says how."""
         return closed_call_p.transpose(ct, *args, jaxpr=params["call_jaxpr"])
 
     def batched_rule(
         self,
-        ctx: Any,
-        rule: Any,
+        ctx: BatchContext,
+        rule: object,
         num_consts: int,
         in_dims: tuple[int | None, ...],
         out_dims: tuple[int | None, ...],

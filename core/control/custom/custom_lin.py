@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.inline_rules import has_tangent
 from tracebridge.core.errors.transform_errors import CustomRuleError
@@ -11,6 +11,11 @@ from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 def forward_mode(name: str) -> CustomRuleError:
@@ -42,19 +47,19 @@ class CustomLin(Primitive):
         del avals
         return [a.tangent for a in params["out_avals"] if has_tangent(a)]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         del ctx, operands
         raise forward_mode(params["fun_name"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise forward_mode(params["fun_name"])
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         raise forward_mode(params["fun_name"])
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         given = iter(ct)
         cts = [next(given) if has_tangent(a) else None for a in params["out_avals"]]
         n = len(args) - sum(params["perturbed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracebridge.core.control.calls.inline_rules import batch_call
 from tracebridge.core.control.custom.custom_staging import (
@@ -19,6 +19,11 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.tree.tree import PyTreeDef
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 class TracedRule:
@@ -76,14 +81,14 @@ class CustomRuleCall(HigherOrderPrimitive):
         del avals
         return list(params["call_jaxpr"].out_avals)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.inline_jaxpr(params["call_jaxpr"], operands)
 
     @abc.abstractmethod
     def batched_rule(
         self,
-        ctx: Any,
-        rule: Any,
+        ctx: BatchContext,
+        rule: object,
         num_consts: int,
         in_dims: tuple[int | None, ...],
         out_dims: tuple[int | None, ...],
@@ -91,7 +96,7 @@ class CustomRuleCall(HigherOrderPrimitive):
         """The rule of the batched call."""
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         args, in_dims = mapped_to_front(args, dims)
         jaxpr, out_dims = batch_call(params["call_jaxpr"], ctx.size, ctx.axis, in_dims)

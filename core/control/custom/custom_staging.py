@@ -89,7 +89,7 @@ def trace_function(
     """The Jaxpr of the function, the values that it closes over, the structure of its result."""
     trees: list[PyTreeDef] = []
 
-    def flat(*args: Any) -> list[Any]:
+    def flat(*args: object) -> list[Any]:
         outs, tree = flatten(call.fun(*call.in_tree.unflatten(args)))
         trees.append(tree)
         return [as_value(o) for o in outs]
@@ -124,7 +124,7 @@ def trace_with_rule(
     return StagedCall(jaxpr, consts, rule, out_tree)
 
 
-def run_in_place(call: Call, values: Sequence[Any]) -> tuple[list[Any], PyTreeDef]:
+def run_in_place(call: Call, values: Sequence[object]) -> tuple[list[Any], PyTreeDef]:
     """The function itself, without its rule: no equation can hold references."""
     note_custom(call.name)
     outs, tree = flatten(call.fun(*call.in_tree.unflatten(values)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.inline_rules import (
     below,
@@ -31,8 +31,12 @@ from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
 
-def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
+
+def call_custom_vjp(call: VjpCall, leaves: Sequence[object]) -> Any:
     """``call.fun`` on the arguments with the given leaves, under whatever traces are active."""
     if has_refs(leaves):
         check_passed_once(call.name, leaves)
@@ -47,7 +51,7 @@ def call_custom_vjp(call: VjpCall, leaves: Sequence[Any]) -> Any:
 
 
 def _apply(
-    trace: Any, call: VjpCall, leaves: Sequence[Any], values: Sequence[Any]
+    trace: Any, call: VjpCall, leaves: Sequence[object], values: Sequence[Any]
 ) -> tuple[list[Any], PyTreeDef]:
     mine = any([v._trace is trace for v in values])
     if isinstance(trace, JvpTrace | LinearizeTrace):
@@ -82,7 +86,7 @@ def _linearize(
     in_avals = [p.aval for p in primals]
     out_avals = [o.aval for o in outs]
 
-    def backward(given: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def backward(given: Sequence[object], cts: Sequence[Value | None]) -> list[Any]:
         tree = res_tree.unflatten([user_value(r) for r in given])
         return call.run_bwd(tree, cts, out_avals, out_tree, in_avals)
 
@@ -122,10 +126,12 @@ class CustomVjpCall(CustomRuleCall):
         call = flat_vjp_call(functions, len(values), params["out_trees"], zeros)
         return call_custom_vjp(call, values)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         raise forward_mode(params["call_jaxpr"].debug.name)
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """The forward rule, and a linear equation that keeps the backward rule."""
         n, jaxpr = params["num_consts"], params["call_jaxpr"]
         name = jaxpr.debug.name
@@ -146,8 +152,8 @@ class CustomVjpCall(CustomRuleCall):
 
     def batched_rule(
         self,
-        ctx: Any,
-        rule: Any,
+        ctx: BatchContext,
+        rule: object,
         num_consts: int,
         in_dims: tuple[int | None, ...],
         out_dims: tuple[int | None, ...],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.treedefs import leaf_paths
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
 
 
 @final
@@ -87,8 +90,8 @@ class VjpCall:
 
     def run_bwd(
         self,
-        residuals: Any,
-        cotangents: Sequence[Any],
+        residuals: object,
+        cotangents: Sequence[object],
         out_avals: Sequence[ShapedArray],
         out_tree: PyTreeDef,
         in_avals: Sequence[ShapedArray],
@@ -123,7 +126,7 @@ class VjpCall:
     def _zeros(self, aval: ShapedArray) -> Any:
         return SymbolicZero(aval) if self.symbolic_zeros else concrete_zeros(aval)
 
-    def _like_arguments(self, result: Any) -> list[Any]:
+    def _like_arguments(self, result: object) -> list[Any]:
         """The leaves of what the backward rule returned; None stands for a tree of zeros."""
         n_args = len(self.in_tree.children())
         if not isinstance(result, tuple | list) or len(result) != n_args:
@@ -171,7 +174,7 @@ class ResidualTree:
         self._tree = tree
         self._numbers = numbers
 
-    def unflatten(self, values: Sequence[Any]) -> Any:
+    def unflatten(self, values: Sequence[object]) -> Any:
         """The residuals of the user, from the values among them."""
         if not self._numbers:
             return self._tree.unflatten(values)
@@ -181,16 +184,16 @@ class ResidualTree:
         return self._tree.unflatten([known[i] if i in known else next(rest) for i in range(n)])
 
 
-def _without_axes(x: Any) -> Any:
+def _without_axes(x: object) -> Any:
     """A NumPy array without axes as the number that it holds."""
     return x[()] if type(x) is np.ndarray and x.ndim == 0 else x
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> bool:
     return isinstance(x, bool | int | float | complex | np.generic) and is_array_like(x)
 
 
-def _fits(got: ShapedArray, dtype: Any) -> bool:
+def _fits(got: ShapedArray, dtype: DTypeLike) -> bool:
     """Whether a cotangent may be converted to ``dtype``.
 
     Rules for low precision often compute in higher precision; a number may stand for an array.
@@ -202,7 +205,9 @@ def _fits(got: ShapedArray, dtype: Any) -> bool:
     return is_complex(got.dtype) == is_complex(dtype) or (got.weak_type and is_complex(dtype))
 
 
-def up_to(treedef: PyTreeDef, tree: Any, *, spread: bool = False, loose: bool = False) -> list[Any]:
+def up_to(
+    treedef: PyTreeDef, tree: object, *, spread: bool = False, loose: bool = False
+) -> list[Any]:
     """The parts of ``tree`` at the leaves of ``treedef``; None may replace any subtree.
 
     With ``spread`` a leaf may replace a subtree too and stands for each of its leaves; with

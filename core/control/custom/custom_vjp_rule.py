@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.inline_rules import (
@@ -27,6 +27,10 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.tree.tree import PyTreeDef
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 Flags = tuple[bool, ...]
 
@@ -153,7 +157,7 @@ class VjpRule(TracedRule):
     def _backward(self, res_tree: PyTreeDef) -> Callable[..., list[Any]]:
         call, out_avals, out_tree, avals = self._call, self._out_avals, self._out_tree, self._avals
 
-        def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        def backward(residuals: Sequence[object], cts: Sequence[Value | None]) -> list[Any]:
             tree = res_tree.unflatten([user_value(r) for r in residuals])
             return call.run_bwd(tree, cts, out_avals, out_tree, avals)
 
@@ -199,7 +203,7 @@ class BatchedVjpRule:
         res_dims = out_dims[n_out:]
         arg_dims = self._dims[self._n_consts :]
 
-        def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        def backward(residuals: Sequence[object], cts: Sequence[Value | None]) -> list[Any]:
             return self._go_back(base.backward, residuals, res_dims, cts, arg_dims)
 
         return Forward(jaxpr, backward)

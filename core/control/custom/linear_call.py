@@ -6,7 +6,7 @@ import abc
 import contextvars
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.bodies import (
     Body,
@@ -31,6 +31,12 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front
 from tracebridge.core.tree.tree import PyTreeDef, flatten
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 # Transposes that are being traced: the code or the object of each.
 _BEING_TRACED: contextvars.ContextVar[frozenset[Any]] = contextvars.ContextVar(
@@ -88,10 +94,10 @@ class CallWithTranspose(HigherOrderPrimitive):
         del avals
         return list(params["jaxpr"].out_avals)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.inline_jaxpr(params["jaxpr"], operands)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         n = params["num_res"]
         if any([t is not None for t in tangents[:n]]):
             msg = "linear_call: a residual is differentiated; only linear arguments can be"
@@ -103,7 +109,7 @@ class CallWithTranspose(HigherOrderPrimitive):
         outs = self.bind(*primals, **params)
         return outs, self.bind(*primals[:n], *given, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         n, jaxpr, back = params["num_res"], params["jaxpr"], params["back"]
         if any([is_linear_input(a) for a in args[:n]]):
             msg = "linear_call: transposed with respect to a residual"
@@ -115,11 +121,13 @@ class CallWithTranspose(HigherOrderPrimitive):
         return [*[None] * n, *[r if is_linear_input(a) else None for a, r in pairs]]
 
     @abc.abstractmethod
-    def call_back(self, jaxpr: Jaxpr, back: Jaxpr, num_res: int, args: Sequence[Any]) -> list[Any]:
+    def call_back(
+        self, jaxpr: Jaxpr, back: Jaxpr, num_res: int, args: Sequence[Value]
+    ) -> list[Any]:
         """Run the transpose on residuals and cotangents."""
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         n = params["num_res"]
         # All linear arguments are batched, so that the transpose gives batched ones.
@@ -157,7 +165,9 @@ class CustomTransposeCall(CallWithTranspose):
 
     name = "custom_transpose_call"
 
-    def call_back(self, jaxpr: Jaxpr, back: Jaxpr, num_res: int, args: Sequence[Any]) -> list[Any]:
+    def call_back(
+        self, jaxpr: Jaxpr, back: Jaxpr, num_res: int, args: Sequence[Value]
+    ) -> list[Any]:
         """Run the transpose, which may have a transpose of its own."""
         return eval_jaxpr(back, current_trace().process, args)
 
@@ -167,7 +177,10 @@ custom_transpose_call_p = CustomTransposeCall()
 
 
 def linear_call(
-    fun: Callable[..., Any], fun_transpose: Callable[..., Any], residual_args: Any, linear_args: Any
+    fun: Callable[..., object],
+    fun_transpose: Callable[..., object],
+    residual_args: object,
+    linear_args: object,
 ) -> Any:
     """Call a linear function and say what its transpose is.
 
@@ -211,7 +224,7 @@ def call_with_transpose(
     res_avals = tuple([r.aval for r in res])
     linear_avals = tuple([a.aval for a in linear])
 
-    def take_apart(result: Any) -> tuple[list[Any], Any]:
+    def take_apart(result: object) -> tuple[list[Any], Any]:
         return flatten_values("linear_call", "the result", result)
 
     in_tree = flatten((residual_args, linear_args))[1]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import CallPrimitive, closed_call_p
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.lax.batch_util import mapped_to_front
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 Flags = tuple[bool, ...]
 
@@ -25,23 +32,25 @@ class RematOpt(CallPrimitive):
     inlinable = False
     wants_dce = True
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.inline_jaxpr(params["jaxpr"], operands)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return closed_call_p.jvp(primals, tangents, jaxpr=params["jaxpr"])
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         return closed_call_p.linearize(primals, tangents, jaxpr=params["jaxpr"])
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         return closed_call_p.transpose(ct, *args, jaxpr=params["jaxpr"])
 
-    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         return closed_call_p.separate(unknown, args, jaxpr=params["jaxpr"])
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved, in_dims = mapped_to_front(args, dims)
         n_out = len(params["fun"].outs)
@@ -52,7 +61,7 @@ class RematOpt(CallPrimitive):
         fun, _ = batch_jaxpr(params["fun"], size, axis, in_dims, True)
         return self.bind(*moved, jaxpr=jaxpr, fun=fun), list(out_dims)
 
-    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         """Results alone: the function. Otherwise the rule, without what is not used."""
         n_out = len(app.params["fun"].outs)
         if any(used_outs[:n_out]) and any(used_outs[n_out:]):

@@ -7,16 +7,20 @@ functions themselves (objects with a method ``call_wrapped``) instead of to a tr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tracebridge.core.control.custom.custom_vjp_call import VjpCall
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, kind_of
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.value import Value
+
 
 def split_functions(
-    name: str, count: int, args: Sequence[Any], params: dict[str, Any]
+    name: str, count: int, args: Sequence[Value], params: Params
 ) -> tuple[list[Any], list[Any]]:
     """The functions, first among the arguments or the parameter ``subfuns``, and the values."""
     given = params.get("subfuns")
@@ -27,7 +31,7 @@ def split_functions(
     return functions, values
 
 
-def _raise_not_functions(name: str, count: int, functions: Sequence[Any]) -> NoReturn:
+def _raise_not_functions(name: str, count: int, functions: Sequence[object]) -> NoReturn:
     raise ArgumentTypeError(
         f"{name}.bind: there is no call_jaxpr among the parameters",
         got=", ".join([kind_of(f) for f in functions]),

@@ -91,7 +91,7 @@ class CustomVJPPrimal:
         return f"CustomVJPPrimal({self.value!r}, perturbed={self.perturbed})"
 
 
-def custom_vjp_primal_tree_values(tree: Any) -> Any:
+def custom_vjp_primal_tree_values(tree: object) -> Any:
     """The values of a tree of ``CustomVJPPrimal``.
 
     >>> import tracebridge as tb
@@ -100,7 +100,7 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
     {'x': 2.0}
     """
 
-    def value(leaf: Any) -> Any:
+    def value(leaf: object) -> Any:
         if not isinstance(leaf, CustomVJPPrimal):
             msg = f"custom_vjp_primal_tree_values: got a leaf of type {type(leaf).__name__}"
             raise TypeError(msg)
@@ -114,7 +114,7 @@ def concrete_zeros(aval: ShapedArray) -> Any:
     return np.zeros(aval.shape, float0) if aval.dtype == float0 else zeros_of(aval)
 
 
-def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: object, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of a value, or of each value of a tree.
 
     Args:

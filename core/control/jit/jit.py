@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from tracebridge.core.config.state import settled_state
 from tracebridge.core.config.values import option, tracing_key
@@ -47,6 +47,11 @@ from tracebridge.core.runtime.programs.donation import owned
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import BoundedCache
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
 
 @final
 class Jit(CallPrimitive):
@@ -54,12 +59,12 @@ class Jit(CallPrimitive):
 
     name = "jit"
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         """A function of the module, which XLA compiles with the options of the outermost jit."""
         check_outermost(params["name"], params.get("compiler_options"))
         return super().lower(ctx, *operands, **params)
 
-    def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
+    def with_jaxpr(self, params: Params, jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
         name = f"{suffix}({params['name']})" if suffix in ("jvp", "vmap", "transpose") else None
         changed = {**params, "jaxpr": jaxpr, "donated": ()}
         return changed if name is None else {**changed, "name": name}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import flatten_values, leaf_paths
@@ -15,9 +15,12 @@ from tracebridge.core.errors.transform_errors import (
 )
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+    fn: Callable[[Any, Any], Any], elems: object, reverse: bool = False, axis: int = 0
 ) -> Any:
     """Combine the elements along an axis up to each position, by an associative function.
 
@@ -67,7 +70,7 @@ def associative_scan(
     return tree.unflatten(results)
 
 
-def _axis_of(value: Any, axis: int) -> int:
+def _axis_of(value: Value, axis: int) -> int:
     ndim = value.aval.ndim
     if not -ndim <= axis < ndim:
         raise AxisError(axis, ndim, call="associative_scan")
@@ -110,12 +113,12 @@ class _Prefixes:
                 raise ShapeMismatchError(msg, got=got, expected=expected)
         return values
 
-    def take(self, xs: list[Any], start: int, stop: int, step: int = 1) -> list[Any]:
+    def take(self, xs: Sequence[object], start: int, stop: int, step: int = 1) -> list[Any]:
         """Every ``step``-th element of a range."""
         pairs = zip(xs, self.axes, strict=True)
         return [lax.slice_in_dim(x, start, stop, step, a) for x, a in pairs]
 
-    def joined(self, a: list[Any], b: list[Any]) -> list[Any]:
+    def joined(self, a: Sequence[object], b: Sequence[object]) -> list[Any]:
         """One after the other."""
         triples = zip(a, b, self.axes, strict=True)
         return [lax.concatenate((x, y), axis) for x, y, axis in triples]

@@ -18,10 +18,10 @@ from tracebridge.core.ir.typeof import as_value
 
 
 def fori_loop(
-    lower: Any,
-    upper: Any,
+    lower: object,
+    upper: object,
     body_fun: Callable[[Any, Any], Any],
-    init_val: Any,
+    init_val: object,
     *,
     unroll: int | bool | None = None,
 ) -> Any:
@@ -70,7 +70,7 @@ def fori_loop(
     return run_scan("fori_loop", body_fun, _scan_step, state, None, steps, unroll=rounds)[0][1]
 
 
-def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
+def _bounds(lower: object, upper: object) -> tuple[Any, Any]:
     """Both bounds as values of one integer or float dtype."""
     first, last = as_value(lower), as_value(upper)
     for role, value in (("lower", first), ("upper", last)):

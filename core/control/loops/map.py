@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import flatten_values
@@ -15,8 +15,11 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.lax.batch_util import to_front
 from tracebridge.core.tree.tree import PyTreeDef
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand
 
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+
+def map(f: Callable[[Any], Any], xs: object, *, batch_size: int | None = None) -> Any:
     """Apply ``f`` to the slices of ``xs`` along the leading axis, and stack the results.
 
     Like ``vmap`` in what it computes, like ``scan`` in how: slices are worked on in turn, so that
@@ -78,11 +81,11 @@ def _checked_batch_size(batch_size: Any) -> int:
     return size
 
 
-def _one(f: Callable[[Any], Any], carry: Any, x: Any) -> tuple[Any, Any]:
+def _one(f: Callable[[Any], Any], carry: object, x: object) -> tuple[Any, Any]:
     return carry, f(x)
 
 
-def _many(size: int, f: Callable[[Any], Any], carry: Any, x: Any) -> tuple[Any, Any]:
+def _many(size: int, f: Callable[[Any], Any], carry: object, x: object) -> tuple[Any, Any]:
     leaves, tree = flatten_values("map", "xs", x)
     outs, out_tree = _batched(f, tree, leaves, size)
     return carry, out_tree.unflatten(outs)
@@ -94,7 +97,7 @@ def _batched(
     """``f`` of all slices at once: flat results with the batch axis in front."""
     trees: list[PyTreeDef] = []
 
-    def flat(*leaves: Any) -> list[Any]:
+    def flat(*leaves: object) -> list[Any]:
         outs, out_tree = flatten_values("map", "the result", f(tree.unflatten(leaves)))
         trees.append(out_tree)
         return outs
@@ -103,6 +106,6 @@ def _batched(
     return [to_front(o, d, size) for o, d in zip(outs, dims, strict=True)], trees[0]
 
 
-def _leading(x: Any, start: int, stop: int) -> Any:
+def _leading(x: Operand, start: int, stop: int) -> Any:
     """Slices ``start`` to ``stop`` of the leading axis."""
     return lax.slice_in_dim(x, start, stop, axis=0)

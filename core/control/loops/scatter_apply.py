@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,19 +14,23 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.typeof import as_value
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
+
 _I32 = np.dtype(np.int32)
 
 
 def scatter_apply(
-    operand: Any,
-    scatter_indices: Any,
+    operand: Operand,
+    scatter_indices: Operand,
     func: Callable[[Any], Any],
     dimension_numbers: Any,
     *,
-    update_shape: Any = (),
+    update_shape: object = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with ``func`` applied to windows at computed positions.
 
@@ -78,7 +82,7 @@ def scatter_apply(
     return lax.scatter(x, indices, _repeated(func, old, count), numbers, **options)
 
 
-def _repeated(func: Callable[[Any], Any], x: Any, count: Any) -> Any:
+def _repeated(func: Callable[[Any], Any], x: object, count: Any) -> Any:
     """``func`` applied ``count`` times to each element of ``x``."""
     most = lax.reduce_max(count, tuple(range(count.aval.ndim)))
 
@@ -92,7 +96,7 @@ def _repeated(func: Callable[[Any], Any], x: Any, count: Any) -> Any:
     return while_loop(more, step, (lax.full((), 0, _I32), x))[1]
 
 
-def _mapped(func: Callable[[Any], Any], x: Any) -> Any:
+def _mapped(func: Callable[[Any], Any], x: Value) -> Any:
     """A function of scalars on each element."""
     size = x.aval.size
     flat = lax.reshape(x, (size,))

@@ -23,7 +23,9 @@ from tracebridge.core.tree.tree import flatten, leaf_treedef
 from tracebridge.core.tree.treedefs import treedef_tuple
 
 
-def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[..., object], body_fun: Callable[..., object], init_val: object
+) -> Any:
     """Apply ``body_fun`` again and again, as long as ``cond_fun`` of the value holds.
 
     Both functions are traced once. The loop can be differentiated in forward mode and batched: a
@@ -53,10 +55,10 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
 
 def run_while(
     call: str,
-    cond_fun: Callable[..., Any],
-    body_fun: Callable[..., Any],
+    cond_fun: Callable[..., object],
+    body_fun: Callable[..., object],
     apply: Callable[..., Any] | None,
-    init_val: Any,
+    init_val: object,
 ) -> Any:
     """``while_loop`` under the name ``call``; the body is ``apply(body_fun, value)`` if given."""
     for role, fun in (("cond_fun", cond_fun), ("body_fun", body_fun)):
@@ -73,7 +75,7 @@ def run_while(
     in_tree = treedef_tuple((tree,))
     avals = tuple([v.aval for v in init])
 
-    def test(result: Any) -> tuple[list[Any], Any]:
+    def test(result: object) -> tuple[list[Any], Any]:
         return [_checked_test(call, cond_fun, result)], None
 
     cond = trace_body(call, cond_fun, in_tree, avals, test, f"{call} cond_fun")
@@ -150,7 +152,7 @@ def bind_while(
     return carry
 
 
-def _remembered(jaxpr: Jaxpr, key: Any, make: Callable[[], Jaxpr]) -> Jaxpr:
+def _remembered(jaxpr: Jaxpr, key: object, make: Callable[[], Jaxpr]) -> Jaxpr:
     found = jaxpr.cache.get(key)
     if found is None:
         found = jaxpr.cache[key] = make()
@@ -159,14 +161,14 @@ def _remembered(jaxpr: Jaxpr, key: Any, make: Callable[[], Jaxpr]) -> Jaxpr:
 
 def _traced_body(
     call: str,
-    body_fun: Callable[..., Any],
+    body_fun: Callable[..., object],
     apply: Callable[..., Any] | None,
     init: list[Any],
     tree: Any,
 ) -> tuple[Body, list[Any]]:
     in_tree = treedef_tuple((tree,))
 
-    def take_apart(result: Any) -> tuple[list[Any], Any]:
+    def take_apart(result: object) -> tuple[list[Any], Any]:
         values, returned = flatten_values(call, "the returned value", result)
         check_structure(call, tree, returned)
         return values, returned
@@ -187,7 +189,7 @@ def _traced_body(
     return body, init
 
 
-def _checked_test(call: str, cond_fun: Callable[..., Any], result: Any) -> Any:
+def _checked_test(call: str, cond_fun: Callable[..., object], result: object) -> Any:
     """The result of the condition: one scalar bool."""
     leaves, tree = flatten(result)
     if tree != leaf_treedef:
@@ -207,10 +209,10 @@ class _UndecidedError(Exception):
 
 def _python_loop(
     call: str,
-    cond_fun: Callable[..., Any],
-    body_fun: Callable[..., Any],
+    cond_fun: Callable[..., object],
+    body_fun: Callable[..., object],
     apply: Callable[..., Any] | None,
-    value: Any,
+    value: object,
 ) -> Any:
     """The loop step by step, as option disable_jit asks for."""
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.permute import rewire, used_inputs
@@ -25,18 +25,25 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.lowering import tokens
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
+
+
 T = TypeVar("T")
 Flags = tuple[bool, ...]
 
 
-def groups(params: dict[str, Any], args: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
+def groups(params: Params, args: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
     """Consts of the condition, consts of the body, carries."""
     first = params["cond_nconsts"]
     second = first + params["body_nconsts"]
     return list(args[:first]), list(args[first:second]), list(args[second:])
 
 
-def _first(state: Sequence[Any]) -> Any:
+def _first(state: Sequence[object]) -> Any:
     return state[0]
 
 
@@ -58,7 +65,7 @@ class While(HigherOrderPrimitive):
         del avals
         return list(params["body_jaxpr"].out_avals)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: Any, *operands: IrValue, **params: Any) -> Any:
         cond_consts, body_consts, carry = groups(params, operands)
         avals = groups(params, ctx.avals_in)[2]
         effects = self.effects(**params)
@@ -73,7 +80,7 @@ class While(HigherOrderPrimitive):
             return tokens.while_loop(ctx, effects, carry, avals, condition, body)
 
         # The region of a condition gives no token, so that the loop carries what it found.
-        def step(state: Sequence[Any]) -> Sequence[Any]:
+        def step(state: Sequence[object]) -> Sequence[Any]:
             new = body(state[1:])
             return [condition(new), *new]
 
@@ -81,7 +88,7 @@ class While(HigherOrderPrimitive):
         state = [condition(carry), *carry]
         return tokens.while_loop(ctx, effects, state, [going, *avals], _first, step)[1:]
 
-    def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
+    def by_steps(self, walk: Callable[..., Any], arrays: Sequence[object], **params: Any) -> None:
         """Give each step to ``walk(jaxpr, arrays) -> arrays``, which looks for a NaN."""
         cond_consts, body_consts, carry = groups(params, arrays)
         while bool(walk(params["cond_jaxpr"], [*cond_consts, *carry])[0]):
@@ -89,10 +96,12 @@ class While(HigherOrderPrimitive):
 
     # differentiation: forward mode only ----------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self._joint(primals, tangents, params)
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """The loop of the primals, and a loop of primals and tangents together.
 
         The number of steps is not known, so the first loop can keep nothing for the second one.
@@ -103,7 +112,7 @@ class While(HigherOrderPrimitive):
         return self.bind(*primals, **params), out_tangents
 
     def _joint(
-        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], params: Params
     ) -> tuple[list[Any], list[Any]]:
         cond_consts, body_consts, init = groups(params, primals)
         _, consts_t, init_t = groups(params, tangents)
@@ -134,7 +143,9 @@ class While(HigherOrderPrimitive):
         rest = iter(results[len(init) :])
         return results[: len(init)], [next(rest) if nz else None for nz in nonzero]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(
+        self, ct: Sequence[Value | None], *args: Value, **params: object
+    ) -> Sequence[Any]:
         msg = (
             "reverse-mode differentiation reached a while_loop, or a fori_loop whose number of "
             "steps is computed: it would have to keep values of an unknown number of steps"
@@ -147,7 +158,7 @@ class While(HigherOrderPrimitive):
     # batching ------------------------------------------------------------------------------------
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         flags = [tuple([d is not None for d in g]) for g in groups(params, dims)]
         body, cond, carry = _batched(params, ctx.size, ctx.axis, *flags)
@@ -175,7 +186,7 @@ class While(HigherOrderPrimitive):
 
     # parts ---------------------------------------------------------------------------------------
 
-    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         """The loop without carries that neither results nor the condition need."""
         params = app.params
         cond: Jaxpr = params["cond_jaxpr"]
@@ -213,7 +224,7 @@ class While(HigherOrderPrimitive):
             return (True,) * len(carry)
         return carry
 
-    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """A loop of the known carries, and the whole loop again for the others."""
         flags = self.unknown_outs(unknown, **params)
         whole = self.application(tuple([a.aval for a in args]), params)
@@ -236,7 +247,7 @@ class While(HigherOrderPrimitive):
 while_p = While()
 
 
-def _silent(params: dict[str, Any], call: str) -> dict[str, Any]:
+def _silent(params: Params, call: str) -> dict[str, Any]:
     """The parameters of the loop without its effects, for a loop that repeats another one."""
     found = dict(params)
     for name in ("body_jaxpr", "cond_jaxpr"):
@@ -277,9 +288,9 @@ def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]
 
 
 def _batched(
-    params: dict[str, Any],
-    size: Any,
-    axis: Any,
+    params: Params,
+    size: object,
+    axis: object,
     cond_consts: Flags,
     body_consts: Flags,
     carry: Flags,

@@ -43,6 +43,7 @@ from tracebridge.core.runtime.programs.spmd import SpmdProgram
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.runtime.arrays.placement import MeshPlacement
 
 
@@ -83,7 +84,7 @@ class Mapped:
 
     __slots__ = ("hoisted", "out_tree", "params")
 
-    def __init__(self, params: dict[str, Any], traced: TracedCall) -> None:
+    def __init__(self, params: Params, traced: TracedCall) -> None:
         self.params = params
         self.hoisted = traced.hoisted
         self.out_tree = traced.out_tree
@@ -248,7 +249,7 @@ def _arrays(
 
 
 def make_pmap(
-    fun: Any, options: PmapOptions, keys: KeyFunctions | None = None
+    fun: object, options: PmapOptions, keys: KeyFunctions | None = None
 ) -> tuple[Callable[..., Any], Pmapped]:
     """The mapped form of ``fun`` and its state; ``keys`` as in ``make_jit``."""
     pmapped = Pmapped(fun, options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
 from tracebridge.core.collectives.all_gather import all_gather_p
@@ -21,11 +21,15 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr, jaxprs_in_params
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+
+
 Axes = tuple[int | None, ...]
 
 
 @contextmanager
-def axis_scope(params: dict[str, Any]) -> Iterator[None]:
+def axis_scope(params: Params) -> Iterator[None]:
     """Where programs of elements are traced and derived: custom rules may name the axis."""
     scope = enter_scope(with_axis, params["axis_name"], params["axis_size"])
     try:
@@ -38,9 +42,7 @@ def _run(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     return eval_jaxpr(jaxpr, current_trace().process, values)
 
 
-def summed(
-    jaxpr: Jaxpr, params: dict[str, Any], n_values: int, ct_axes: Axes, out_axes: Axes
-) -> Jaxpr:
+def summed(jaxpr: Jaxpr, params: Params, n_values: int, ct_axes: Axes, out_axes: Axes) -> Jaxpr:
     """A transposed Jaxpr that gives sums over the axis where the argument was one for all.
 
     A result that was the same on all devices shares its cotangent among them.
@@ -52,7 +54,7 @@ def summed(
     found = jaxpr.cache.get(key)
     if found is None:
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: object) -> list[Any]:
             cts = [
                 lax.div(c, lax.full_like(c, size)) if axis is None else c
                 for c, axis in zip(xs[n_values:], ct_axes, strict=True)
@@ -67,7 +69,7 @@ def summed(
     return found
 
 
-def as_vmap(params: dict[str, Any]) -> Jaxpr:
+def as_vmap(params: Params) -> Jaxpr:
     """The map of whole arrays on one device, as vmap computes it where it can."""
     jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
@@ -96,7 +98,7 @@ def as_vmap(params: dict[str, Any]) -> Jaxpr:
     return found
 
 
-def _one_by_one(params: dict[str, Any]) -> Jaxpr:
+def _one_by_one(params: Params) -> Jaxpr:
     """The map of whole arrays, each element after the one before."""
     jaxpr, size = params["jaxpr"], params["axis_size"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
@@ -104,7 +106,7 @@ def _one_by_one(params: dict[str, Any]) -> Jaxpr:
     found = jaxpr.cache.get(key)
     if found is None:
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: object) -> list[Any]:
             rows = [
                 _run(
                     jaxpr,
@@ -135,7 +137,7 @@ def _placed(out: Any, dim: int | None, axis: int | None, size: int) -> Any:
     return move_batch_axis(out, 0, axis)
 
 
-def as_replicas(params: dict[str, Any]) -> Jaxpr:
+def as_replicas(params: Params) -> Jaxpr:
     """The map inside a program in replicas: each takes its element, and gets all results."""
     jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
@@ -143,7 +145,7 @@ def as_replicas(params: dict[str, Any]) -> Jaxpr:
     found = jaxpr.cache.get(key)
     if found is None:
 
-        def run(*xs: Any) -> list[Any]:
+        def run(*xs: object) -> list[Any]:
             here = axis_index_p.bind(axes=(name,))
             mine = [
                 x if a is None else lax.dynamic_index_in_dim(x, here, a, keepdims=False)
@@ -164,13 +166,13 @@ def _gathered(x: Any, name: Any, size: int, axis: int) -> Any:
     )
 
 
-def _whole_avals(params: dict[str, Any]) -> list[ShapedArray]:
+def _whole_avals(params: Params) -> list[ShapedArray]:
     size = params["axis_size"]
     avals = zip(params["jaxpr"].in_avals, params["in_axes"], strict=True)
     return [batched_aval(a, size, axis) for a, axis in avals]
 
 
-def as_parts(params: dict[str, Any]) -> Jaxpr:
+def as_parts(params: Params) -> Jaxpr:
     """What one device runs: its parts have the mapped axis with size 1."""
     jaxpr, in_axes, out_axes = params["jaxpr"], params["in_axes"], params["out_axes"]
     key = ("pmap as parts", in_axes, out_axes)

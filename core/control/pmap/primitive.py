@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.pmap.jaxprs import (
     as_replicas,
@@ -32,6 +32,12 @@ from tracebridge.core.lax.batch_util import mapped_to_front
 from tracebridge.core.runtime.arrays.placement import all_at, moving
 from tracebridge.core.runtime.calls.execute import LIST, make_run
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 @final
 class Pmap(HigherOrderPrimitive):
@@ -50,11 +56,11 @@ class Pmap(HigherOrderPrimitive):
         outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)
         return [batched_aval(a, size, axis) for a, axis in outs]
 
-    def names_axis(self, axis_name: Any, params: dict[str, Any]) -> bool:
+    def names_axis(self, axis_name: object, params: Params) -> bool:
         return axis_name != params["axis_name"] and super().names_axis(axis_name, params)
 
     def derived(
-        self, params: dict[str, Any], jaxpr: Jaxpr, in_axes: Sequence[Any], out_axes: Sequence[Any]
+        self, params: Params, jaxpr: Jaxpr, in_axes: Sequence[object], out_axes: Sequence[object]
     ) -> dict[str, Any]:
         """The parameters of a pmap of another Jaxpr."""
         axes = {"in_axes": tuple(in_axes), "out_axes": tuple(out_axes)}
@@ -62,14 +68,14 @@ class Pmap(HigherOrderPrimitive):
 
     # evaluation and lowering ---------------------------------------------------------------------
 
-    def prepare(self, app: Any, arrays: Sequence[Any]) -> Any:
+    def prepare(self, app: Application, arrays: Sequence[Any]) -> Any:
         """Eagerly: a function that runs the program on arrays like these."""
         program = compile_pmap(app.params)
         run = make_run(program, len(arrays), LIST, committed=True)
         placement = program.placement
         return run if all_at([a._sig for a in arrays], placement) else moving(run, placement)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         size, axes = params["axis_size"], ctx.axis_env
         left = ctx.n_replicas // math.prod([n for _, n in axes])
         if not axes or left % size or params["devices"] is not None:
@@ -81,7 +87,7 @@ class Pmap(HigherOrderPrimitive):
 
     # transformations -----------------------------------------------------------------------------
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         nonzero = tuple([t is not None for t in tangents])
         with axis_scope(params):
             jaxpr, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
@@ -94,7 +100,9 @@ class Pmap(HigherOrderPrimitive):
         rest = iter(results[n:])
         return results[:n], [next(rest) if nz else None for nz in nonzero_out]
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """Two maps: the primal with residuals, which stay on their devices, and the linear part."""
         nonzero = tuple([t is not None for t in tangents])
         with axis_scope(params):
@@ -111,7 +119,7 @@ class Pmap(HigherOrderPrimitive):
         out = iter(self.bind(*residuals, *given, **linear) if any(split.nonzero_out) else ())
         return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         """Each device gets the cotangent of its results; arguments of all devices get the sum."""
         linear = tuple([is_linear_input(a) for a in args])
         ct_in = tuple([c is not None for c in ct])
@@ -133,7 +141,7 @@ class Pmap(HigherOrderPrimitive):
         return [next(given) if is_linear else None for is_linear in linear]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved, in_dims = mapped_to_front(args, dims)
         with axis_scope(params):
@@ -146,7 +154,9 @@ class Pmap(HigherOrderPrimitive):
         """Which results depend on unknown arguments."""
         return unknown_outs(params["jaxpr"], unknown)
 
-    def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(
+        self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
+    ) -> list[Any]:
         """Two maps: of the part that needs known arguments only, and of the rest."""
         with axis_scope(params):
             split = partial_eval_jaxpr(params["jaxpr"], unknown)
@@ -169,7 +179,9 @@ class Pmap(HigherOrderPrimitive):
         given = iter(known[:n_known])
         return [next(others) if u else next(given) for u in split.unknown_out]
 
-    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(
+        self, used_outs: tuple[bool, ...], app: Application
+    ) -> tuple[Any, list[bool], list[bool]]:
         """The map without unused results and the inputs that only they need."""
         params = app.params
         jaxpr, used_in = dce_jaxpr(params["jaxpr"], used_outs)
@@ -185,7 +197,7 @@ class Pmap(HigherOrderPrimitive):
 pmap_p = Pmap()
 
 
-def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+def _chosen(values: Sequence[object], flags: Sequence[bool]) -> list[Any]:
     return [v for v, flag in zip(values, flags, strict=True) if flag]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tracebridge.core.sharding.mesh import Mesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+
 
 def local_devices(params: dict[str, Any]) -> list[Any]:
     """The devices that a map may use, in order."""
@@ -30,7 +33,7 @@ def local_devices(params: dict[str, Any]) -> list[Any]:
     return get_backend(params["backend"]).client.local_devices()
 
 
-def check_device_count(params: dict[str, Any], inner: int = 1) -> None:
+def check_device_count(params: Params, inner: int = 1) -> None:
     """Raise unless there are enough devices for the map and the maps inside it.
 
     Raises:
@@ -58,7 +61,7 @@ def check_device_count(params: dict[str, Any], inner: int = 1) -> None:
         )
 
 
-def pmap_placement(params: dict[str, Any]) -> MeshPlacement:
+def pmap_placement(params: Params) -> MeshPlacement:
     """The devices and how the arguments are split over them."""
     jaxpr, size = params["jaxpr"], params["axis_size"]
     inner = inner_replicas(jaxpr)
@@ -85,7 +88,7 @@ def split_at(mesh: Mesh, axis: int | None) -> NamedSharding:
 
 
 def lower_pmap(
-    params: dict[str, Any], placement: MeshPlacement, donated: tuple[int, ...] = ()
+    params: Params, placement: MeshPlacement, donated: tuple[int, ...] = ()
 ) -> LoweredModule:
     """The module that each device runs.
 
@@ -105,7 +108,7 @@ def lower_pmap(
     )
 
 
-def compile_pmap(params: dict[str, Any], donated: tuple[int, ...] = ()) -> SpmdProgram:
+def compile_pmap(params: Params, donated: tuple[int, ...] = ()) -> SpmdProgram:
     """The program of whole arguments and results."""
     check_not_forked()
     placement = pmap_placement(params)
@@ -113,7 +116,7 @@ def compile_pmap(params: dict[str, Any], donated: tuple[int, ...] = ()) -> SpmdP
 
 
 def compile_lowered_pmap(
-    params: dict[str, Any],
+    params: Params,
     lowered: LoweredModule,
     placement: MeshPlacement,
     donated: tuple[int, ...] = (),

@@ -62,7 +62,7 @@ class RefUses:
             self._inner.append(args[i])
         return args
 
-    def leave(self, outs: Sequence[Any]) -> list[Any]:
+    def leave(self, outs: Sequence[object]) -> list[Any]:
         """The results with the last contents of the references among the arguments."""
         finals = [final_of(ref) for ref in self._inner]
         self._inner = []
@@ -94,7 +94,7 @@ class RefCall:
             read_ref(ref)
         return [read_ref(ref) for ref in self._uses.captured]
 
-    def consumed(self, values: list[Any]) -> tuple[list[Any], list[int]]:
+    def consumed(self, values: Sequence[object]) -> tuple[list[Any], list[int]]:
         """All arguments of a compiled program, and which of them it may write to.
 
         ``values`` are the arguments with the contents of references among them.
@@ -109,7 +109,7 @@ class RefCall:
             given[i] = content_to_consume(refs[i])
         return given, places
 
-    def write_back(self, outs: Sequence[Any], *, fresh: bool = False) -> Sequence[Any]:
+    def write_back(self, outs: Sequence[object], *, fresh: bool = False) -> Sequence[Any]:
         """Write the last contents that follow the results; gives the results."""
         targets = self.targets
         if not targets:

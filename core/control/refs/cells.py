@@ -115,7 +115,7 @@ def active_trace() -> Trace | None:
     return None if current is None else current.trace
 
 
-def trace_below(trace: Any) -> Trace | None:
+def trace_below(trace: object) -> Trace | None:
     """The trace on which ``trace`` runs operations; None for those that stage a program."""
     parent = getattr(trace, "parent", None)
     if parent is None:
@@ -124,7 +124,7 @@ def trace_below(trace: Any) -> Trace | None:
     return parent
 
 
-def frame_of(trace: Any) -> Any:
+def frame_of(trace: object) -> Any:
     """The innermost trace that stages a program and that ``trace`` runs on, or None."""
     while trace is not None and not hasattr(trace, "captures"):
         trace = trace_below(trace)
@@ -163,7 +163,7 @@ class Captures:
         return cell
 
     def close(
-        self, inputs: Sequence[Any], outputs: Sequence[Any]
+        self, inputs: Sequence[object], outputs: Sequence[object]
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """The inputs and results of the program with those of the references behind them."""
         if not self.refs:

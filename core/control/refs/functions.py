@@ -13,7 +13,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 
 
-def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
+def new_ref(init_val: object, *, memory_space: object = None, kind: str | None = None) -> Ref:
     """Make a mutable array reference: ``ref[...]`` reads it, ``ref[i] = x`` writes to it.
 
     Transformed functions may use references that they make, that are passed to them and that
@@ -45,7 +45,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
     return make_ref(as_value(init_val, "new_ref"), kind)
 
 
-def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
+def empty_ref(ty: Any, memory_space: object = None) -> Ref:
     """Make a reference of a shape and dtype whose content is not meant to be read before a write.
 
     Args:
@@ -97,7 +97,7 @@ def free_ref(ref: Ref) -> None:
     end_ref("free_ref", ref, "was freed")
 
 
-def _checked(call: str, ref: Any) -> Ref | RefView:
+def _checked(call: str, ref: object) -> Ref | RefView:
     if isinstance(ref, Ref | RefView):
         return ref
     raise RefError(
@@ -108,7 +108,7 @@ def _checked(call: str, ref: Any) -> Ref | RefView:
     )
 
 
-def get(ref: Ref | RefView, idx: Any = None) -> Any:
+def get(ref: Ref | RefView, idx: object = None) -> Any:
     """The content of a reference, or its elements at an index: ``ref[idx]``.
 
     Args:
@@ -126,7 +126,7 @@ def get(ref: Ref | RefView, idx: Any = None) -> Any:
     return _checked("ref.get", ref).get(idx)
 
 
-def set(ref: Ref | RefView, idx: Any, value: Any) -> None:
+def set(ref: Ref | RefView, idx: object, value: object) -> None:
     """Replace the elements at an index: ``ref[idx] = value``.
 
     Args:
@@ -148,7 +148,7 @@ def set(ref: Ref | RefView, idx: Any, value: Any) -> None:
     _checked("ref.set", ref).set(value, idx)
 
 
-def swap(ref: Ref | RefView, idx: Any, value: Any) -> Any:
+def swap(ref: Ref | RefView, idx: object, value: object) -> Any:
     """Replace the elements at an index; gives those that were there.
 
     Args:
@@ -167,7 +167,7 @@ def swap(ref: Ref | RefView, idx: Any, value: Any) -> Any:
     return _checked("ref.swap", ref).swap(value, idx)
 
 
-def addupdate(ref: Ref | RefView, idx: Any, x: Any) -> None:
+def addupdate(ref: Ref | RefView, idx: object, x: object) -> None:
     """Add to the elements at an index; one that occurs several times gets every term.
 
     Args:

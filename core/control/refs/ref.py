@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.refs.cells import (
@@ -37,6 +37,10 @@ from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.public_path import public_path
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand
+
+
 _PYTHON_SCALARS = (bool, int, float, complex)
 
 
@@ -49,11 +53,11 @@ class _Access(HasContent):
     __slots__ = ("__weakref__",)
 
     @abc.abstractmethod
-    def _read(self, index: Any) -> Any:
+    def _read(self, index: object) -> Any:
         """The elements at an index."""
 
     @abc.abstractmethod
-    def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
+    def _update(self, call: str, index: object, value: object, *, add: bool) -> None:
         """Replace the elements at an index, or add to them."""
 
     @property
@@ -61,28 +65,28 @@ class _Access(HasContent):
         """``ref.at[index]`` is the part of the reference at ``index``, itself a reference."""
         return _At(self)
 
-    def get(self, idx: Any = None) -> Any:
+    def get(self, idx: object = None) -> Any:
         """The content, or its elements at ``idx``."""
         return self._read(idx)
 
-    def set(self, value: Any, idx: Any = None) -> None:
+    def set(self, value: object, idx: object = None) -> None:
         """Replace the content, or its elements at ``idx``."""
         self._update("set", idx, value, add=False)
 
-    def swap(self, value: Any, idx: Any = None) -> Any:
+    def swap(self, value: object, idx: object = None) -> Any:
         """Replace the content, or its elements at ``idx``; gives what was there."""
         before = self._read(idx)
         self._update("swap", idx, value, add=False)
         return before
 
-    def addupdate(self, x: Any, idx: Any = None) -> None:
+    def addupdate(self, x: object, idx: object = None) -> None:
         """Add to the elements at ``idx``; an element that occurs several times gets every term."""
         self._update("addupdate", idx, x, add=True)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         return self._read(index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: Any) -> None:
         self._update("set", index, value, add=False)
 
     def __len__(self) -> int:
@@ -174,7 +178,7 @@ class Ref(_Access):
             )
         return frame.captures.cell(self, frame)
 
-    def _read(self, index: Any) -> Any:
+    def _read(self, index: object) -> Any:
         value = read_ref(self)
         return value if _is_whole(index) else value[_checked(index, self.shape)]
 
@@ -222,11 +226,11 @@ class RefView(_Access):
             self._type = self._base._read(self._index).aval
         return self._type
 
-    def _read(self, index: Any) -> Any:
+    def _read(self, index: object) -> Any:
         part = self._base._read(self._index)
         return part if _is_whole(index) else part[_checked(index, part.aval.shape)]
 
-    def _update(self, call: str, index: Any, value: Any, *, add: bool) -> None:
+    def _update(self, call: str, index: object, value: Any, *, add: bool) -> None:
         if _is_whole(index):
             self._base._update(call, self._index, value, add=add)
             return
@@ -249,7 +253,7 @@ class _At:
     def __init__(self, base: _Access) -> None:
         self._base = base
 
-    def __getitem__(self, index: Any) -> RefView:
+    def __getitem__(self, index: object) -> RefView:
         return RefView(self._base, index)
 
 
@@ -267,7 +271,7 @@ def make_ref(value: Any, kind: Any = None, *, entered: bool = False) -> Ref:
     return ref
 
 
-def end_ref(call: str, ref: Any, reason: str) -> Any:
+def end_ref(call: str, ref: object, reason: str) -> Any:
     """The last content of ``ref``, which can't be used any more."""
     if not isinstance(ref, Ref):
         raise RefError(call=call, got=f"{type(ref).__name__}", expected="a reference of new_ref")
@@ -316,7 +320,7 @@ def content_to_consume(ref: Ref) -> Any:
     return lax.copy(cell.value) if cell.shared else cell.value
 
 
-def write_ref(ref: Ref, value: Any, *, fresh: bool = False) -> None:
+def write_ref(ref: Ref, value: object, *, fresh: bool = False) -> None:
     """Replace the content by a value of its type; ``fresh``: nobody else holds that array."""
     cell = ref._here("set")
     _store("set", ref, cell, value)
@@ -331,14 +335,14 @@ def outer_refs(refs: Sequence[Ref]) -> bool:
 # values ------------------------------------------------------------------------------------------
 
 
-def _is_whole(index: Any) -> bool:
+def _is_whole(index: object) -> bool:
     # By identity: entries may be arrays, which have no plain equality.
     if type(index) is tuple:
         return not index or (len(index) == 1 and index[0] is ...)
     return index is None or index is ...
 
 
-def _checked(index: Any, shape: tuple[Any, ...]) -> Any:
+def _checked(index: object, shape: tuple[object, ...]) -> Any:
     """The index; raises where a Python integer is out of bounds."""
     parts = index if type(index) is tuple else (index,)
     if any([type(p) is int for p in parts]) and not any([p is None for p in parts]):
@@ -354,7 +358,7 @@ def _checked(index: Any, shape: tuple[Any, ...]) -> Any:
     return index
 
 
-def _fitting(call: str, value: Any, aval: ShapedArray) -> Any:
+def _fitting(call: str, value: Operand, aval: ShapedArray) -> Any:
     """``value`` in the dtype of the reference; its shape is not checked here."""
     x = as_value(value, call)
     if x.aval.dtype == aval.dtype:
@@ -371,7 +375,7 @@ def _fitting(call: str, value: Any, aval: ShapedArray) -> Any:
     )
 
 
-def _settled(value: Any) -> Any:
+def _settled(value: object) -> Any:
     """Outside of traces a number becomes an array, so that users read arrays."""
     return to_array(value) if type(value) is Literal and is_eager() else value
 
@@ -425,7 +429,7 @@ def _no_array(ref: Any) -> RefError:
     )
 
 
-def _refuse(ref: Any) -> Any:
+def _refuse(ref: object) -> Any:
     raise _no_array(ref)
 
 
@@ -446,7 +450,7 @@ class RefNode:
         self.ref = ref
 
 
-def _put_together(ref: Any, children: Any) -> Any:
+def _put_together(ref: object, children: object) -> Any:
     # The reference again: the node exists only inside flattened trees.
     del children
     return ref
@@ -455,12 +459,12 @@ def _put_together(ref: Any, children: Any) -> Any:
 register_pytree_node(RefNode, lambda node: ((), node.ref), _put_together)
 
 
-def has_refs(leaves: Sequence[Any]) -> bool:
+def has_refs(leaves: Sequence[object]) -> bool:
     """Whether a leaf is a reference, or a part of one."""
     return any([type(x) is Ref or type(x) is RefView for x in leaves])
 
 
-def check_passed_once(call: str, leaves: Sequence[Any]) -> None:
+def check_passed_once(call: str, leaves: Sequence[object]) -> None:
     """Raise if one reference occurs twice among the arguments of ``call``."""
     check_distinct(call, [(str(i), x) for i, x in enumerate(leaves) if type(x) is Ref], ())
 

@@ -38,7 +38,7 @@ class DualRefs:
         self.written: tuple[bool, ...] = ()
         check_distinct(call, [(names[i], leaves[i]) for i in self.places], ())
 
-    def contents(self, leaves: Sequence[Any]) -> list[Any]:
+    def contents(self, leaves: Sequence[object]) -> list[Any]:
         """``leaves`` with contents; the references can't be used until ``end``."""
         given = list(leaves)
         try:
@@ -59,7 +59,7 @@ class DualRefs:
     def function(self, fun: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """``fun`` of contents; the last contents of what it writes follow its results."""
 
-        def of_contents(*xs: Any) -> Sequence[Any]:
+        def of_contents(*xs: object) -> Sequence[Any]:
             given = list(xs)
             inner = [make_ref(given[i], entered=True) for i in self.places]
             for i, ref in zip(self.places, inner, strict=True):
@@ -71,14 +71,14 @@ class DualRefs:
 
         return of_contents
 
-    def write_back(self, finals: Sequence[Any]) -> None:
+    def write_back(self, finals: Sequence[object]) -> None:
         """Write the last contents to the references."""
         write_finals(self._refs, self.written, finals)
 
 
 def tangent_contents(
     call: str,
-    leaves: Sequence[Any],
+    leaves: Sequence[object],
     places: Sequence[int],
     names: Sequence[str],
     primals: Sequence[Any] = (),
@@ -112,7 +112,7 @@ def tangent_contents(
 
 
 def write_finals(
-    refs: Sequence[Ref | None], written: Sequence[bool], finals: Sequence[Any]
+    refs: Sequence[Ref | None], written: Sequence[bool], finals: Sequence[object]
 ) -> None:
     """Write the last contents, or their tangents, to those of ``refs`` that were written."""
     targets = [ref for ref, changed in zip(refs, written, strict=True) if changed]

@@ -8,7 +8,7 @@ the backward pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import CallPrimitive
 from tracebridge.core.control.calls.permute import rewire
@@ -28,6 +28,14 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.annotations import to_memory_p
 from tracebridge.core.lowering.context import register_platform_lowering
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.trace import Process
+    from tracebridge.core.ir.value import Value
+
+
 Flags = tuple[bool, ...]
 
 
@@ -43,7 +51,7 @@ class Checkpoint(CallPrimitive):
     name = "checkpoint"
     inlinable = False
 
-    def with_jaxpr(self, params: dict[str, Any], jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
+    def with_jaxpr(self, params: Params, jaxpr: Jaxpr, suffix: str) -> dict[str, Any]:
         """Further arguments are tangents, cotangents or residuals: all pass the barrier."""
         flags = params["prevent_cse"]
         more = (any(flags),) * (jaxpr.n_in - len(flags))
@@ -51,10 +59,12 @@ class Checkpoint(CallPrimitive):
         changed = {"jaxpr": jaxpr, "prevent_cse": (*flags, *more), "differentiated": again}
         return {**params, **changed}
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_with_barrier(ctx, *operands, **params)
 
-    def linearize(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def linearize(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None], **params: Any
+    ) -> Any:
         """The call, with what is kept as further results; a linear call that starts over."""
         check_effects(params["jaxpr"].effects, "in_checkpoint", "derivative of checkpoint")
         nonzero = tuple([t is not None for t in tangents])
@@ -72,7 +82,7 @@ class Checkpoint(CallPrimitive):
         out = iter(self.bind(*again, *kept, *given, **linear) if any(split.nonzero_out) else ())
         return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         linear = tuple([is_linear_input(a) for a in args])
         ct_in = tuple([c is not None for c in ct])
         jaxpr, present = transpose_jaxpr(params["jaxpr"], linear, ct_in, instantiate=False)
@@ -86,7 +96,7 @@ class Checkpoint(CallPrimitive):
         given = iter([next(results) if p else None for p in present])
         return [next(given) if is_linear else None for is_linear in linear]
 
-    def separate(self, unknown: Flags, args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """A call of the known part, and one that starts over from known arguments."""
         flags = params["prevent_cse"]
         allowed = Decisions(params["policy"])
@@ -108,7 +118,7 @@ class Checkpoint(CallPrimitive):
         given = iter(results[:n_known])
         return [next(others) if u else next(given) for u in parts.unknown_out]
 
-    def dce(self, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         jaxpr, used_in = dce_jaxpr(app.params["jaxpr"], used_outs)
         avals = tuple([a for a, u in zip(app.avals, used_in, strict=True) if u])
         flags = tuple([f for f, u in zip(app.params["prevent_cse"], used_in, strict=True) if u])
@@ -270,8 +280,8 @@ def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, policy: Policy | None) -> tuple
 
 def eval_in_place(
     jaxpr: Jaxpr,
-    process: Any,
-    args: Sequence[Any],
+    process: Process,
+    args: Sequence[Value],
     staging: StagingTrace,
     policy: Policy | None = None,
 ) -> list[Any]:
@@ -303,7 +313,7 @@ def eval_in_place(
     return [env[i] for i in jaxpr.outs]
 
 
-def _with_checkpointed_body(app: Any, policy: Policy) -> Any:
+def _with_checkpointed_body(app: Application, policy: Policy) -> Any:
     """A scan that keeps of each step what the policy allows, and the carry that enters it."""
     body: Jaxpr = app.params["jaxpr"]
     n = body.n_in
@@ -315,7 +325,7 @@ def _with_checkpointed_body(app: Any, policy: Policy) -> Any:
     return app.primitive.application(app.avals, {**app.params, "jaxpr": wrapped})
 
 
-def _locate(equations: list[tuple[Any, ...]], start: int, source: Any) -> None:
+def _locate(equations: list[tuple[Any, ...]], start: int, source: object) -> None:
     for k in range(start, len(equations)):
         app, args, outs, _ = equations[k]
         equations[k] = (app, args, outs, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,13 +10,18 @@ from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, is_integer
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+
 FIRST, AGAIN = "checkpoint", "computed_again"
 """Names of the functions, which profiles show."""
 
 _INDEX = ShapedArray((), np.int32)
 
 
-def lower_with_barrier(ctx: Any, *operands: Any, **params: Any) -> Any:
+def lower_with_barrier(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
     """Marked operands pass an optimization barrier; accelerators keep it to the end."""
     jaxpr: Jaxpr = params["jaxpr"]
     if not params["differentiated"]:
@@ -32,7 +37,7 @@ def lower_with_barrier(ctx: Any, *operands: Any, **params: Any) -> Any:
     return ctx.call_jaxpr(jaxpr, values, AGAIN)
 
 
-def lower_with_choice(ctx: Any, *operands: Any, **params: Any) -> Any:
+def lower_with_choice(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
     """The second computation is a branch of a conditional, whose other branch is never taken.
 
     XLA on CPU drops barriers before it looks for common subexpressions, but merges nothing across

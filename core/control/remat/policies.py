@@ -7,7 +7,7 @@ equation. It returns a boolean, ``Saveable``, ``Recompute``, or an ``Offloadable
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, CustomRuleError
 from tracebridge.core.ir.application import Application
@@ -18,6 +18,11 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.lax.annotations import name_p
 from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.primitive import Primitive
+
 
 Policy = Callable[..., Any]
 
@@ -134,7 +139,7 @@ def _strictest(decisions: Sequence[Decision]) -> Decision:
 # the policies ------------------------------------------------------------------------------------
 
 
-def everything_saveable(*_: Any, **__: Any) -> bool:
+def everything_saveable(*_: object, **__: object) -> bool:
     """Keep every value, as if there were no checkpoint.
 
     >>> import tracebridge as tb
@@ -145,7 +150,7 @@ def everything_saveable(*_: Any, **__: Any) -> bool:
     return True
 
 
-def nothing_saveable(*_: Any, **__: Any) -> bool:
+def nothing_saveable(*_: object, **__: object) -> bool:
     """Keep nothing but the arguments; the default.
 
     >>> import tracebridge as tb
@@ -156,7 +161,7 @@ def nothing_saveable(*_: Any, **__: Any) -> bool:
     return False
 
 
-def dots_saveable(prim: Any, *_: Any, **__: Any) -> bool:
+def dots_saveable(prim: Primitive, *_: object, **__: object) -> bool:
     """Keep results of matrix products and convolutions; compute cheap operations again.
 
     >>> import tracebridge as tb
@@ -170,12 +175,12 @@ def dots_saveable(prim: Any, *_: Any, **__: Any) -> bool:
 checkpoint_dots = dots_saveable
 
 
-def _has_batch_dims(params: dict[str, Any]) -> bool:
+def _has_batch_dims(params: Params) -> bool:
     _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
     return bool(lhs_batch or rhs_batch)
 
 
-def dots_with_no_batch_dims_saveable(prim: Any, *_: Any, **params: Any) -> bool:
+def dots_with_no_batch_dims_saveable(prim: Primitive, *_: object, **params: Any) -> bool:
     """Keep results of matrix products without batch dimensions: those with weights, as a rule.
 
     >>> import tracebridge as tb
@@ -205,7 +210,7 @@ class _NamePolicy:
         self._names = names
         self._offload: tuple[frozenset[str], Offloadable | None] = offload
 
-    def __call__(self, prim: Any, *_: Any, **params: Any) -> Decision:
+    def __call__(self, prim: Primitive, *_: object, **params: Any) -> Decision:
         named = prim is name_p
         if self._kind == "any but":
             return named and params["name"] not in self._names
@@ -284,7 +289,7 @@ class _EitherPolicy:
         self.__name__ = "save_from_both_policies"
         self._policies = first, second
 
-    def __call__(self, prim: Any, *avals: Any, **params: Any) -> Any:
+    def __call__(self, prim: Primitive, *avals: object, **params: Any) -> Any:
         first, second = self._policies
         answer = first(prim, *avals, **params)
         keeps = answer is not False and answer is not Recompute
@@ -326,7 +331,7 @@ class _OffloadDots:
         self.__name__ = "offload_dot_with_no_batch_dims"
         self._where = where
 
-    def __call__(self, prim: Any, *_: Any, **params: Any) -> Decision:
+    def __call__(self, prim: Primitive, *_: object, **params: Any) -> Decision:
         return self._where if dots_with_no_batch_dims_saveable(prim, **params) else False
 
     def __eq__(self, other: object) -> bool:

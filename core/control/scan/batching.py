@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Value
+
 
 def batch_scan(
-    primitive: Any,
-    ctx: Any,
-    args: Sequence[Any],
+    primitive: Primitive,
+    ctx: BatchContext,
+    args: Sequence[Value],
     dims: Sequence[int | None],
-    params: dict[str, Any],
+    params: Params,
 ) -> tuple[list[Any], list[int | None]]:
     """The batch axis is the first one of consts and carries, the second one of xs and ys."""
     flags = groups(params, [d is not None for d in dims])
@@ -40,8 +46,8 @@ def _moved(x: Any, dim: int | None, target: int) -> Any:
 
 def _batched_body(
     jaxpr: Jaxpr,
-    size: Any,
-    axis: Any,
+    size: object,
+    axis: object,
     consts: tuple[bool, ...],
     init: tuple[bool, ...],
     xs: tuple[bool, ...],

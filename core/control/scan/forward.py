@@ -27,9 +27,9 @@ from tracebridge.core.tree.treedefs import treedef_tuple
 
 
 def scan(
-    f: Callable[..., Any],
-    init: Any,
-    xs: Any = None,
+    f: Callable[..., object],
+    init: object,
+    xs: object = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
@@ -174,7 +174,7 @@ def bind_scan(
     init: Sequence[Any],
     xs: Sequence[Any],
     *,
-    length: Any,
+    length: object,
     reverse: bool = False,
     unroll: int = 1,
     split_transpose: bool = False,
@@ -211,7 +211,7 @@ def bind_scan(
 
 def _traced(
     call: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     apply: Callable[..., Any] | None,
     init: list[Any],
     init_tree: Any,
@@ -221,7 +221,7 @@ def _traced(
     """The body, and the initial carry with Python numbers in the dtype of the loop."""
     in_tree = treedef_tuple((init_tree, xs_tree))
 
-    def take_apart(result: Any) -> tuple[list[Any], Any]:
+    def take_apart(result: object) -> tuple[list[Any], Any]:
         return _pair(call, f, result, init_tree)
 
     def trace() -> Body:
@@ -238,7 +238,9 @@ def _traced(
     return body, init
 
 
-def _pair(call: str, f: Callable[..., Any], result: Any, init_tree: Any) -> tuple[list[Any], Any]:
+def _pair(
+    call: str, f: Callable[..., object], result: object, init_tree: object
+) -> tuple[list[Any], Any]:
     """Flat carry and ys of what the body returned."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         msg = (
@@ -296,7 +298,7 @@ def _as_length(call: str, length: Any) -> Any:
     return steps
 
 
-def checked_unroll(call: str, unroll: Any, steps: Any) -> int:
+def checked_unroll(call: str, unroll: Any, steps: object) -> int:
     """The number of steps per round."""
     if isinstance(unroll, bool):
         if not unroll:
@@ -317,8 +319,8 @@ def checked_unroll(call: str, unroll: Any, steps: Any) -> int:
 
 def _python_loop(
     call: str,
-    f: Callable[..., Any],
-    carry: Any,
+    f: Callable[..., object],
+    carry: object,
     xs: Sequence[Any],
     xs_tree: Any,
     steps: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.permute import rewire
 from tracebridge.core.control.scan.params import derived, groups
@@ -21,6 +21,12 @@ from tracebridge.core.interpreters.plans import LinearPlan, bits, linear_plan
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lax.ad_util import zeros_of
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.value import Value
+
 
 Flags = tuple[bool, ...]
 
@@ -49,7 +55,7 @@ def nonzero_carries(jaxpr: Jaxpr, consts: Flags, init: Flags, xs: Flags) -> Flag
     return carry
 
 
-def nonzero_groups(params: dict[str, Any], tangents: Sequence[Any]) -> tuple[Flags, Flags, Flags]:
+def nonzero_groups(params: Params, tangents: Sequence[Value | None]) -> tuple[Flags, Flags, Flags]:
     """Which consts, carries (in any step) and xs have tangents."""
     flags = groups(params, [t is not None for t in tangents])
     consts, init, xs = tuple(flags[0]), tuple(flags[1]), tuple(flags[2])
@@ -62,8 +68,8 @@ def nonzero_groups(params: dict[str, Any], tangents: Sequence[Any]) -> tuple[Fla
 
 
 def tangent_args(
-    params: dict[str, Any],
-    tangents: Sequence[Any],
+    params: Params,
+    tangents: Sequence[Value | None],
     carry: Flags,
     zeros: Callable[[ShapedArray], Any] = zeros_of,
 ) -> tuple[list[Any], list[Any], list[Any]]:
@@ -82,7 +88,7 @@ def tangent_args(
 
 
 def jvp_scan(
-    primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+    primitive: Primitive, primals: Sequence[Value], tangents: Sequence[Value | None], params: Params
 ) -> tuple[list[Any], list[Any]]:
     """One scan of primals and tangents together."""
     consts_nz, carry_nz, xs_nz = nonzero_groups(params, tangents)
@@ -105,7 +111,7 @@ def jvp_scan(
 
 
 def _joint_body(
-    params: dict[str, Any], consts_nz: Flags, carry_nz: Flags, xs_nz: Flags
+    params: Params, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags
 ) -> tuple[Jaxpr, Flags]:
     """The jvp of the body with inputs and results in scan's order; which ys have tangents."""
     jaxpr: Jaxpr = params["jaxpr"]
@@ -179,10 +185,10 @@ class ScanSplit:
 
     def linear_scan(
         self,
-        params: dict[str, Any],
+        params: Params,
         tangents: Sequence[Any],
-        constant: Sequence[Any],
-        stacked: Sequence[Any],
+        constant: Sequence[object],
+        stacked: Sequence[object],
         zeros: Callable[[ShapedArray], Any],
     ) -> tuple[list[Any], dict[str, Any]]:
         """Operands and parameters of the linear scan; ``constant``, ``stacked``: residuals."""
@@ -192,7 +198,7 @@ class ScanSplit:
         return [*fixed, *init_t, *stacked, *xs_t], linear
 
 
-def split_scan(params: dict[str, Any], tangents: Sequence[Any]) -> ScanSplit:
+def split_scan(params: Params, tangents: Sequence[Any]) -> ScanSplit:
     """The linearized body for the arguments that have tangents, remembered on the body."""
     jaxpr: Jaxpr = params["jaxpr"]
     n_consts, n_carry = params["num_consts"], params["num_carry"]
@@ -207,7 +213,7 @@ def split_scan(params: dict[str, Any], tangents: Sequence[Any]) -> ScanSplit:
 def linearize_scan(
     trace: LinearizeTrace,
     primitive: Any,
-    primals: Sequence[Any],
+    primals: Sequence[Value],
     tangents: Sequence[TapeNode | None],
     params: dict[str, Any],
 ) -> tuple[list[Any], list[int | None]]:
@@ -223,7 +229,7 @@ def linearize_scan(
     return results, [next(nodes) if nz else None for nz in split.out_nz]
 
 
-def scan_linear_plan(primitive: Any, app: Any, mask: int) -> LinearPlan:
+def scan_linear_plan(primitive: Primitive, app: Application, mask: int) -> LinearPlan:
     """A scan of the primals that also gives residuals, and a linear scan."""
     params, n = app.params, len(app.avals)
     graph = Graph()

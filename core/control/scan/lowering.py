@@ -7,7 +7,7 @@ Loops of at most one round are written out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,17 @@ from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import at_least
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+
 _I32 = ShapedArray((), np.dtype(np.int32))
 _BOOL = ShapedArray((), np.dtype(np.bool_))
 
 
-def lower_scan(ctx: Any, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def lower_scan(ctx: LoweringContext, operands: Sequence[IrValue], params: Params) -> list[Any]:
     """The results: last carries, stacked ys."""
     loop = _Loop(ctx, operands, params)
     length, unroll = params["length"], params["unroll"]
@@ -43,7 +49,7 @@ def stored(aval: ShapedArray) -> ShapedArray:
 class _Loop:
     """One scan while it is lowered."""
 
-    def __init__(self, ctx: Any, operands: Sequence[Any], params: dict[str, Any]) -> None:
+    def __init__(self, ctx: LoweringContext, operands: Sequence[IrValue], params: Params) -> None:
         self.ctx = ctx
         self.jaxpr = params["jaxpr"]
         self.length = params["length"]
@@ -116,7 +122,7 @@ class _Loop:
         def more(state: Sequence[Any]) -> Any:
             return ctx.compare(state[0], ctx.dim(rounds), _BOOL, "LT", "SIGNED")
 
-        def body(state: Sequence[Any]) -> list[Any]:
+        def body(state: Sequence[object]) -> list[Any]:
             count, *rest = state
             base = count if unroll == 1 else self._arith("multiply", count, ctx.splat(unroll, _I32))
             rest = self.steps(rest, base, unroll)
@@ -137,7 +143,7 @@ class _Loop:
         ys = zip(rest[self.n_carry :], self.y_avals, strict=True)
         return [*rest[: self.n_carry], *[ctx.resized(y, a, 0, self.length)[0] for y, a in ys]]
 
-    def steps(self, state: Sequence[Any], base: Any, count: int) -> list[Any]:
+    def steps(self, state: Sequence[object], base: object, count: int) -> list[Any]:
         """``count`` steps from step number ``base`` on."""
         ctx = self.ctx
         carry, ys = list(state[: self.n_carry]), list(state[self.n_carry :])
@@ -158,7 +164,7 @@ class _Loop:
         ctx = self.ctx
         return self._arith("subtract", ctx.dim(self.length), ctx.splat(1, _I32))
 
-    def read(self, n: int, number: Any) -> Any:
+    def read(self, n: int, number: object) -> Any:
         """Slice ``number`` of the n-th xs."""
         ctx, aval = self.ctx, self.x_avals[n]
         inner = element_aval(aval)
@@ -173,7 +179,7 @@ class _Loop:
         operands = [y, ctx.reshape(row, one), *self._starts(number, aval.ndim - 1)]
         return ctx.op1("stablehlo.dynamic_update_slice", operands, aval)
 
-    def _dynamic_slice(self, x: Any, one: ShapedArray, number: Any) -> Any:
+    def _dynamic_slice(self, x: Any, one: ShapedArray, number: object) -> Any:
         """Slice ``number`` of ``x`` with its leading axis of size 1."""
         ctx = self.ctx
         if is_static(one):
@@ -188,7 +194,7 @@ class _Loop:
         strides = ctx.dense(np.ones(one.ndim, np.int32))
         return ctx.op1("stablehlo.real_dynamic_slice", [x, starts, limits, strides], one)
 
-    def _starts(self, number: Any, n_rest: int) -> list[Any]:
+    def _starts(self, number: object, n_rest: int) -> list[Any]:
         zero = self.ctx.splat(0, _I32)
         return [number, *[zero] * n_rest]
 

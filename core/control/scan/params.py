@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracebridge.core.ir.jaxpr import Jaxpr
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+
 
 T = TypeVar("T")
 
 
-def derived(
-    params: dict[str, Any], jaxpr: Jaxpr, num_consts: int, num_carry: int
-) -> dict[str, Any]:
+def derived(params: Params, jaxpr: Jaxpr, num_consts: int, num_carry: int) -> dict[str, Any]:
     """The parameters of a scan of the same length and direction with another body."""
     return {**params, "jaxpr": jaxpr, "num_consts": num_consts, "num_carry": num_carry}
 
 
-def groups(
-    params: dict[str, Any], args: Sequence[T]
-) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
+def groups(params: Params, args: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
     """Consts, initial carries, xs."""
     n_consts = params["num_consts"]
     fixed = n_consts + params["num_carry"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.permute import rewire, used_inputs
 from tracebridge.core.control.scan.params import chosen, derived, groups
@@ -13,10 +13,18 @@ from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.separate import unknown_outs
 from tracebridge.core.ir.jaxpr import Jaxpr
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.value import Value
+
+
 Flags = tuple[bool, ...]
 
 
-def dce_scan(primitive: Any, used_outs: Flags, app: Any) -> tuple[Any, list[bool], list[bool]]:
+def dce_scan(
+    primitive: Primitive, used_outs: Flags, app: Application
+) -> tuple[Any, list[bool], list[bool]]:
     """A smaller application, and which arguments and results it keeps."""
     params = app.params
     jaxpr: Jaxpr = params["jaxpr"]
@@ -38,7 +46,7 @@ def dce_scan(primitive: Any, used_outs: Flags, app: Any) -> tuple[Any, list[bool
     return primitive.application(avals, given), kept, [*carry, *ys]
 
 
-def unknown_carries(unknown: Flags, params: dict[str, Any]) -> Flags:
+def unknown_carries(unknown: Flags, params: Params) -> Flags:
     """Which carries depend on unknown arguments in some step."""
     jaxpr: Jaxpr = params["jaxpr"]
     consts, init, xs = groups(params, unknown)
@@ -52,7 +60,7 @@ def unknown_carries(unknown: Flags, params: dict[str, Any]) -> Flags:
     return carry
 
 
-def unknown_of_scan(unknown: Flags, params: dict[str, Any]) -> Flags:
+def unknown_of_scan(unknown: Flags, params: Params) -> Flags:
     """Which results depend on unknown arguments in some step."""
     carry = unknown_carries(unknown, params)
     consts, _, xs = groups(params, unknown)
@@ -66,7 +74,7 @@ class KnownSplit:
 
     __slots__ = ("_known", "_unknown_body", "carry", "unknown", "unknown_out")
 
-    def __init__(self, params: dict[str, Any], unknown: Flags) -> None:
+    def __init__(self, params: Params, unknown: Flags) -> None:
         jaxpr: Jaxpr = params["jaxpr"]
         consts, _, xs = groups(params, unknown)
         self.carry = unknown_carries(unknown, params)
@@ -87,7 +95,7 @@ class KnownSplit:
         self._unknown_body = rewire(parts.unknown, order)
 
     def bind_known(
-        self, primitive: Any, args: Sequence[Any], params: dict[str, Any]
+        self, primitive: Primitive, args: Sequence[Value], params: Params
     ) -> tuple[list[Any], list[Any], dict[str, Any]]:
         """Known results, and arguments and parameters of the unknown scan.
 
@@ -109,7 +117,7 @@ class KnownSplit:
         return known_out, operands, given
 
 
-def split_known(params: dict[str, Any], unknown: Flags) -> KnownSplit:
+def split_known(params: Params, unknown: Flags) -> KnownSplit:
     """The split for unknown arguments, remembered on the body."""
     jaxpr: Jaxpr = params["jaxpr"]
     key = ("scan_known", params["num_consts"], params["num_carry"], unknown)
@@ -120,7 +128,7 @@ def split_known(params: dict[str, Any], unknown: Flags) -> KnownSplit:
 
 
 def separate_scan(
-    primitive: Any, unknown: Flags, args: Sequence[Any], params: dict[str, Any]
+    primitive: Primitive, unknown: Flags, args: Sequence[Value], params: Params
 ) -> list[Any]:
     """Two scans: of the known part, and of the rest."""
     split = split_known(params, unknown)

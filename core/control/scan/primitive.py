@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from tracebridge.core.ir.effects import Effects, check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
 from tracebridge.core.runtime.arrays.transfer import put_numpy
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 @final
@@ -56,7 +62,7 @@ class Scan(HigherOrderPrimitive):
         return found
 
     def place(
-        self, avals: tuple[ShapedArray, ...], params: dict[str, Any]
+        self, avals: tuple[ShapedArray, ...], params: Params
     ) -> tuple[dict[Any, Any], tuple[Any, ...]]:
         """As for every primitive with programs inside; scan has one, where to look is known."""
         jaxpr = params["jaxpr"]
@@ -73,7 +79,7 @@ class Scan(HigherOrderPrimitive):
             params["split_transpose"],
         )
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return lower_scan(ctx, operands, params)
 
     def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
@@ -85,10 +91,10 @@ class Scan(HigherOrderPrimitive):
             slices = [put_numpy(np.asarray(row[i])) for row in rows]
             carry = walk(params["jaxpr"], [*consts, *carry, *slices])[: len(carry)]
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return jvp_scan(self, primals, tangents, params)
 
-    def linear_plan(self, app: Any, mask: int) -> Any:
+    def linear_plan(self, app: Application, mask: int) -> Any:
         """A scan of the primals that also gives residuals, and a linear scan."""
         return scan_linear_plan(self, app, mask)
 
@@ -101,16 +107,18 @@ class Scan(HigherOrderPrimitive):
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return transpose_scan(self, ct, args, params)
 
-    def transpose_plan(self, app: Any, mask: int, ct_mask: int) -> Any:
+    def transpose_plan(self, app: Application, mask: int, ct_mask: int) -> Any:
         """One scan in the other direction; None if more is to be done, by ``transpose``."""
         return scan_transpose_plan(self, app, mask, ct_mask)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return batch_scan(self, ctx, args, dims, params)
 
-    def dce(self, used_outs: tuple[bool, ...], app: Any) -> tuple[Any, list[bool], list[bool]]:
+    def dce(
+        self, used_outs: tuple[bool, ...], app: Application
+    ) -> tuple[Any, list[bool], list[bool]]:
         """The scan without ys and carries that nothing needs."""
         return dce_scan(self, used_outs, app)
 
@@ -118,13 +126,15 @@ class Scan(HigherOrderPrimitive):
         """Which results depend on unknown arguments, through carries too."""
         return unknown_of_scan(unknown, params)
 
-    def separate(self, unknown: tuple[bool, ...], args: Sequence[Any], **params: Any) -> list[Any]:
+    def separate(
+        self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
+    ) -> list[Any]:
         """A scan of the known part that gives residuals, and a scan of the rest."""
         return separate_scan(self, unknown, args, params)
 
 
 def _check_operands(
-    avals: tuple[ShapedArray, ...], inner: tuple[ShapedArray, ...], lead: tuple[Any, ...]
+    avals: tuple[ShapedArray, ...], inner: tuple[ShapedArray, ...], lead: tuple[object, ...]
 ) -> None:
     """Operands are what the body takes, with the axes ``lead`` before theirs."""
     for given, taken in zip(avals, inner, strict=True):

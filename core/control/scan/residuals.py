@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.interpreters.graph import Graph
@@ -12,6 +12,11 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.primitive import Primitive
+
 
 T = TypeVar("T")
 
@@ -44,7 +49,7 @@ class ResidualScan(NamedTuple):
     def bind(
         self,
         primitive: Any,
-        params: dict[str, Any],
+        params: Params,
         consts: Sequence[Any],
         init: Sequence[Any],
         xs: Sequence[Any],
@@ -62,7 +67,7 @@ class ResidualScan(NamedTuple):
         return results[: self.n_out], constant, stacked
 
     def add_to(
-        self, graph: Graph, primitive: Any, params: dict[str, Any], args: Sequence[int]
+        self, graph: Graph, primitive: Primitive, params: Params, args: Sequence[int]
     ) -> tuple[list[int], list[int], list[int]]:
         """The same as equations of ``graph``, between numbers."""
         consts, init, xs = groups(params, args)

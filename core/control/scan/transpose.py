@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.permute import reached, rewire
 from tracebridge.core.control.scan.params import chosen, derived, groups
@@ -17,11 +17,17 @@ from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
 from tracebridge.core.lax.ad_util import add_application, zeros_of
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application, Params
+    from tracebridge.core.ir.primitive import Primitive
+    from tracebridge.core.ir.value import Value
+
+
 Flags = tuple[bool, ...]
 
 
 def transpose_scan(
-    primitive: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
+    primitive: Primitive, ct: Sequence[Value], args: Sequence[Value], params: Params
 ) -> list[Any]:
     """Cotangents of the linear arguments."""
     linear = tuple([is_linear_input(a) for a in args])
@@ -45,10 +51,10 @@ def transpose_scan(
 
 def _transpose_linear(
     primitive: Any,
-    ct: Sequence[Any],
-    args: Sequence[Any],
+    ct: Sequence[Value],
+    args: Sequence[Value],
     linear: Flags,
-    params: dict[str, Any],
+    params: Params,
 ) -> list[Any]:
     """Every carry is linear."""
 
@@ -68,7 +74,7 @@ def _transpose_linear(
     return _go_back(ct, args, linear, params, zeros, bind)
 
 
-def scan_transpose_plan(primitive: Any, app: Any, mask: int, ct_mask: int) -> Plan | None:
+def scan_transpose_plan(primitive: Any, app: Application, mask: int, ct_mask: int) -> Plan | None:
     """The plan of a scan whose carries are all linear, and which needs one backward loop."""
     params, avals, n_out = app.params, app.avals, len(app.outs)
     linear = tuple([bool(mask >> i & 1) for i in range(len(avals))])

@@ -8,7 +8,7 @@ has no derivative. Derivatives do not pass through it: with ``A x = b``, the tan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import Body
@@ -26,6 +26,12 @@ from tracebridge.core.ir.primitive import HigherOrderPrimitive, is_linear_input
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_front
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 # The programs of an equation, and by what each is replaced when the system is transposed.
 PARTS = ("matvec", "vecmat", "solve", "transpose_solve")
@@ -53,7 +59,7 @@ class LinearSolve(HigherOrderPrimitive):
         del avals
         return list(params["solve"].out_avals)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: Any, **params: Any) -> Any:
         groups = _groups(params, operands)
         return ctx.inline_jaxpr(params["solve"], [*groups["solve"], *groups["b"]])
 
@@ -81,7 +87,7 @@ class LinearSolve(HigherOrderPrimitive):
         found = self.bind(*primals[: len(primals) - n], *filled, **params)
         return outs, [*found[:n], *rest]
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         groups = _groups(params, args)
         n = len(groups["b"])
         if any([is_linear_input(a) for a in args[: len(args) - n]]):
@@ -106,7 +112,7 @@ class LinearSolve(HigherOrderPrimitive):
         return [*[None] * len(consts), *found[:n]]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         """Solution and right-hand side are batched; what the parts close over is as it is."""
         where = _groups(params, dims)
@@ -129,7 +135,7 @@ class LinearSolve(HigherOrderPrimitive):
 linear_solve_p = LinearSolve()
 
 
-def _groups(params: dict[str, Any], args: Sequence[Any]) -> dict[str, list[Any]]:
+def _groups(params: Params, args: Sequence[Any]) -> dict[str, list[Any]]:
     """Arguments by the part that takes them, and the right-hand side as ``b``."""
     found: dict[str, list[Any]] = {}
     start = 0
@@ -151,7 +157,7 @@ def _difference(a: Any, b: Any) -> Any:
 
 def custom_linear_solve(
     matvec: Callable[[Any], Any],
-    b: Any,
+    b: object,
     solve: Callable[[Callable[[Any], Any], Any], Any],
     transpose_solve: Callable[[Callable[[Any], Any], Any], Any] | None = None,
     symmetric: bool = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.calls.bodies import Body, trace_body
@@ -17,6 +17,9 @@ from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace, trace_for
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.tree.tree import flatten
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
 
 
 def custom_root(
@@ -109,7 +112,7 @@ class _Problem(SolverParts):
         self.solve: Body
         self.tangent: Body | None
 
-    def tangent_part(self, tangent_solve: Callable[..., Any]) -> Body:
+    def tangent_part(self, tangent_solve: Callable[..., object]) -> Body:
         """Trace the solver of the tangents as a function of the root and the right side.
 
         It may close over values that are differentiated: their derivatives are those of the root,
@@ -118,14 +121,14 @@ class _Problem(SolverParts):
         residual = self.residual
         n, n_x = self.n_residual, len(self.avals)
 
-        def solve(root: Any, right: Any) -> Any:
+        def solve(root: object, right: object) -> Any:
             point = [as_value(v) for v in (*residual.hoisted, *flatten(root)[0])]
             process = current_trace().process
             moved = [has_tangent(v.aval) for v in point[n:]]
             by_root = linearize_jaxpr(residual.jaxpr, (*[False] * n, *moved), True)
             kept = _residuals(by_root, point, process, n_x)
 
-            def linear(x: Any) -> Any:
+            def linear(x: object) -> Any:
                 what = "the argument of the linear function"
                 leaves = self.checked("the linear function was called with", what, x)
                 results = eval_jaxpr(by_root.linear, current_trace().process, [*kept, *leaves])
@@ -133,7 +136,7 @@ class _Problem(SolverParts):
 
             return tangent_solve(linear, right)
 
-        def take_apart(result: Any) -> tuple[list[Any], Any]:
+        def take_apart(result: object) -> tuple[list[Any], Any]:
             what = "the result of tangent_solve"
             return self.checked("tangent_solve returned", what, result), None
 
@@ -148,7 +151,9 @@ class _Problem(SolverParts):
         rest = [as_value(a) for a in args[self.n_residual : end]]
         return eval_jaxpr(self.solve.jaxpr, current_trace().process, rest)
 
-    def rule(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def rule(
+        self, primals: Sequence[Value], tangents: Sequence[Value | None]
+    ) -> tuple[list[Any], list[Any]]:
         """Root, and the solution of the linearised equation."""
         n, n_x = self.n_residual, len(self.avals)
         call = JvpCall(
@@ -183,7 +188,7 @@ def _residuals(split: Any, point: Sequence[Any], process: Any, n_out: int) -> li
 
 
 def _pushed(
-    split: Any, point: Sequence[Any], given: Sequence[Any], process: Any, n_out: int
+    split: Any, point: Sequence[object], given: Sequence[Any], process: Any, n_out: int
 ) -> list[Any]:
     kept = _residuals(split, point, process, n_out)
     return eval_jaxpr(split.linear, process, [*kept, *given])

@@ -14,7 +14,7 @@ from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.tree.tree import flatten
 
 
-def check_functions(call: str, **functions: Any) -> None:
+def check_functions(call: str, **functions: object) -> None:
     """Raise ArgumentSpecError unless all are callable."""
     for role, fun in functions.items():
         if not callable(fun):
@@ -39,10 +39,10 @@ class SolverParts:
         self.avals = tuple([v.aval for v in self.values])
         self.in_tree = flatten((self.tree.unflatten(range(len(self.avals))),))[1]
 
-    def part(self, role: str, fun: Callable[..., Any], *, aux: bool = False) -> Body:
+    def part(self, role: str, fun: Callable[..., object], *, aux: bool = False) -> Body:
         """Trace a function; with ``aux`` it gives a pair, whose second part may be anything."""
 
-        def take_apart(result: Any) -> tuple[list[Any], Any]:
+        def take_apart(result: object) -> tuple[list[Any], Any]:
             further: list[Any] = []
             aux_tree: Any = None
             if aux:
@@ -57,7 +57,7 @@ class SolverParts:
         name = f"{self.call} {role}"
         return trace_body(name, fun, self.in_tree, self.avals, take_apart, (self.call, role))
 
-    def checked(self, event: str, what: str, tree: Any) -> list[Any]:
+    def checked(self, event: str, what: str, tree: object) -> list[Any]:
         """The leaves of a tree that must be like ``model``; ``event`` and ``what`` name it."""
         leaves, got = flatten_values(self.call, what, tree)
         avals = [v.aval for v in leaves]
@@ -77,7 +77,7 @@ class SolverParts:
     def caller(self, role: str, body: Body) -> Callable[[Any], Any]:
         """A traced part as a function of a tree."""
 
-        def call(x: Any) -> Any:
+        def call(x: object) -> Any:
             leaves = self.checked(f"{role} was called with", f"the argument of {role}", x)
             process = current_trace().process
             return self.tree.unflatten(eval_jaxpr(body.jaxpr, process, [*body.hoisted, *leaves]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
@@ -24,6 +24,13 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 Axes = tuple[int, ...]
 # ((contracting axes of lhs, of rhs), (batch axes of lhs, of rhs))
@@ -74,7 +81,7 @@ class DotGeneral(Primitive):
             return None
         return "stablehlo.dot_general", _attributes(x.dtype, y.dtype, out, params)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         out = ctx.aval_out
         x_aval, y_aval = ctx.avals_in
         numbers, precision = params["dimension_numbers"], params["precision"]
@@ -95,7 +102,7 @@ class DotGeneral(Primitive):
         value = ctx.op1("stablehlo.dot_general", converted, out.update(dtype=dtype), attributes)
         return value if dtype == out.dtype else ctx.convert(value, out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, y), (s, t) = primals, tangents
         ans = self.bind(x, y, **params)
         total = None if s is None else self.bind(s, y, **params)
@@ -104,14 +111,14 @@ class DotGeneral(Primitive):
             total = part if total is None else lax.add(total, part)
         return ans, total
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args
         if is_linear_input(x):
             return [_lhs_cotangent(ct, x.aval, y, params), None]
         return [None, _rhs_cotangent(ct, x, y.aval, params)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         """An axis of both operands becomes a batch axis, an axis of one operand a free axis."""
         (x, y), (d, e) = args, dims
@@ -188,7 +195,7 @@ def _is_direct(operand: Any, out: Any) -> bool:
     return operand == out or (is_float(operand) == is_float(out) and itemsize_bits(operand) >= 8)
 
 
-def _attributes(x: Any, y: Any, out: Any, params: dict[str, Any]) -> dict[str, Any]:
+def _attributes(x: Any, y: Any, out: Any, params: Params) -> dict[str, Any]:
     (xc, yc), (xb, yb) = params["dimension_numbers"]
     attributes = lax.precision_attributes(params["precision"], x, y, out)
     attributes["dot_dimension_numbers"] = mlir.stablehlo.DotDimensionNumbers.get(
@@ -200,7 +207,7 @@ def _attributes(x: Any, y: Any, out: Any, params: dict[str, Any]) -> dict[str, A
     return attributes
 
 
-def _lhs_cotangent(ct: Any, x: ShapedArray, y: Any, params: dict[str, Any]) -> Any:
+def _lhs_cotangent(ct: Value, x: ShapedArray, y: Value, params: Params) -> Any:
     """The cotangent of lhs: contract the free axes of rhs away."""
     numbers = params["dimension_numbers"]
     (xc, yc), (xb, yb) = numbers
@@ -215,7 +222,7 @@ def _lhs_cotangent(ct: Any, x: ShapedArray, y: Any, params: dict[str, Any]) -> A
     return _finish(out, axes, x)
 
 
-def _rhs_cotangent(ct: Any, x: Any, y: ShapedArray, params: dict[str, Any]) -> Any:
+def _rhs_cotangent(ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
     """The cotangent of rhs: contract the free axes of lhs away."""
     numbers = params["dimension_numbers"]
     (xc, yc), (xb, yb) = numbers
@@ -228,7 +235,7 @@ def _rhs_cotangent(ct: Any, x: Any, y: ShapedArray, params: dict[str, Any]) -> A
     return _finish(out, axes, y)
 
 
-def _contract_cotangent(a: Any, b: Any, numbers: Any, ct: Any, params: dict[str, Any]) -> Any:
+def _contract_cotangent(a: Value, b: Value, numbers: object, ct: Value, params: Params) -> Any:
     """One of ``a`` and ``b`` is the cotangent; accumulates in its dtype."""
     preferred = None if a.aval.dtype == b.aval.dtype else ct.aval.dtype
     return dot_general_p.bind(
@@ -240,7 +247,7 @@ def _contract_cotangent(a: Any, b: Any, numbers: Any, ct: Any, params: dict[str,
     )
 
 
-def _finish(out: Any, axes: list[int], aval: ShapedArray) -> Any:
+def _finish(out: Value, axes: list[int], aval: ShapedArray) -> Any:
     """The cotangent with its axes, which are ``axes`` of the operand, put in order."""
     out = lax.transpose(out, tuple([axes.index(i) for i in range(aval.ndim)]))
     if is_complex(out.aval.dtype) and not is_complex(aval.dtype):
@@ -252,13 +259,13 @@ dot_general_p = DotGeneral()
 
 
 def dot_general(
-    lhs: Any,
-    rhs: Any,
+    lhs: Operand,
+    rhs: Operand,
     dimension_numbers: DotDimensionNumbers,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: object = None,
+    preferred_element_type: object = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> Any:
     """Product of two arrays, summed over contracting axes.
 
@@ -305,13 +312,13 @@ def _ints(axes: Sequence[Any]) -> Axes:
 
 
 def dot(
-    lhs: Any,
-    rhs: Any,
+    lhs: Operand,
+    rhs: Operand,
     *,
     dimension_numbers: DotDimensionNumbers | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: object = None,
+    preferred_element_type: object = None,
+    out_sharding: object = None,
 ) -> Any:
     """Product of vectors and matrices: the last axis of ``lhs`` with the first of ``rhs``.
 
@@ -345,7 +352,7 @@ def dot(
     return out if out_sharding is None else lax.constrained_result("dot", out, out_sharding)
 
 
-def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+def batch_matmul(lhs: Operand, rhs: Operand, precision: object = None) -> Any:
     """Matrix products over the last two axes; the axes before go in step.
 
     Args:

@@ -109,7 +109,7 @@ class DotAlgorithmPreset(enum.Enum):
     def __str__(self) -> str:
         return self.name
 
-    def algorithm(self, lhs: Any, rhs: Any, out: Any) -> DotAlgorithm | None:
+    def algorithm(self, lhs: object, rhs: object, out: object) -> DotAlgorithm | None:
         """The algorithm for operands and a result of the given dtypes; None leaves it to XLA."""
         if self is DotAlgorithmPreset.DEFAULT:
             return None
@@ -140,7 +140,7 @@ _EXPECTED = (
 )
 
 
-def canonical_precision(precision: Any, name: str) -> Any:
+def canonical_precision(precision: object, name: str) -> Any:
     """The normal form: None, a pair of Precisions, a DotAlgorithm or a DotAlgorithmPreset.
 
     ``None`` stands for the option ``default_matmul_precision``.
@@ -160,7 +160,7 @@ def canonical_precision(precision: Any, name: str) -> Any:
     raise OptionValueError(call=name, got=f"precision={precision!r}", expected=_EXPECTED)
 
 
-def _is_precision(x: Any) -> bool:
+def _is_precision(x: object) -> bool:
     return isinstance(x, Precision) or (isinstance(x, str) and x in _NAMES)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.dtypes.dtypes import (
     complex64,
@@ -25,6 +25,11 @@ from tracebridge.core.dtypes.dtypes import (
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.types import is_static
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+
 _DTYPES = frozenset({float32, float64, complex64, complex128, int32, int64, uint32, uint64})
 _LEAST_WORK = 1 << 12
 _MANY_MATRICES = 64
@@ -33,7 +38,7 @@ _MATRIX = 16
 _ROW = 10
 
 
-def is_small_dot(x: ShapedArray, y: ShapedArray, out: Any, numbers: Any) -> bool:
+def is_small_dot(x: ShapedArray, y: ShapedArray, out: object, numbers: Any) -> bool:
     """Whether ``emit_small_dot`` suits operands ``x`` and ``y`` and a result of dtype ``out``."""
     if x.dtype != y.dtype or x.dtype != out or out not in _DTYPES:
         return False
@@ -59,7 +64,12 @@ def is_small_dot(x: ShapedArray, y: ShapedArray, out: Any, numbers: Any) -> bool
 
 
 def emit_small_dot(
-    ctx: Any, x: Any, y: Any, avals: tuple[ShapedArray, ...], out: ShapedArray, numbers: Any
+    ctx: LoweringContext,
+    x: IrValue,
+    y: IrValue,
+    avals: tuple[ShapedArray, ...],
+    out: ShapedArray,
+    numbers: Any,
 ) -> Any:
     """Emit the contraction, one product for each element of the contracting axes."""
     (xc, yc), (xb, yb) = numbers

@@ -37,7 +37,7 @@ class Tolerance(NamedTuple):
     ulps: int = 0
 
 
-def accuracy_params(name: str, accuracy: Any) -> dict[str, Any]:
+def accuracy_params(name: str, accuracy: object) -> dict[str, Any]:
     """The parameter of a primitive for an ``accuracy`` argument; nothing for ``None``."""
     if accuracy is None:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
@@ -25,6 +25,13 @@ from tracebridge.core.lax.families import (
     scalar_like,
     unbroadcast,
 )
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _NUMBERS = "integers, floats and complex numbers"
 
@@ -53,10 +60,10 @@ class Neg(NumericUnary):
     name = "neg"
     hlo = "stablehlo.negate"
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return self.bind(t)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct)]
 
 
@@ -71,13 +78,13 @@ class Sign(NumericUnary):
         """One operation, but StableHLO has no sign of unsigned integers."""
         return None if is_unsigned(avals[0].dtype) else super().recipe(*avals, **params)
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         aval = ctx.aval_out
         if not is_unsigned(aval.dtype):
             return super().lower_full(ctx, *xs, **params)
         return ctx.op1("stablehlo.minimum", [xs[0], ctx.splat(1, aval)], aval)
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         """Zero, but on the complex unit circle the direction turns with ``x``."""
         if not is_complex(x.aval.dtype):
             return None
@@ -95,14 +102,14 @@ class Abs(NumericUnary):
     accepts_text = "signed integers, floats and complex numbers"
 
     @staticmethod
-    def accepts(dtype: Any) -> bool:
+    def accepts(dtype: DTypeLike) -> bool:
         """Signed integers, floats and complex numbers."""
         return is_numeric(dtype) and not is_unsigned(dtype)
 
-    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+    def result_dtype(self, *avals: ShapedArray, **params: object) -> Any:
         return real_of(avals[0].dtype)
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         if not is_complex(x.aval.dtype):
             minus, plus = scalar_like(x, -1), scalar_like(x, 1)
             return lax.mul(t, lax.select_n(lax.ge(x, 0.0), minus, plus))
@@ -115,10 +122,10 @@ class Abs(NumericUnary):
 class Square(NumericUnary):
     name = "square"
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: object) -> Any:
         return ctx.op1("stablehlo.multiply", [xs[0], xs[0]], ctx.aval_out)
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(x, 2.0)
 
 
@@ -130,10 +137,10 @@ class Add(NumericBinary):
     name = "add"
     hlo = "stablehlo.add"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Value, ans: Value, x: Value, y: Value, **params: object) -> Any:
         return t
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [unbroadcast(ct, a.aval) if is_linear_input(a) else None for a in args]
 
 
@@ -142,10 +149,10 @@ class Sub(NumericBinary):
     name = "sub"
     hlo = "stablehlo.subtract"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Operand, ans: Value, x: Value, y: Value, **params: object) -> Any:
         return t if i == 0 else lax.neg(t)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args
         return [
             unbroadcast(ct, x.aval) if is_linear_input(x) else None,
@@ -158,10 +165,10 @@ class Mul(NumericBinary):
     name = "mul"
     hlo = "stablehlo.multiply"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Any, ans: Value, x: Any, y: Any, **params: object) -> Any:
         return lax.mul(t, y) if i == 0 else lax.mul(x, t)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args
         if is_linear_input(x):
             return [unbroadcast(lax.mul(ct, y), x.aval), None]
@@ -187,12 +194,12 @@ class Div(NumericBinary):
     name = "div"
     hlo = "stablehlo.divide"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Any, ans: Any, x: Value, y: Any, **params: object) -> Any:
         if i == 0:
             return lax.div(t, y)
         return lax.mul(t, lax.neg(lax.div(ans, y)))
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args
         return [unbroadcast(lax.div(ct, y), x.aval), None]
 
@@ -207,11 +214,13 @@ class Rem(NumericBinary):
     accepts_text = "integers and floats"
 
     @staticmethod
-    def accepts(dtype: Any) -> bool:
+    def accepts(dtype: DTypeLike) -> bool:
         """Integers and floats."""
         return is_numeric(dtype) and not is_complex(dtype)
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(
+        self, i: int, t: Any, ans: Operand, x: Operand, y: Operand, **params: object
+    ) -> Any:
         if i == 0:
             return t
         # x - ans is a multiple of y up to rounding; the quotient x / y may round to the next one.
@@ -234,7 +243,7 @@ class Extremum(BinaryElementwise):
         """One operation, unless the operands are complex."""
         return None if is_complex(avals[0].dtype) else super().recipe(*avals, **params)
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         x, y = xs
         aval = ctx.aval_out
         if not is_complex(aval.dtype):
@@ -249,7 +258,7 @@ class Extremum(BinaryElementwise):
         by_imag = ctx.compare(ix, iy, flag, self.direction, "FLOAT")
         return ctx.select(ctx.select(equal, by_imag, by_real, flag), x, y, aval)
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Any, ans: Any, x: Value, y: Value, **params: object) -> Any:
         mine, other = (x, y) if i == 0 else (y, x)
         none, half, whole = (scalar_like(ans, v) for v in (0, 0.5, 1))
         share = lax.select_n(lax.eq(other, ans), whole, half)
@@ -284,7 +293,7 @@ max_p = Max()
 min_p = Min()
 
 
-def neg(x: Any) -> Any:
+def neg(x: Operand) -> Any:
     """Negation, elementwise.
 
     >>> import tracebridge as tb
@@ -294,7 +303,7 @@ def neg(x: Any) -> Any:
     return neg_p.bind(as_value(x, "neg"))
 
 
-def sign(x: Any) -> Any:
+def sign(x: Operand) -> Any:
     """-1, 0 or 1 by the sign of ``x``, elementwise; ``x / abs(x)`` of complex numbers.
 
     >>> import tracebridge as tb
@@ -304,7 +313,7 @@ def sign(x: Any) -> Any:
     return sign_p.bind(as_value(x, "sign"))
 
 
-def abs(x: Any) -> Any:
+def abs(x: Operand) -> Any:
     """Absolute value, elementwise; real for complex numbers.
 
     >>> import tracebridge as tb
@@ -314,7 +323,7 @@ def abs(x: Any) -> Any:
     return abs_p.bind(as_value(x, "abs"))
 
 
-def square(x: Any) -> Any:
+def square(x: Operand) -> Any:
     """``x * x``, elementwise.
 
     >>> import tracebridge as tb
@@ -324,7 +333,7 @@ def square(x: Any) -> Any:
     return square_p.bind(as_value(x, "square"))
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x: Operand) -> Any:
     """``1 / x``, elementwise, of floats or complex numbers.
 
     >>> import tracebridge as tb
@@ -334,7 +343,7 @@ def reciprocal(x: Any) -> Any:
     return lax.integer_pow(as_value(x, "reciprocal"), -1)
 
 
-def add(x: Any, y: Any) -> Any:
+def add(x: Operand, y: Any) -> Any:
     """Sum, elementwise, of operands of one dtype and shape (or scalars).
 
     >>> import tracebridge as tb
@@ -344,7 +353,7 @@ def add(x: Any, y: Any) -> Any:
     return add_p.bind(*operands("add", x, y))
 
 
-def sub(x: Any, y: Any) -> Any:
+def sub(x: Operand, y: Operand) -> Any:
     """Difference, elementwise, of operands of one dtype and shape (or scalars).
 
     >>> import tracebridge as tb
@@ -376,7 +385,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return lax.convert_dtype(mul_p.bind(x, y), dtype)
 
 
-def mulhi(x: Any, y: Any, /) -> Any:
+def mulhi(x: Operand, y: Operand, /) -> Any:
     """The upper half of the bits of the product of integers, elementwise.
 
     >>> import tracebridge as tb
@@ -386,7 +395,7 @@ def mulhi(x: Any, y: Any, /) -> Any:
     return mulhi_p.bind(*operands("mulhi", x, y))
 
 
-def div(x: Any, y: Any) -> Any:
+def div(x: Any, y: Operand) -> Any:
     """Quotient, elementwise; integers are divided towards zero.
 
     >>> import tracebridge as tb
@@ -396,7 +405,7 @@ def div(x: Any, y: Any) -> Any:
     return div_p.bind(*operands("div", x, y))
 
 
-def rem(x: Any, y: Any) -> Any:
+def rem(x: Operand, y: Operand) -> Any:
     """Remainder of the division towards zero, elementwise: it has the sign of ``x``.
 
     >>> import tracebridge as tb
@@ -406,7 +415,7 @@ def rem(x: Any, y: Any) -> Any:
     return rem_p.bind(*operands("rem", x, y))
 
 
-def max(x: Any, y: Any) -> Any:
+def max(x: Operand, y: Operand) -> Any:
     """The larger operand, elementwise; NaN if one is NaN.
 
     >>> import tracebridge as tb
@@ -416,7 +425,7 @@ def max(x: Any, y: Any) -> Any:
     return max_p.bind(*operands("max", x, y))
 
 
-def min(x: Any, y: Any) -> Any:
+def min(x: Operand, y: Operand) -> Any:
     """The smaller operand, elementwise; NaN if one is NaN.
 
     >>> import tracebridge as tb

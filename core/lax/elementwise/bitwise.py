@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.ir.cost import Cost
@@ -13,6 +13,9 @@ from tracebridge.core.lax.families import (
     is_bits,
     operands,
 )
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand
 
 
 class BitsUnary(UnaryElementwise):
@@ -113,7 +116,7 @@ shift_right_arithmetic_p = ShiftRightArithmetic()
 shift_right_logical_p = ShiftRightLogical()
 
 
-def bitwise_not(x: Any) -> Any:
+def bitwise_not(x: Operand) -> Any:
     """All bits inverted, elementwise; logical negation of booleans.
 
     >>> import tracebridge as tb
@@ -123,7 +126,7 @@ def bitwise_not(x: Any) -> Any:
     return not_p.bind(as_value(x, "bitwise_not"))
 
 
-def bitwise_and(x: Any, y: Any) -> Any:
+def bitwise_and(x: Operand, y: Operand) -> Any:
     """Bits that both operands have, elementwise.
 
     >>> import tracebridge as tb
@@ -133,7 +136,7 @@ def bitwise_and(x: Any, y: Any) -> Any:
     return and_p.bind(*operands("bitwise_and", x, y))
 
 
-def bitwise_or(x: Any, y: Any) -> Any:
+def bitwise_or(x: Operand, y: Operand) -> Any:
     """Bits that one of the operands has, elementwise.
 
     >>> import tracebridge as tb
@@ -143,7 +146,7 @@ def bitwise_or(x: Any, y: Any) -> Any:
     return or_p.bind(*operands("bitwise_or", x, y))
 
 
-def bitwise_xor(x: Any, y: Any) -> Any:
+def bitwise_xor(x: Operand, y: Operand) -> Any:
     """Bits that exactly one operand has, elementwise.
 
     >>> import tracebridge as tb
@@ -153,7 +156,7 @@ def bitwise_xor(x: Any, y: Any) -> Any:
     return xor_p.bind(*operands("bitwise_xor", x, y))
 
 
-def shift_left(x: Any, y: Any) -> Any:
+def shift_left(x: Operand, y: Operand) -> Any:
     """``x`` shifted left by ``y`` bits, elementwise; 0 if ``y`` is negative or too large.
 
     >>> import tracebridge as tb
@@ -163,7 +166,7 @@ def shift_left(x: Any, y: Any) -> Any:
     return shift_left_p.bind(*operands("shift_left", x, y))
 
 
-def shift_right_arithmetic(x: Any, y: Any) -> Any:
+def shift_right_arithmetic(x: Operand, y: Operand) -> Any:
     """``x`` shifted right by ``y`` bits, elementwise, filled with the sign bit.
 
     >>> import tracebridge as tb
@@ -173,7 +176,7 @@ def shift_right_arithmetic(x: Any, y: Any) -> Any:
     return shift_right_arithmetic_p.bind(*operands("shift_right_arithmetic", x, y))
 
 
-def shift_right_logical(x: Any, y: Any) -> Any:
+def shift_right_logical(x: Operand, y: Operand) -> Any:
     """``x`` shifted right by ``y`` bits, elementwise, filled with zeros.
 
     >>> import tracebridge as tb
@@ -183,7 +186,7 @@ def shift_right_logical(x: Any, y: Any) -> Any:
     return shift_right_logical_p.bind(*operands("shift_right_logical", x, y))
 
 
-def population_count(x: Any) -> Any:
+def population_count(x: Operand) -> Any:
     """The number of bits that are set, elementwise.
 
     >>> import tracebridge as tb
@@ -193,7 +196,7 @@ def population_count(x: Any) -> Any:
     return population_count_p.bind(as_value(x, "population_count"))
 
 
-def clz(x: Any) -> Any:
+def clz(x: Operand) -> Any:
     """The number of zero bits before the highest one, elementwise.
 
     >>> import tracebridge as tb

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lax.families import Comparison, operands
 from tracebridge.core.mlir.attrs import comparison
+
+if TYPE_CHECKING:
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.value import Operand
 
 
 class Compare(Comparison):
@@ -17,7 +21,7 @@ class Compare(Comparison):
     # Floats by the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN.
     total: ClassVar[bool] = False
 
-    def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
+    def attributes(self, *avals: ShapedArray, **params: object) -> dict[str, Any] | None:
         dtype = avals[0].dtype
         if is_float(dtype):
             kind = "TOTALORDER" if self.total else "FLOAT"
@@ -34,7 +38,7 @@ class Order(Compare):
     accepts_text = "booleans, integers and floats"
 
     @staticmethod
-    def accepts(dtype: Any) -> bool:
+    def accepts(dtype: DTypeLike) -> bool:
         """Every dtype but the complex ones."""
         return not is_complex(dtype)
 
@@ -107,7 +111,7 @@ lt_to_p = LtTotal()
 le_to_p = LeTotal()
 
 
-def eq(x: Any, y: Any) -> Any:
+def eq(x: Any, y: Operand) -> Any:
     """``x == y``, elementwise.
 
     >>> import tracebridge as tb
@@ -127,7 +131,7 @@ def ne(x: Any, y: Any) -> Any:
     return ne_p.bind(*operands("ne", x, y))
 
 
-def lt(x: Any, y: Any) -> Any:
+def lt(x: Any, y: Operand) -> Any:
     """``x < y``, elementwise, of real numbers.
 
     >>> import tracebridge as tb
@@ -137,7 +141,7 @@ def lt(x: Any, y: Any) -> Any:
     return lt_p.bind(*operands("lt", x, y))
 
 
-def le(x: Any, y: Any) -> Any:
+def le(x: Operand, y: Operand) -> Any:
     """``x <= y``, elementwise, of real numbers.
 
     >>> import tracebridge as tb
@@ -147,7 +151,7 @@ def le(x: Any, y: Any) -> Any:
     return le_p.bind(*operands("le", x, y))
 
 
-def gt(x: Any, y: Any) -> Any:
+def gt(x: Any, y: Operand) -> Any:
     """``x > y``, elementwise, of real numbers.
 
     >>> import tracebridge as tb
@@ -157,7 +161,7 @@ def gt(x: Any, y: Any) -> Any:
     return gt_p.bind(*operands("gt", x, y))
 
 
-def ge(x: Any, y: Any) -> Any:
+def ge(x: Operand, y: Operand) -> Any:
     """``x >= y``, elementwise, of real numbers.
 
     >>> import tracebridge as tb
@@ -167,7 +171,7 @@ def ge(x: Any, y: Any) -> Any:
     return ge_p.bind(*operands("ge", x, y))
 
 
-def eq_to(x: Any, y: Any) -> Any:
+def eq_to(x: Operand, y: Operand) -> Any:
     """``x == y``, elementwise, in the total order of floats: NaN equals NaN, -0 is not 0.
 
     >>> import tracebridge as tb
@@ -177,7 +181,7 @@ def eq_to(x: Any, y: Any) -> Any:
     return eq_to_p.bind(*operands("eq_to", x, y))
 
 
-def lt_to(x: Any, y: Any) -> Any:
+def lt_to(x: Operand, y: Operand) -> Any:
     """``x < y``, elementwise, in the total order of floats: -0 < 0, and NaN comes last.
 
     >>> import tracebridge as tb
@@ -187,7 +191,7 @@ def lt_to(x: Any, y: Any) -> Any:
     return lt_to_p.bind(*operands("lt_to", x, y))
 
 
-def le_to(x: Any, y: Any) -> Any:
+def le_to(x: Operand, y: Operand) -> Any:
     """``x <= y``, elementwise, in the total order of floats.
 
     >>> import tracebridge as tb

@@ -7,7 +7,7 @@ plain product: transposes do not conjugate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -26,6 +26,13 @@ from tracebridge.core.lax.families import (
     unbroadcast,
 )
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
+
 _WITH_COMPLEX = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -36,7 +43,7 @@ class ComplexUnary(UnaryElementwise):
     accepts = staticmethod(is_complex)
     accepts_text = "complex numbers"
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return self.bind(t)
 
 
@@ -46,10 +53,10 @@ class Real(ComplexUnary):
     makes_nan = False
     hlo = "stablehlo.real"
 
-    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+    def result_dtype(self, *avals: ShapedArray, **params: object) -> Any:
         return real_of(avals[0].dtype)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [lax.complex(ct, scalar_like(ct, 0))]
 
 
@@ -59,10 +66,10 @@ class Imag(ComplexUnary):
     makes_nan = False
     hlo = "stablehlo.imag"
 
-    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+    def result_dtype(self, *avals: ShapedArray, **params: object) -> Any:
         return real_of(avals[0].dtype)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [lax.complex(scalar_like(ct, 0), lax.neg(ct))]
 
 
@@ -70,14 +77,14 @@ class Imag(ComplexUnary):
 class Conj(ComplexUnary):
     name = "conj"
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         (x,), aval = operands, ctx.aval_out
         part = aval.update(dtype=real_of(aval.dtype))
         real = ctx.op1("stablehlo.real", [x], part)
         imag = ctx.op1("stablehlo.imag", [x], part)
         return ctx.op1("stablehlo.complex", [real, ctx.op1("stablehlo.negate", [imag], part)], aval)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct)]
 
 
@@ -92,20 +99,22 @@ class Complex(Elementwise):
     accepts_text = "float32 and float64"
 
     @staticmethod
-    def accepts(dtype: Any) -> bool:
+    def accepts(dtype: DTypeLike) -> bool:
         """Floats whose complex numbers have a dtype."""
         return dtype in _WITH_COMPLEX
 
-    def result_dtype(self, *avals: ShapedArray, **params: Any) -> Any:
+    def result_dtype(self, *avals: ShapedArray, **params: object) -> Any:
         return complex_of(avals[0].dtype)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         ans = self.bind(*primals)
         zero = scalar_like(primals[0], 0)
         parts = [zero if t is None else t for t in tangents]
         return ans, fit_tangent(self.bind(*parts), ans.aval)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args
         return [
             unbroadcast(lax.real(ct), x.aval) if is_linear_input(x) else None,
@@ -139,7 +148,7 @@ def imag(x: Any) -> Any:
     return imag_p.bind(as_value(x, "imag"))
 
 
-def conj(x: Any) -> Any:
+def conj(x: Operand) -> Any:
     """The complex conjugate, elementwise; float32 and float64 become complex.
 
     >>> import tracebridge as tb
@@ -152,7 +161,7 @@ def conj(x: Any) -> Any:
     return conj_p.bind(value)
 
 
-def complex(x: Any, y: Any) -> Any:
+def complex(x: Operand, y: Operand) -> Any:
     """``x + i y``, elementwise, of two arrays of float32 or of float64.
 
     >>> import tracebridge as tb

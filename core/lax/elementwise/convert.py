@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -32,6 +32,11 @@ from tracebridge.core.ir.values import Literal, python_scalar
 from tracebridge.core.lax.families import FloatUnary, UnaryElementwise
 from tracebridge.core.mlir.attrs import i32
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 @final
 class ConvertElementType(UnaryElementwise):
@@ -51,7 +56,7 @@ class ConvertElementType(UnaryElementwise):
             return None
         return "stablehlo.convert", None
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         (x,), aval = operands, ctx.avals_in[0]
         new = ctx.aval_out.dtype
         if is_complex(aval.dtype) and not is_complex(new):
@@ -64,10 +69,10 @@ class ConvertElementType(UnaryElementwise):
             return ctx.compare(x, ctx.splat(0, aval), ctx.aval_out, "NE", kind)
         return ctx.convert(x, ctx.aval_out)
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: Any) -> Any:
         return self.bind(t, **params) if is_inexact(params["new_dtype"]) else None
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         aval = args[0].aval
         return [lax.convert_dtype(ct, aval.dtype, aval.weak_type)]
 
@@ -103,14 +108,14 @@ class BitcastConvertType(Primitive):
             shape = shape[:-1]
         return x.update(shape=shape, dtype=new, weak_type=False)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return ctx.op1("stablehlo.bitcast_convert", list(operands), ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), None
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
@@ -128,10 +133,10 @@ class ReducePrecision(FloatUnary):
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
         return {name: i32(params[name]) for name in ("exponent_bits", "mantissa_bits")}
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: Any) -> Any:
         return self.bind(t, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, **params)]
 
 
@@ -143,13 +148,13 @@ class Copy(UnaryElementwise):
     cost = Cost.MOVES_DATA
     makes_nan = False
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return operands[0]
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return self.bind(t)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct)]
 
 
@@ -159,7 +164,7 @@ reduce_precision_p = ReducePrecision()
 copy_p = Copy()
 
 
-def convert_dtype(x: Any, dtype: np.dtype[Any], weak_type: bool = False) -> Any:
+def convert_dtype(x: Operand, dtype: np.dtype[Any], weak_type: bool = False) -> Any:
     """``x`` with ``dtype`` as it is (no 64-bit rule, no warnings); folds literals.
 
     For the rules of the engine and for promotion. May give a Literal.
@@ -214,7 +219,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     return convert_element_type_p.bind(x, new_dtype=dtype, weak_type=False)
 
 
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand: Operand, new_dtype: Any) -> Any:
     """The bits of the elements as elements of another dtype.
 
     Args:
@@ -235,7 +240,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     return bitcast_convert_type_p.bind(as_value(operand, "bitcast_convert_type"), new_dtype=dtype)
 
 
-def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand: Operand, exponent_bits: int, mantissa_bits: int) -> Any:
     """Round floats to a format of fewer bits, elementwise; the dtype stays.
 
     Args:

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.values import literal
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _F32 = np.dtype(np.float32)
 _F64 = np.dtype(np.float64)
@@ -78,11 +82,11 @@ def _by_class(size: Any, values: Sequence[float]) -> Any:
     return found
 
 
-def _to_integer(x: Any) -> Any:
+def _to_integer(x: Operand) -> Any:
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-def _reduce(x: Any) -> tuple[Any, Any]:
+def _reduce(x: Operand) -> tuple[Any, Any]:
     """``(quadrant, r)`` with ``x = quadrant * pi/2 + r * pi/2`` for any float32, r in float64."""
     wide = lax.convert_dtype(x, _F64)
     size = lax.abs(wide)
@@ -119,7 +123,7 @@ def _quadrant_value(quadrant: Any, r: Any) -> Any:
     return lax.bitcast_convert_type(bits, _F32)
 
 
-def sin(x: Any) -> Any:
+def sin(x: Operand) -> Any:
     """Sine of any float32."""
     value = _quadrant_value(*_reduce(x))
     return lax.select_n(lax.eq(x, 0.0), value, x)
@@ -131,7 +135,7 @@ def cos(x: Any) -> Any:
     return _quadrant_value(lax.add(quadrant, 1), r)
 
 
-def tan(x: Any) -> Any:
+def tan(x: Operand) -> Any:
     """Tangent of any float32; the quotient is taken in float64."""
     quadrant, r = _reduce(x)
     sine, cosine = _sin_cos_polynomials(lax.mul(r, math.pi / 2))
@@ -142,7 +146,7 @@ def tan(x: Any) -> Any:
     return lax.select_n(lax.eq(x, 0.0), value, x)
 
 
-def _with_sign_of(size: Any, x: Any) -> Any:
+def _with_sign_of(size: Any, x: Value) -> Any:
     """``size`` (not negative) with the sign bit of ``x``."""
     dtype = x.aval.dtype
     bits = np.dtype(f"u{dtype.itemsize}")
@@ -152,7 +156,7 @@ def _with_sign_of(size: Any, x: Any) -> Any:
     return lax.bitcast_convert_type_p.bind(joined, new_dtype=dtype)
 
 
-def _asin_parts(x: Any) -> tuple[Any, Any, Any]:
+def _asin_parts(x: Value) -> tuple[Any, Any, Any]:
     """``(is_big, s, q)``: asin of s is s + q; s is |x|, or sqrt((1 - |x|)/2) if |x| > 1/2."""
     size = lax.abs(x)
     is_big = lax.gt(size, 0.5)
@@ -162,7 +166,7 @@ def _asin_parts(x: Any) -> tuple[Any, Any, Any]:
     return is_big, s, q
 
 
-def asin(x: Any) -> Any:
+def asin(x: Value) -> Any:
     """Inverse sine."""
     high, low = _HALF_PI[x.aval.dtype]
     is_big, s, q = _asin_parts(x)
@@ -170,7 +174,7 @@ def asin(x: Any) -> Any:
     return _with_sign_of(lax.select_n(is_big, lax.add(s, q), near_one), x)
 
 
-def acos(x: Any) -> Any:
+def acos(x: Value) -> Any:
     """Inverse cosine."""
     high, low = _HALF_PI[x.aval.dtype]
     is_big, s, q = _asin_parts(x)
@@ -201,13 +205,13 @@ def _atan_of_quotient(above: Any, below: Any) -> Any:
     return lax.select_n(lax.gt(above, below), angle, lax.sub(high, lax.sub(angle, low)))
 
 
-def atan(x: Any) -> Any:
+def atan(x: Value) -> Any:
     """Inverse tangent."""
     size = lax.abs(x)
     return _with_sign_of(_atan_of_quotient(size, literal(1.0, x.aval.dtype)), x)
 
 
-def atan2(y: Any, x: Any) -> Any:
+def atan2(y: Value, x: Any) -> Any:
     """The angle of the point (x, y)."""
     dtype = y.aval.dtype
     high, low = _HALF_PI[dtype]
@@ -234,7 +238,7 @@ def atan2(y: Any, x: Any) -> Any:
     return lax.select_n(is_nan, _with_sign_of(angle, y), literal(math.nan, dtype))
 
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Value) -> Any:
     """``1 / sqrt(x)``; the numerator hides from the rewrite to the slow operation."""
     one = lax.select_n(lax.ne(x, x), literal(1.0, x.aval.dtype), x)
     return lax.div(one, lax.sqrt(x))
@@ -244,14 +248,14 @@ def rsqrt(x: Any) -> Any:
 _SAFE_RATIO = float(2**29)
 
 
-def rem_is_hard(x: Any, y: Any) -> Any:
+def rem_is_hard(x: Operand, y: Operand) -> Any:
     """Whether some quotient is too large for ``rem``."""
     ratio = lax.div(lax.convert_dtype(lax.abs(x), _F64), lax.convert_dtype(lax.abs(y), _F64))
     is_hard = lax.bitwise_and(lax.ge(ratio, _SAFE_RATIO), lax.lt(ratio, math.inf))
     return lax.reduce_or(is_hard, tuple(range(is_hard.aval.ndim)))
 
 
-def rem(x: Any, y: Any) -> Any:
+def rem(x: Any, y: Operand) -> Any:
     """Remainder of float32 by one step in float64: exact where no quotient is hard."""
     size, divisor = lax.convert_dtype(lax.abs(x), _F64), lax.convert_dtype(lax.abs(y), _F64)
     quotient = lax.floor(lax.div(size, divisor))

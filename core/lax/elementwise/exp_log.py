@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import InexactUnary
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _LOG_2 = math.log(2.0)
 
@@ -17,7 +23,7 @@ class Exp(InexactUnary):
     name = "exp"
     hlo = "stablehlo.exponential"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return ans
 
 
@@ -25,14 +31,14 @@ class Exp(InexactUnary):
 class Exp2(InexactUnary):
     name = "exp2"
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         aval = ctx.aval_out
         scaled = ctx.op1("stablehlo.multiply", [xs[0], ctx.splat(_LOG_2, aval)], aval)
         return ctx.op1(
             "stablehlo.exponential", [scaled], aval, self.attributes(*ctx.avals_in, **params)
         )
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(ans, _LOG_2)
 
 
@@ -41,7 +47,7 @@ class Expm1(InexactUnary):
     name = "expm1"
     hlo = "stablehlo.exponential_minus_one"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.add(ans, 1.0)
 
 
@@ -50,7 +56,7 @@ class Log(InexactUnary):
     name = "log"
     hlo = "stablehlo.log"
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return lax.div(t, x)
 
 
@@ -59,7 +65,7 @@ class Log1p(InexactUnary):
     name = "log1p"
     hlo = "stablehlo.log_plus_one"
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return lax.div(t, lax.add(x, 1.0))
 
 
@@ -68,7 +74,7 @@ class Logistic(InexactUnary):
     name = "logistic"
     hlo = "stablehlo.logistic"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(ans, lax.sub(1.0, ans))
 
 
@@ -80,7 +86,7 @@ log1p_p = Log1p()
 logistic_p = Logistic()
 
 
-def exp(x: Any, *, accuracy: Any = None) -> Any:
+def exp(x: Operand, *, accuracy: object = None) -> Any:
     """Exponential, elementwise.
 
     >>> import tracebridge as tb
@@ -90,7 +96,7 @@ def exp(x: Any, *, accuracy: Any = None) -> Any:
     return exp_p.bind(as_value(x, "exp"), **lax.accuracy_params("exp", accuracy))
 
 
-def exp2(x: Any, *, accuracy: Any = None) -> Any:
+def exp2(x: Operand, *, accuracy: object = None) -> Any:
     """``2 ** x``, elementwise.
 
     >>> import tracebridge as tb
@@ -100,7 +106,7 @@ def exp2(x: Any, *, accuracy: Any = None) -> Any:
     return exp2_p.bind(as_value(x, "exp2"), **lax.accuracy_params("exp2", accuracy))
 
 
-def expm1(x: Any, *, accuracy: Any = None) -> Any:
+def expm1(x: Operand, *, accuracy: object = None) -> Any:
     """``exp(x) - 1``, elementwise, accurate near 0.
 
     >>> import tracebridge as tb
@@ -110,7 +116,7 @@ def expm1(x: Any, *, accuracy: Any = None) -> Any:
     return expm1_p.bind(as_value(x, "expm1"), **lax.accuracy_params("expm1", accuracy))
 
 
-def log(x: Any, *, accuracy: Any = None) -> Any:
+def log(x: Operand, *, accuracy: object = None) -> Any:
     """Natural logarithm, elementwise; NaN for negative floats.
 
     >>> import tracebridge as tb
@@ -120,7 +126,7 @@ def log(x: Any, *, accuracy: Any = None) -> Any:
     return log_p.bind(as_value(x, "log"), **lax.accuracy_params("log", accuracy))
 
 
-def log1p(x: Any, *, accuracy: Any = None) -> Any:
+def log1p(x: Operand, *, accuracy: object = None) -> Any:
     """``log(1 + x)``, elementwise, accurate near 0.
 
     >>> import tracebridge as tb
@@ -130,7 +136,7 @@ def log1p(x: Any, *, accuracy: Any = None) -> Any:
     return log1p_p.bind(as_value(x, "log1p"), **lax.accuracy_params("log1p", accuracy))
 
 
-def logistic(x: Any, *, accuracy: Any = None) -> Any:
+def logistic(x: Operand, *, accuracy: object = None) -> Any:
     """``1 / (1 + exp(-x))``, elementwise.
 
     >>> import tracebridge as tb

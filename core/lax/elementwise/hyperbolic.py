@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import InexactUnary
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -15,7 +18,7 @@ class Sinh(InexactUnary):
     name = "sinh"
     hlo = "chlo.sinh"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.cosh(x)
 
 
@@ -24,7 +27,7 @@ class Cosh(InexactUnary):
     name = "cosh"
     hlo = "chlo.cosh"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.sinh(x)
 
 
@@ -33,7 +36,7 @@ class Tanh(InexactUnary):
     name = "tanh"
     hlo = "stablehlo.tanh"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # Keeps more digits near 1 than 1 - ans * ans.
         return lax.mul(lax.add(ans, 1.0), lax.sub(1.0, ans))
 
@@ -43,7 +46,7 @@ class Asinh(InexactUnary):
     name = "asinh"
     hlo = "chlo.asinh"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.rsqrt(lax.add(lax.square(x), 1.0))
 
 
@@ -52,7 +55,7 @@ class Acosh(InexactUnary):
     name = "acosh"
     hlo = "chlo.acosh"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         below, above = lax.sub(x, 1.0), lax.add(x, 1.0)
         if is_complex(x.aval.dtype):
             # One root of the product would be on the wrong branch in the left half plane.
@@ -65,7 +68,7 @@ class Atanh(InexactUnary):
     name = "atanh"
     hlo = "chlo.atanh"
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return lax.div(t, lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
 
 
@@ -77,7 +80,7 @@ acosh_p = Acosh()
 atanh_p = Atanh()
 
 
-def sinh(x: Any) -> Any:
+def sinh(x: Operand) -> Any:
     """Hyperbolic sine, elementwise.
 
     >>> import tracebridge as tb
@@ -87,7 +90,7 @@ def sinh(x: Any) -> Any:
     return sinh_p.bind(as_value(x, "sinh"))
 
 
-def cosh(x: Any) -> Any:
+def cosh(x: Operand) -> Any:
     """Hyperbolic cosine, elementwise.
 
     >>> import tracebridge as tb
@@ -97,7 +100,7 @@ def cosh(x: Any) -> Any:
     return cosh_p.bind(as_value(x, "cosh"))
 
 
-def tanh(x: Any, *, accuracy: Any = None) -> Any:
+def tanh(x: Operand, *, accuracy: object = None) -> Any:
     """Hyperbolic tangent, elementwise.
 
     >>> import tracebridge as tb
@@ -107,7 +110,7 @@ def tanh(x: Any, *, accuracy: Any = None) -> Any:
     return tanh_p.bind(as_value(x, "tanh"), **lax.accuracy_params("tanh", accuracy))
 
 
-def asinh(x: Any) -> Any:
+def asinh(x: Operand) -> Any:
     """Inverse hyperbolic sine, elementwise.
 
     >>> import tracebridge as tb
@@ -117,7 +120,7 @@ def asinh(x: Any) -> Any:
     return asinh_p.bind(as_value(x, "asinh"))
 
 
-def acosh(x: Any) -> Any:
+def acosh(x: Operand) -> Any:
     """Inverse hyperbolic cosine, elementwise; NaN for floats below 1.
 
     >>> import tracebridge as tb
@@ -127,7 +130,7 @@ def acosh(x: Any) -> Any:
     return acosh_p.bind(as_value(x, "acosh"))
 
 
-def atanh(x: Any) -> Any:
+def atanh(x: Operand) -> Any:
     """Inverse hyperbolic tangent, elementwise; NaN for floats outside [-1, 1].
 
     >>> import tracebridge as tb

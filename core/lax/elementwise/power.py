@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_inexact, is_integer
@@ -22,6 +22,11 @@ from tracebridge.core.lax.families import (
     operands,
     scalar_like,
 )
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -43,17 +48,17 @@ class Pow(BinaryElementwise):
             )
             raise DtypeMismatchError(msg, hint=CONVERT_HINT)
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         out = super().abstract_eval(*avals)
         return out.update(weak_type=avals[0].weak_type) if is_integer(avals[1].dtype) else out
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: object) -> Any:
         x, y = xs
         if is_integer(ctx.avals_in[1].dtype):
             y = ctx.convert(y, ctx.aval_out)
         return ctx.op1("stablehlo.power", [x, y], ctx.aval_out)
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: object) -> Any:
         if i == 1:
             # log is finite where x is 0, so that the derivative of 0**y is 0 for positive y.
             safe = lax.select_n(lax.eq(x, 0.0), x, scalar_like(x, 1))
@@ -93,7 +98,7 @@ class IntegerPow(UnaryElementwise):
             raise UnsupportedDtypeError(msg, hint="convert to a float with convert_element_type")
         return super().abstract_eval(*avals, **params)
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: Any, *xs: IrValue, **params: Any) -> Any:
         (x,), aval, y = xs, ctx.aval_out, params["y"]
         result, n = None, y if y >= 0 else -y
         while n:
@@ -107,7 +112,7 @@ class IntegerPow(UnaryElementwise):
             return one
         return result if y > 0 else ctx.op1("stablehlo.divide", [one, result], aval)
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: Any) -> Any:
         y = params["y"]
         if y == 0:
             return None
@@ -120,7 +125,7 @@ class Sqrt(InexactUnary):
     cost = Cost.CHEAP
     hlo = "stablehlo.sqrt"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.div(0.5, ans)
 
 
@@ -130,7 +135,7 @@ class Rsqrt(InexactUnary):
     cost = Cost.CHEAP
     hlo = "stablehlo.rsqrt"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(lax.div(ans, x), -0.5)
 
 
@@ -141,7 +146,7 @@ class Cbrt(InexactUnary):
     accepts = staticmethod(is_float)
     accepts_text = "floats"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(lax.integer_pow(ans, -2), 1 / 3)
 
 
@@ -152,7 +157,7 @@ rsqrt_p = Rsqrt()
 cbrt_p = Cbrt()
 
 
-def pow(x: Any, y: Any) -> Any:
+def pow(x: Operand, y: Operand) -> Any:
     """``x ** y``, elementwise.
 
     Args:
@@ -169,7 +174,7 @@ def pow(x: Any, y: Any) -> Any:
     return pow_p.bind(*operands("pow", x, y))
 
 
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x: Operand, y: int) -> Any:
     """``x ** y`` for a Python int ``y``, elementwise, by repeated multiplication.
 
     Args:
@@ -186,7 +191,7 @@ def integer_pow(x: Any, y: int) -> Any:
     return integer_pow_p.bind(base, y=exponent)
 
 
-def sqrt(x: Any, *, accuracy: Any = None) -> Any:
+def sqrt(x: Operand, *, accuracy: object = None) -> Any:
     """Square root, elementwise; NaN for negative floats, the principal root of complex numbers.
 
     >>> import tracebridge as tb
@@ -196,7 +201,7 @@ def sqrt(x: Any, *, accuracy: Any = None) -> Any:
     return sqrt_p.bind(as_value(x, "sqrt"), **lax.accuracy_params("sqrt", accuracy))
 
 
-def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
+def rsqrt(x: Operand, *, accuracy: object = None) -> Any:
     """``1 / sqrt(x)``, elementwise.
 
     >>> import tracebridge as tb
@@ -206,7 +211,7 @@ def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
     return rsqrt_p.bind(as_value(x, "rsqrt"), **lax.accuracy_params("rsqrt", accuracy))
 
 
-def cbrt(x: Any, *, accuracy: Any = None) -> Any:
+def cbrt(x: Operand, *, accuracy: object = None) -> Any:
     """Cube root, elementwise; real also for negative floats.
 
     >>> import tracebridge as tb

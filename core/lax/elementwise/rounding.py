@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @public_path("tracebridge.lax")
@@ -60,7 +65,7 @@ class Round(Step):
             return "stablehlo.round_nearest_even", None
         return "stablehlo.round_nearest_afz", None
 
-    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+    def lower_full(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
         name, _ = self.recipe(*ctx.avals_in, **params)
         return ctx.op1(name, xs, ctx.aval_out)
 
@@ -84,7 +89,7 @@ class NextAfter(BinaryElementwise):
     accepts = staticmethod(is_float)
     accepts_text = "floats"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Value, ans: Value, x: Value, y: Value, **params: object) -> Any:
         return t if i == 0 else None
 
 
@@ -95,7 +100,7 @@ is_finite_p = IsFinite()
 nextafter_p = NextAfter()
 
 
-def floor(x: Any) -> Any:
+def floor(x: Operand) -> Any:
     """The largest integer not above ``x``, elementwise; the dtype stays.
 
     >>> import tracebridge as tb
@@ -105,7 +110,7 @@ def floor(x: Any) -> Any:
     return floor_p.bind(as_value(x, "floor"))
 
 
-def ceil(x: Any) -> Any:
+def ceil(x: Operand) -> Any:
     """The smallest integer not below ``x``, elementwise; the dtype stays.
 
     >>> import tracebridge as tb
@@ -115,7 +120,7 @@ def ceil(x: Any) -> Any:
     return ceil_p.bind(as_value(x, "ceil"))
 
 
-def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+def round(x: Operand, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     """The nearest integer, elementwise; the dtype stays.
 
     Args:
@@ -137,7 +142,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
     return round_p.bind(as_value(x, "round"), rounding_method=rounding_method)
 
 
-def is_finite(x: Any) -> Any:
+def is_finite(x: Operand) -> Any:
     """Whether ``x`` is neither infinite nor NaN, elementwise, of floats.
 
     >>> import tracebridge as tb
@@ -147,7 +152,7 @@ def is_finite(x: Any) -> Any:
     return is_finite_p.bind(as_value(x, "is_finite"))
 
 
-def nextafter(x1: Any, x2: Any) -> Any:
+def nextafter(x1: object, x2: object) -> Any:
     """The float next to ``x1`` in the direction of ``x2``, elementwise.
 
     >>> import tracebridge as tb

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from tracebridge.core.lax.families import (
     unbroadcast,
 )
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
+
 _INT32 = np.dtype(np.int32)
 
 
@@ -37,7 +44,7 @@ class SelectN(Elementwise):
     makes_nan = False
     repeats_axes = False
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         which, *cases = avals
         if not cases:
             msg = "select_n: at least one case is needed"
@@ -52,7 +59,7 @@ class SelectN(Elementwise):
         weak = all([a.weak_type for a in cases])
         return result_aval(avals, common_shape(self.name, avals), cases[0].dtype, weak)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         which, *cases = operands
         aval, which_aval = ctx.aval_out, ctx.avals_in[0]
         for i, case in enumerate(cases):
@@ -62,14 +69,16 @@ class SelectN(Elementwise):
             return cases[0] if len(cases) == 1 else ctx.select(which, cases[1], cases[0], aval)
         return _choose(ctx, which, which_aval, cases, 0, aval)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         which = primals[0]
         ans = self.bind(*primals)
         zero = scalar_like(ans, 0)
         parts = [zero if t is None else t for t in tangents[1:]]
         return ans, fit_tangent(self.bind(which, *parts), ans.aval)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         which, *cases = args
         zero = scalar_like(ct, 0)
         cts: list[Any] = [None]
@@ -83,7 +92,12 @@ class SelectN(Elementwise):
 
 
 def _choose(
-    ctx: Any, which: Any, which_aval: ShapedArray, cases: list[Any], first: int, aval: ShapedArray
+    ctx: Any,
+    which: Any,
+    which_aval: ShapedArray,
+    cases: Sequence[object],
+    first: int,
+    aval: ShapedArray,
 ) -> Any:
     """Emit a tree of selects over cases ``first ...``; indices out of range take the end cases."""
     if len(cases) == 1:
@@ -108,11 +122,13 @@ class Clamp(Elementwise):
     accepts_text = "booleans, integers and floats"
 
     @staticmethod
-    def accepts(dtype: Any) -> bool:
+    def accepts(dtype: DTypeLike) -> bool:
         """Every dtype but the complex ones, which have no order."""
         return not is_complex(dtype)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: object
+    ) -> Any:
         low, x, high = primals
         ans = self.bind(*primals)
         total = None
@@ -134,7 +150,7 @@ select_n_p = SelectN()
 clamp_p = Clamp()
 
 
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which: object, *cases: object) -> Any:
     """Elements of ``cases[which]``.
 
     Args:
@@ -161,7 +177,7 @@ def select_n(which: Any, *cases: Any) -> Any:
     return select_n_p.bind(index, *values)
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred: object, on_true: Any, on_false: Any) -> Any:
     """``on_true`` where ``pred`` is true, else ``on_false``.
 
     Args:
@@ -176,7 +192,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     return select_n(pred, on_false, on_true)
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:
+def clamp(min: object, x: Operand, max: object) -> Any:
     """``x`` limited to ``[min, max]``, elementwise. NaN stays NaN.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
@@ -11,13 +11,16 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands, scalar_like
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
 
 @final
 class Sin(InexactUnary):
     name = "sin"
     hlo = "stablehlo.sine"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: Any) -> Any:
         return cos_p.bind(x, **params)
 
 
@@ -26,7 +29,7 @@ class Cos(InexactUnary):
     name = "cos"
     hlo = "stablehlo.cosine"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: Any) -> Any:
         return lax.neg(sin_p.bind(x, **params))
 
 
@@ -35,7 +38,7 @@ class Tan(InexactUnary):
     name = "tan"
     hlo = "stablehlo.tan"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.add(lax.square(ans), 1.0)
 
 
@@ -44,7 +47,7 @@ class Asin(InexactUnary):
     name = "asin"
     hlo = "chlo.asin"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # (1 - x)(1 + x) keeps more digits near 1 than 1 - x * x.
         return lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0)))
 
@@ -54,7 +57,7 @@ class Acos(InexactUnary):
     name = "acos"
     hlo = "chlo.acos"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.neg(lax.rsqrt(lax.mul(lax.sub(1.0, x), lax.add(x, 1.0))))
 
 
@@ -63,7 +66,7 @@ class Atan(InexactUnary):
     name = "atan"
     hlo = "chlo.atan"
 
-    def tangent(self, t: Any, x: Any, ans: Any, **params: Any) -> Any:
+    def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
         return lax.div(t, lax.add(lax.square(x), 1.0))
 
 
@@ -78,7 +81,7 @@ class Atan2(BinaryElementwise):
     accepts = staticmethod(is_inexact)
     accepts_text = "floats and complex numbers"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Any, ans: Value, x: Any, y: Any, **params: object) -> Any:
         if is_complex(ans.aval.dtype):
             square = lax.add(lax.square(x), lax.square(y))
             return lax.mul(t, lax.div(y if i == 0 else lax.neg(x), square))
@@ -100,7 +103,7 @@ atan_p = Atan()
 atan2_p = Atan2()
 
 
-def sin(x: Any, *, accuracy: Any = None) -> Any:
+def sin(x: Operand, *, accuracy: object = None) -> Any:
     """Sine, elementwise, of floats or complex numbers.
 
     >>> import tracebridge as tb
@@ -110,7 +113,7 @@ def sin(x: Any, *, accuracy: Any = None) -> Any:
     return sin_p.bind(as_value(x, "sin"), **lax.accuracy_params("sin", accuracy))
 
 
-def cos(x: Any, *, accuracy: Any = None) -> Any:
+def cos(x: Operand, *, accuracy: object = None) -> Any:
     """Cosine, elementwise, of floats or complex numbers.
 
     >>> import tracebridge as tb
@@ -120,7 +123,7 @@ def cos(x: Any, *, accuracy: Any = None) -> Any:
     return cos_p.bind(as_value(x, "cos"), **lax.accuracy_params("cos", accuracy))
 
 
-def tan(x: Any, *, accuracy: Any = None) -> Any:
+def tan(x: Operand, *, accuracy: object = None) -> Any:
     """Tangent, elementwise, of floats or complex numbers.
 
     >>> import tracebridge as tb
@@ -130,7 +133,7 @@ def tan(x: Any, *, accuracy: Any = None) -> Any:
     return tan_p.bind(as_value(x, "tan"), **lax.accuracy_params("tan", accuracy))
 
 
-def asin(x: Any) -> Any:
+def asin(x: Operand) -> Any:
     """Inverse sine, elementwise; NaN for floats outside [-1, 1].
 
     >>> import tracebridge as tb
@@ -140,7 +143,7 @@ def asin(x: Any) -> Any:
     return asin_p.bind(as_value(x, "asin"))
 
 
-def acos(x: Any) -> Any:
+def acos(x: Operand) -> Any:
     """Inverse cosine, elementwise; NaN for floats outside [-1, 1].
 
     >>> import tracebridge as tb
@@ -150,7 +153,7 @@ def acos(x: Any) -> Any:
     return acos_p.bind(as_value(x, "acos"))
 
 
-def atan(x: Any) -> Any:
+def atan(x: Operand) -> Any:
     """Inverse tangent, elementwise.
 
     >>> import tracebridge as tb
@@ -160,7 +163,7 @@ def atan(x: Any) -> Any:
     return atan_p.bind(as_value(x, "atan"))
 
 
-def atan2(x: Any, y: Any) -> Any:
+def atan2(x: Operand, y: Operand) -> Any:
     """The angle of the point with ordinate ``x`` and abscissa ``y``, in [-pi, pi], elementwise.
 
     >>> import tracebridge as tb

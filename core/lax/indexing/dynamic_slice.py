@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from tracebridge.core.ir.values import Literal, literal
 from tracebridge.core.lax.families import Structural, operands
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.util.caching import BoundedCache
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _I32 = np.dtype(np.int32)
 _I64 = np.dtype(np.int64)
@@ -51,7 +57,7 @@ class DynamicSlice(Structural):
             raise ShapeMismatchError(msg)
         return result_aval(avals, sizes, weak_type=x.weak_type)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         x, *starts = operands
         sizes = params["slice_sizes"]
         starts = wide_starts(ctx, starts)
@@ -60,13 +66,13 @@ class DynamicSlice(Structural):
             return ctx.op1("stablehlo.dynamic_slice", [x, *starts], ctx.aval_out, attributes)
         return _slice_of_symbolic_size(ctx, x, starts, sizes)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, *starts = args
         zeros = lax.zeros_of(x.aval)
         return [dynamic_update_slice_p.bind(zeros, ct, *starts), *[None] * len(starts)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Any], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         x, *starts = args
         sizes = params["slice_sizes"]
@@ -98,7 +104,7 @@ class DynamicUpdateSlice(Primitive):
     cost = Cost.OTHER
     makes_nan = False
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         x, update, *starts = avals
         got = f"operand {x.str_short()}, update {update.str_short()}"
         if x.dtype != update.dtype:
@@ -113,19 +119,19 @@ class DynamicUpdateSlice(Primitive):
         check_starts(self.name, x, starts)
         return result_aval(avals, x.shape, weak_type=x.weak_type and update.weak_type)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         x, update, *starts = operands
         starts = wide_starts(ctx, starts, 2)
         return ctx.op1("stablehlo.dynamic_update_slice", [x, update, *starts], ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
         x, update, *starts = primals
         t_x, t_update, *_ = tangents
         t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
         t_update = lax.zeros_of(update.aval.tangent) if t_update is None else t_update
         return self.bind(*primals), self.bind(t_x, t_update, *starts)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, update, *starts = args
         cts: list[Any] = [None] * len(args)
         if is_linear_input(x):
@@ -135,7 +141,7 @@ class DynamicUpdateSlice(Primitive):
         return cts
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Any], dims: Sequence[int | None], **params: object
     ) -> tuple[Any, Any]:
         x, update, *starts = args
         x_dim, update_dim, *start_dims = dims
@@ -196,7 +202,7 @@ def wide_starts(ctx: Any, starts: Sequence[Any], first: int = 1) -> list[Any]:
     return [ctx.convert(s, wide) for s in starts]
 
 
-def _slice_of_symbolic_size(ctx: Any, x: Any, starts: list[Any], sizes: Sequence[Any]) -> Any:
+def _slice_of_symbolic_size(ctx: Any, x: IrValue, starts: list[Any], sizes: Sequence[Any]) -> Any:
     """``real_dynamic_slice``, which does not clamp, at clamped positions."""
     scalar = ShapedArray((), _I32)
     one = ShapedArray((1,), _I32)
@@ -263,7 +269,7 @@ def start_values(call: str, x: Any, starts: Any, allow_negative: Any) -> list[An
     return _one_dtype(call, values)
 
 
-def _wrapped(call: str, start: Any, size: Any, wrap: bool) -> Any:
+def _wrapped(call: str, start: Operand, size: object, wrap: bool) -> Any:
     """A start that counts from the front."""
     if isinstance(start, _INTEGERS) or getattr(start, "is_symbolic_dim", False):
         position = lax.as_dims((start,))[0]
@@ -319,8 +325,8 @@ def _at_least_zero(value: Literal) -> Literal:
 
 
 def dynamic_slice(
-    operand: Any,
-    start_indices: Any,
+    operand: Operand,
+    start_indices: object,
     slice_sizes: Sequence[Any],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -351,9 +357,9 @@ def dynamic_slice(
 
 
 def dynamic_slice_in_dim(
-    operand: Any,
-    start_index: Any,
-    slice_size: Any,
+    operand: Operand,
+    start_index: object,
+    slice_size: object,
     axis: int = 0,
     *,
     allow_negative_indices: bool = True,
@@ -382,7 +388,7 @@ def dynamic_slice_in_dim(
 
 def dynamic_index_in_dim(
     operand: Any,
-    index: Any,
+    index: object,
     axis: int = 0,
     keepdims: bool = True,
     *,
@@ -408,9 +414,9 @@ def dynamic_index_in_dim(
 
 
 def dynamic_update_slice(
-    operand: Any,
-    update: Any,
-    start_indices: Any,
+    operand: Operand,
+    update: Operand,
+    start_indices: object,
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Any:
@@ -439,7 +445,12 @@ def dynamic_update_slice(
 
 
 def dynamic_update_slice_in_dim(
-    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+    operand: Operand,
+    update: Any,
+    start_index: object,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Any:
     """``dynamic_update_slice`` along one axis.
 
@@ -462,7 +473,12 @@ def dynamic_update_slice_in_dim(
 
 
 def dynamic_update_index_in_dim(
-    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
+    operand: Operand,
+    update: Operand,
+    index: object,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Any:
     """``operand`` with one position of an axis replaced.
 

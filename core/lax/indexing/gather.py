@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
@@ -18,6 +18,13 @@ from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import boolean, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import at_least
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -53,7 +60,7 @@ class Gather(Structural):
         shape = gathered_shape(x, indices, numbers, sizes)
         return result_aval(avals, shape, weak_type=x.weak_type)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         x, indices = operands
         aval, indices_aval = ctx.avals_in
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
@@ -82,7 +89,7 @@ class Gather(Structural):
             params = {**params, "fill_value": python_scalar(0, out.aval.dtype)}
         return out, self.bind(tangents[0], indices, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, indices = args
         numbers = params["dimension_numbers"]
         out = lax.scatter_add(
@@ -97,7 +104,7 @@ class Gather(Structural):
         return [out, None]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         x, indices = args
         d, indices_d = dims
@@ -145,7 +152,7 @@ def _shifted(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def gathered_shape(
-    x: ShapedArray, indices: ShapedArray, numbers: Any, sizes: Sequence[Any]
+    x: ShapedArray, indices: ShapedArray, numbers: Any, sizes: Sequence[object]
 ) -> tuple[Any, ...]:
     """The shape of the result of a gather."""
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
@@ -167,7 +174,7 @@ def scatter_numbers(numbers: Any) -> Any:
     )
 
 
-def default_fill(dtype: Any) -> Any:
+def default_fill(dtype: DTypeLike) -> Any:
     """What fills windows out of bounds: NaN, or the least signed or greatest unsigned integer."""
     if is_complex(dtype):
         return complex(float("nan"), 0.0)
@@ -180,7 +187,7 @@ def default_fill(dtype: Any) -> Any:
 
 
 def _emit_not_empty(
-    ctx: Any, x: Any, indices: Any, indices_aval: ShapedArray, params: dict[str, Any]
+    ctx: LoweringContext, x: IrValue, indices: IrValue, indices_aval: ShapedArray, params: Params
 ) -> Any:
     """The gather of an operand whose axes of symbolic size have a first position, to fit."""
     aval, out_aval = ctx.avals_in[0], ctx.aval_out
@@ -207,9 +214,9 @@ def _emit_not_empty(
 
 
 def _emit(
-    ctx: Any,
-    x: Any,
-    indices: Any,
+    ctx: LoweringContext,
+    x: IrValue,
+    indices: IrValue,
     numbers: Any,
     sizes: Sequence[Any],
     indices_are_sorted: bool,
@@ -234,14 +241,14 @@ def _emit(
 
 
 def gather(
-    operand: Any,
-    start_indices: Any,
+    operand: Operand,
+    start_indices: Operand,
     dimension_numbers: Any,
-    slice_sizes: Sequence[Any],
+    slice_sizes: Sequence[object],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: Any = None,
+    mode: object = None,
     fill_value: Any = None,
 ) -> Any:
     """Windows of ``operand`` at the positions that ``start_indices`` holds.
@@ -295,7 +302,7 @@ def gather(
     )
 
 
-def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
+def index_take(src: object, idxs: Sequence[object], axes: Sequence[int]) -> Any:
     """Elements of ``src`` at integer positions along some axes, which come first in the result.
 
     Args:

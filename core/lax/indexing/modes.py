@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
 
 _I32 = np.dtype(np.int32)
 _I64 = np.dtype(np.int64)
@@ -180,7 +185,9 @@ def check_window_axes(call: str, axes: Axes, expected: int, ndim: int) -> None:
 # lowering ----------------------------------------------------------------------------------------
 
 
-def signed_indices(ctx: Any, indices: Any, aval: ShapedArray) -> tuple[Any, ShapedArray]:
+def signed_indices(
+    ctx: LoweringContext, indices: IrValue, aval: ShapedArray
+) -> tuple[Any, ShapedArray]:
     """While lowering: the indices as int32 or int64, in which all positions can be written.
 
     XLA computes bounds in the dtype of the indices, where they may wrap to negative numbers.
@@ -195,7 +202,9 @@ def signed_indices(ctx: Any, indices: Any, aval: ShapedArray) -> tuple[Any, Shap
     return ctx.convert(indices, wide), wide
 
 
-def index_limits(ctx: Any, aval: ShapedArray, shape: Any, window: Any, index_map: Axes) -> Any:
+def index_limits(
+    ctx: LoweringContext, aval: ShapedArray, shape: Any, window: Any, index_map: Axes
+) -> Any:
     """While lowering: the largest in-bounds index vector, repeated to the shape of ``aval``."""
     limits = [shape[a] - window[a] for a in index_map]
     vector = aval.update(shape=(len(limits),))
@@ -210,7 +219,12 @@ def index_limits(ctx: Any, aval: ShapedArray, shape: Any, window: Any, index_map
 
 
 def clipped_indices(
-    ctx: Any, indices: Any, aval: ShapedArray, shape: Any, window: Any, index_map: Axes
+    ctx: LoweringContext,
+    indices: IrValue,
+    aval: ShapedArray,
+    shape: object,
+    window: object,
+    index_map: Axes,
 ) -> Any:
     """While lowering: indices moved inwards until the window fits."""
     if not index_map:
@@ -221,7 +235,7 @@ def clipped_indices(
 
 
 def in_bounds(
-    ctx: Any, indices: Any, aval: ShapedArray, shape: Any, window: Any, index_map: Axes
+    ctx: Any, indices: IrValue, aval: ShapedArray, shape: object, window: object, index_map: Axes
 ) -> tuple[Any, ShapedArray]:
     """While lowering: for each index vector, whether its window lies in the operand."""
     flags = aval.update(dtype=_BOOL)
@@ -240,6 +254,6 @@ def in_bounds(
     return reduced, result
 
 
-def as_axes_tuple(axes: Sequence[Any]) -> Axes:
+def as_axes_tuple(axes: Sequence[object]) -> Axes:
     """Axes as a tuple of ints."""
     return tuple(lax.as_dims(axes))

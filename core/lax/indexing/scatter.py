@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
@@ -15,6 +15,12 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.families import scalar_like
 from tracebridge.core.mlir.attrs import boolean
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 class Scatter(Primitive):
@@ -64,7 +70,7 @@ class Scatter(Primitive):
                 raise ShapeMismatchError(msg)
         return result_aval(avals, x.shape, weak_type=x.weak_type and updates.weak_type)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         x, indices, updates = operands
         aval, indices_aval, updates_aval = ctx.avals_in
         numbers = params["dimension_numbers"]
@@ -93,7 +99,7 @@ class Scatter(Primitive):
         parts: Sequence[Any],
         aval: ShapedArray,
         indices_aval: ShapedArray,
-        params: dict[str, Any],
+        params: Params,
     ) -> Any:
         # XLA drops windows that leave the operand, so only clipping needs more.
         numbers = params["dimension_numbers"]
@@ -120,7 +126,7 @@ class Scatter(Primitive):
         return ctx.op1(self.combiner, [old, new], scalar)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         x, indices, updates = args
         x = lax.to_front(x, dims[0], ctx.size)
@@ -151,7 +157,7 @@ class ScatterSet(Scatter):
     name = "scatter"
     makes_nan = False
 
-    def combine(self, ctx: Any, old: Any, new: Any, scalar: ShapedArray) -> Any:
+    def combine(self, ctx: Any, old: object, new: object, scalar: ShapedArray) -> Any:
         return new
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -170,7 +176,7 @@ class ScatterSet(Scatter):
         out = _put(x, indices, updates, untouched, wins, params)
         return out, _put(t_x, indices, t_updates, untouched, wins, params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, indices, updates = args
         cts: list[Any] = [None, None, None]
         if is_linear_input(x):
@@ -190,7 +196,7 @@ class _Additive(Scatter):
 
     takes_bool = False
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         x, indices, _ = primals
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)
@@ -199,14 +205,14 @@ class _Additive(Scatter):
         t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
         return out, self.bind(t_x, indices, t_updates, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, indices, updates = args
         ct_updates = None
         if is_linear_input(updates):
             ct_updates = self.update_cotangent(window_of(ct, indices, updates.aval, params))
         return [ct if is_linear_input(x) else None, None, ct_updates]
 
-    def update_cotangent(self, window: Any) -> Any:
+    def update_cotangent(self, window: object) -> Any:
         """The cotangent of the updates from that of the windows they went to."""
         return window
 
@@ -238,7 +244,7 @@ class ScatterMul(Scatter):
     combiner = "stablehlo.multiply"
     takes_bool = False
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         x, indices, updates = primals
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)
@@ -252,7 +258,7 @@ class ScatterMul(Scatter):
             part = _product_tangent(x, indices, updates, t_updates, params)
         return out, part if total is None else lax.add(total, part)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         _, indices, updates = args
         return [self.bind(ct, indices, updates, **params), None, None]
 
@@ -262,7 +268,7 @@ class _Extreme(Scatter):
 
     makes_nan = False
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         x, indices, updates = primals
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)
@@ -335,7 +341,7 @@ def window_sizes(x: ShapedArray, updates: ShapedArray, numbers: Any) -> tuple[An
     return tuple([1 if axis in dropped else next(sizes) for axis in range(x.ndim)])
 
 
-def window_of(x: Any, indices: Any, updates: ShapedArray, params: dict[str, Any]) -> Any:
+def window_of(x: Value, indices: Operand, updates: ShapedArray, params: Params) -> Any:
     """What stands in ``x`` where the updates go; zero for those that are dropped."""
     numbers = params["dimension_numbers"]
     return lax.gather(
@@ -375,7 +381,7 @@ def winners(
 
 
 def _put(
-    x: Any, indices: Any, updates: Any, untouched: Any, wins: Any, params: dict[str, Any]
+    x: Any, indices: Any, updates: Any, untouched: object, wins: Any, params: dict[str, Any]
 ) -> Any:
     """The scatter in which the winning updates stay."""
     zero = scalar_like(x, 0)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import operands
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand
+
 
 def _bind(
     primitive: Primitive,
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
+    operand: Operand,
+    scatter_indices: Operand,
+    updates: Operand,
     dimension_numbers: Any,
     how: tuple[bool, bool, Any],
 ) -> Any:
@@ -43,7 +46,7 @@ def scatter(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with windows replaced at the positions that ``scatter_indices`` holds.
 
@@ -85,7 +88,7 @@ def scatter_add(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with updates added to windows at computed positions.
 
@@ -113,7 +116,7 @@ def scatter_sub(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with updates subtracted from windows at computed positions.
 
@@ -141,7 +144,7 @@ def scatter_mul(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with windows at computed positions multiplied by updates.
 
@@ -169,7 +172,7 @@ def scatter_min(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with the minimum of windows at computed positions and updates.
 
@@ -197,7 +200,7 @@ def scatter_max(
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: object = None,
 ) -> Any:
     """``operand`` with the maximum of windows at computed positions and updates.
 

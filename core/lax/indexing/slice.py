@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
@@ -14,6 +14,11 @@ from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
 from tracebridge.core.symbolic.dims import max_dim
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -65,11 +70,11 @@ class Slice(Structural):
         attributes = {"start_indices": starts, "limit_indices": limits, "strides": strides}
         return "stablehlo.slice", attributes
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         starts, limits = params["start_indices"], params["limit_indices"]
         return ctx.slice(operands[0], ctx.aval_out, starts, limits, params["strides"])
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         (x,) = args
         config: list[tuple[Any, ...]] = []
         for axis, n in enumerate(x.aval.shape):
@@ -86,12 +91,12 @@ class Slice(Structural):
         return [lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), config)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
 
-        def with_batch(part: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
+        def with_batch(part: tuple[object, ...], entry: object) -> tuple[Any, ...]:
             return (*part[:d], entry, *part[d:])
 
         out = self.bind(
@@ -107,9 +112,9 @@ slice_p = Slice()
 
 
 def slice(
-    operand: Any,
-    start_indices: Sequence[Any],
-    limit_indices: Sequence[Any],
+    operand: Operand,
+    start_indices: Sequence[Operand],
+    limit_indices: Sequence[object],
     strides: Sequence[Any] | None = None,
 ) -> Any:
     """The elements at ``start, start + stride, ...`` below ``limit`` along each axis.
@@ -138,7 +143,7 @@ def slice(
 
 
 def slice_in_dim(
-    operand: Any, start_index: Any, limit_index: Any, stride: Any = 1, axis: int = 0
+    operand: Any, start_index: object, limit_index: object, stride: object = 1, axis: int = 0
 ) -> Any:
     """A slice along one axis, as ``x[start_index:limit_index:stride]``.
 
@@ -168,7 +173,7 @@ def slice_in_dim(
     return slice(x, starts, limits, strides)
 
 
-def _from_end(index: Any, size: Any, default: Any) -> Any:
+def _from_end(index: object, size: object, default: object) -> Any:
     """``index`` counted from the front."""
     if index is None:
         return default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -21,6 +21,13 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import is_empty
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _BOOL = np.dtype(np.bool_)
 _I32 = ShapedArray((), int32)
@@ -54,7 +61,7 @@ class _ArgExtremum(Primitive):
             raise ShapeMismatchError(msg)
         return element_aval(x, axis).update(dtype=params["index_dtype"], weak_type=False)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands
         (aval,) = ctx.avals_in
         (axis,) = params["axes"]
@@ -67,11 +74,11 @@ class _ArgExtremum(Primitive):
         out = ctx.aval_out
         return index if out.dtype == int32 else ctx.convert(index, out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(*primals, **params), None
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
@@ -85,13 +92,13 @@ class _Search:
 
     __slots__ = ("ctx", "maximum", "scalar", "worst")
 
-    def __init__(self, ctx: Any, dtype: Any, *, maximum: bool) -> None:
+    def __init__(self, ctx: LoweringContext, dtype: DTypeLike, *, maximum: bool) -> None:
         self.ctx = ctx
         self.maximum = maximum
         self.scalar = ShapedArray((), dtype)
         self.worst = ctx.splat(lax.smallest(dtype) if maximum else lax.largest(dtype), self.scalar)
 
-    def along(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+    def along(self, x: object, aval: ShapedArray, axis: int) -> Any:
         """By the fastest way for the platform and the shape."""
         n = aval.shape[axis]
         if self.ctx.platform != "cpu":
@@ -187,7 +194,7 @@ class _Search:
         found = ctx.op1("stablehlo.add", [start, within], index)
         return ctx.reshape(found, _without(aval, axis).update(dtype=int32))
 
-    def _small(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+    def _small(self, x: object, aval: ShapedArray, axis: int) -> Any:
         emit = self.in_two_passes if aval.shape[axis] >= _TWO_PASSES else self.in_one_pass
         return emit(x, aval, axis)
 
@@ -249,7 +256,7 @@ argmax_p = Argmax()
 argmin_p = Argmin()
 
 
-def _arg_extremum(primitive: _ArgExtremum, operand: Any, axis: int, index_dtype: Any) -> Any:
+def _arg_extremum(primitive: _ArgExtremum, operand: Operand, axis: int, index_dtype: Any) -> Any:
     x = as_value(operand)
     axis = lax.as_axis(primitive.name, axis, x.aval.ndim)
     dtype = canonicalize_explicit(index_dtype, primitive.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
@@ -14,6 +14,12 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 class _Cumulative(Primitive):
     """Parameters ``axis`` and ``reverse``: result i combines elements 0..i (or i.. if reverse)."""
@@ -21,27 +27,27 @@ class _Cumulative(Primitive):
     cost = Cost.OTHER
     accepts_text = "numbers"
 
-    def accepts(self, dtype: Any) -> bool:
+    def accepts(self, dtype: DTypeLike) -> bool:
         """Which dtypes the operand may have."""
         return not is_bool(dtype)
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         """The Python scalar that changes nothing when combined."""
         raise TypeError(self.name)
 
-    def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
+    def combine(self, ctx: Any, a: object, b: object, aval: ShapedArray) -> Any:
         """Emit the combination of two arrays of ``aval``."""
         raise TypeError(self.name)
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         (x,) = avals
         if not self.accepts(x.dtype):
             msg = f"{self.name} works on {self.accepts_text}, got {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         return x
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        def combine(a: Any, b: Any, aval: ShapedArray) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        def combine(a: object, b: object, aval: ShapedArray) -> Any:
             return self.combine(ctx, a, b, aval)
 
         (x,) = operands
@@ -61,7 +67,7 @@ class _Cumulative(Primitive):
         return result if dtype == out.dtype else ctx.convert(result, out)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (x,), (d,) = args, dims
@@ -69,13 +75,13 @@ class _Cumulative(Primitive):
         axis = params["axis"]
         return self.bind(x, axis=axis + (axis >= d), reverse=params["reverse"]), d
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         """By a linear recurrence of the tangents."""
         (x,), (t,) = primals, tangents
         ans = self.bind(x, **params)
         return ans, self.tangent(x, t, ans, params["axis"], params["reverse"])
 
-    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+    def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         """The tangent of the result."""
         del x, t, ans, axis, reverse
         raise TypeError(self.name)
@@ -87,16 +93,16 @@ class Cumsum(_Cumulative):
 
     name = "cumsum"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
         return ctx.op1("stablehlo.add", [a, b], aval)
 
-    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+    def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         return self.bind(t, axis=axis, reverse=reverse)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, axis=params["axis"], reverse=not params["reverse"])]
 
 
@@ -106,13 +112,13 @@ class Cumprod(_Cumulative):
 
     name = "cumprod"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return 1
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
-    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+    def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         before = lax.shifted(ans, 1, axis, reverse)
         # The first factor is not used, but 0 times an infinity would be NaN.
         factors = lax.shifted(lax.shifted(x, 1, axis, not reverse), 1, axis, reverse)
@@ -128,7 +134,7 @@ class _CumExtremum(_Cumulative):
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
         return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
-    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+    def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         """Elements that tie share the derivative evenly, as in reduce_max."""
         dtype = t.aval.dtype
         # Nothing comes before the first element, and NaN equals nothing.
@@ -149,7 +155,7 @@ class Cummax(_CumExtremum):
     name = "cummax"
     maximum = True
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return lax.smallest(dtype)
 
 
@@ -160,7 +166,7 @@ class Cummin(_CumExtremum):
     name = "cummin"
     maximum = False
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return lax.largest(dtype)
 
 
@@ -171,22 +177,22 @@ class Cumlogsumexp(_Cumulative):
     name = "cumlogsumexp"
     accepts_text = "floating and complex numbers"
 
-    def accepts(self, dtype: Any) -> bool:
+    def accepts(self, dtype: DTypeLike) -> bool:
         return is_inexact(dtype)
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return -math.inf
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
         return ctx.lower_fun(_log_of_sum, a, b, avals_in=[aval, aval])[0]
 
-    def tangent(self, x: Any, t: Any, ans: Any, axis: int, reverse: bool) -> Any:
+    def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         before = lax.shifted(ans, -math.inf, axis, reverse)
         share = lax.mul(_share(x, ans), t)
         return lax.linear_recurrence_p.bind(_share(before, ans), share, axis=axis, reverse=reverse)
 
 
-def _log_of_sum(a: Any, b: Any) -> Any:
+def _log_of_sum(a: Value, b: Operand) -> Any:
     """``log(exp(a) + exp(b))`` without overflow."""
     if is_complex(a.aval.dtype):
         top = _finite(lax.max(lax.real(a), lax.real(b)))
@@ -202,7 +208,7 @@ def _log_of_sum(a: Any, b: Any) -> Any:
     return lax.select(lax.is_finite(top), bent, top)
 
 
-def _finite(x: Any) -> Any:
+def _finite(x: Value) -> Any:
     return lax.select(lax.is_finite(x), x, lax.zeros_of(x.aval))
 
 
@@ -221,7 +227,7 @@ cummin_p = Cummin()
 cumlogsumexp_p = Cumlogsumexp()
 
 
-def _cumulative(primitive: _Cumulative, operand: Any, axis: int, reverse: bool) -> Any:
+def _cumulative(primitive: _Cumulative, operand: Operand, axis: int, reverse: bool) -> Any:
     x = as_value(operand)
     axis = lax.as_axis(primitive.name, axis, x.aval.ndim)
     return primitive.bind(x, axis=axis, reverse=bool(reverse))

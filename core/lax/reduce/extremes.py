@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,12 @@ from tracebridge.core.dtypes.finfo import finfo, iinfo
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.types import is_static
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
+
 _BOOL = np.dtype(np.bool_)
 _FLAG = ShapedArray((), _BOOL)
 
@@ -41,7 +47,7 @@ _SMALL = 1 << 10  # arrays below this size are reduced in one operation
 _LARGEST_FINITE = {bfloat16: 0x7F7F, float16: 0x7BFF}
 
 
-def smallest(dtype: Any) -> Any:
+def smallest(dtype: DTypeLike) -> Any:
     """The Python scalar that is below all others of ``dtype``: minus infinity where it exists."""
     if is_bool(dtype):
         return False
@@ -52,7 +58,7 @@ def smallest(dtype: Any) -> Any:
     return -math.inf if _has_infinity(dtype) else float(finfo(dtype).min)
 
 
-def largest(dtype: Any) -> Any:
+def largest(dtype: DTypeLike) -> Any:
     """The Python scalar that is above all others of ``dtype``: infinity where it exists."""
     if is_bool(dtype):
         return True
@@ -68,7 +74,9 @@ def _has_infinity(dtype: Any) -> bool:
     return is_float(dtype) and bool(np.isinf(np.asarray(math.inf).astype(dtype).astype(np.float32)))
 
 
-def emit_extremum(ctx: Any, a: Any, b: Any, aval: ShapedArray, *, maximum: bool) -> Any:
+def emit_extremum(
+    ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray, *, maximum: bool
+) -> Any:
     """Emit the larger or smaller of two arrays elementwise; NaNs win.
 
     Complex numbers are ordered by their real part, then by the imaginary part.
@@ -89,7 +97,7 @@ def emit_extremum(ctx: Any, a: Any, b: Any, aval: ShapedArray, *, maximum: bool)
 
 
 def emit_extremes(
-    ctx: Any, x: Any, aval: ShapedArray, axes: Sequence[int], *, maximum: bool
+    ctx: LoweringContext, x: IrValue, aval: ShapedArray, axes: Sequence[int], *, maximum: bool
 ) -> Any:
     """Emit the extreme elements of ``x`` over ``axes``."""
     dtype = aval.dtype
@@ -109,7 +117,9 @@ def emit_extremes(
     return ctx.op1("stablehlo.bitcast_convert", [flipped], out)
 
 
-def _keys(ctx: Any, x: Any, aval: ShapedArray, *, maximum: bool) -> tuple[Any, ShapedArray]:
+def _keys(
+    ctx: LoweringContext, x: IrValue, aval: ShapedArray, *, maximum: bool
+) -> tuple[Any, ShapedArray]:
     """Integers in the order of the 16-bit floats ``x``, with NaNs where they win."""
     keys = aval.update(dtype=int16)
     bits = ctx.op1("stablehlo.bitcast_convert", [x], keys)
@@ -132,7 +142,7 @@ class _Extremes:
 
     __slots__ = ("ctx", "init", "maximum", "scalar")
 
-    def __init__(self, ctx: Any, dtype: Any, *, maximum: bool) -> None:
+    def __init__(self, ctx: LoweringContext, dtype: DTypeLike, *, maximum: bool) -> None:
         self.ctx = ctx
         self.maximum = maximum
         self.scalar = ShapedArray((), dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import at_least
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+
 
 _BOOL = np.dtype(np.bool_)
 _I32 = ShapedArray((), int32)
@@ -76,14 +81,14 @@ def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
 
 
 def emit_prefixes(
-    ctx: Any,
-    x: Any,
+    ctx: LoweringContext,
+    x: IrValue,
     aval: ShapedArray,
     axis: int,
     *,
     reverse: bool,
     combine: Combine,
-    identity: Any,
+    identity: object,
 ) -> Any:
     """The prefixes of ``x`` along ``axis`` (suffixes if ``reverse``)."""
     n = aval.shape[axis]
@@ -103,7 +108,7 @@ def emit_prefixes(
 
 
 def emit_recurrence(
-    ctx: Any, a: Any, b: Any, aval: ShapedArray, axis: int, *, reverse: bool
+    ctx: Any, a: IrValue, b: IrValue, aval: ShapedArray, axis: int, *, reverse: bool
 ) -> Any:
     """``y[i] = a[i] * y[i - 1] + b[i]`` along ``axis``."""
     if is_static(aval) and aval.size == 0:
@@ -124,7 +129,7 @@ def emit_recurrence(
 def _recurrence(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     """The same by joining affine functions, which needs no order."""
 
-    def join(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    def join(first: Sequence[object], second: Sequence[object]) -> list[Any]:
         (a, b), (c, d) = first, second
         return [lax.mul(a, c), lax.add(lax.mul(b, c), d)]
 
@@ -136,7 +141,9 @@ def _front(aval: ShapedArray, axis: int) -> list[int]:
     return [axis, *[i for i in range(aval.ndim) if i != axis]]
 
 
-def _transposed(ctx: Any, x: Any, aval: ShapedArray, order: list[int]) -> tuple[Any, ShapedArray]:
+def _transposed(
+    ctx: LoweringContext, x: IrValue, aval: ShapedArray, order: list[int]
+) -> tuple[Any, ShapedArray]:
     moved = aval.update(shape=tuple([aval.shape[i] for i in order]))
     return ctx.transpose(x, moved, order), moved
 
@@ -155,7 +162,7 @@ class _Scan:
         self.combine = combine
         self.identity = identity
 
-    def by_window(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+    def by_window(self, x: object, aval: ShapedArray, axis: int) -> Any:
         """One ``reduce_window`` whose window reaches to the first element."""
         ctx = self.ctx
         size = aval.shape[axis]
@@ -187,7 +194,7 @@ class _Scan:
         result = self.by_rows([x for x, _ in moved], moved[0][1], 0)
         return self.ctx.transpose(result, aval, [front.index(i) for i in range(aval.ndim)])
 
-    def by_rows(self, sources: Sequence[Any], aval: ShapedArray, axis: int) -> Any:
+    def by_rows(self, sources: Sequence[object], aval: ShapedArray, axis: int) -> Any:
         """A loop that combines one row of the other axes at a time."""
         ctx, size = self.ctx, aval.shape[axis]
         # The loop of an array without rows is not run, but has to fit.
@@ -196,10 +203,10 @@ class _Scan:
         row = aval.update(shape=tuple([1 if i == axis else d for i, d in enumerate(aval.shape)]))
         n, last = [ctx.dim(d) for d in (size, size - 1)]
 
-        def condition(values: Sequence[Any]) -> Any:
+        def condition(values: Sequence[object]) -> Any:
             return ctx.compare(values[0], n, _FLAG, "LT")
 
-        def body(values: Sequence[Any]) -> list[Any]:
+        def body(values: Sequence[object]) -> list[Any]:
             step, total, result, *sources = values
             zero = ctx.splat(0, _I32)
             at = step
@@ -217,7 +224,7 @@ class _Scan:
         result = ctx.while_loop(start, avals, condition, body)[2]
         return ctx.resized(result, aval, axis, size)[0]
 
-    def _row(self, x: Any, row: ShapedArray, starts: list[Any]) -> Any:
+    def _row(self, x: object, row: ShapedArray, starts: Sequence[object]) -> Any:
         """The part of ``x`` of the shape of ``row`` at ``starts``."""
         ctx = self.ctx
         if is_static(row):
@@ -234,7 +241,7 @@ class _Scan:
         strides = ctx.shape_tensor((1,) * row.ndim)
         return ctx.op1("stablehlo.real_dynamic_slice", [x, first, limit, strides], row)
 
-    def by_blocks(self, x: Any, aval: ShapedArray, axis: int) -> Any:
+    def by_blocks(self, x: object, aval: ShapedArray, axis: int) -> Any:
         """Blocks side by side, then the totals of the blocks before are added."""
         n = aval.shape[axis]
         length = math.isqrt(n)
@@ -267,7 +274,7 @@ class _Scan:
         return self._resized(ctx.reshape(x, whole), whole, axis, after=-surplus)
 
     def _resized(
-        self, x: Any, aval: ShapedArray, axis: int, before: int = 0, after: int = 0
+        self, x: object, aval: ShapedArray, axis: int, before: int = 0, after: int = 0
     ) -> Any:
         """``x`` with identities added (or elements cut off) at the start and end of the scan."""
         if before == after == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_inexact
@@ -12,6 +12,11 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
 
 
 @final
@@ -24,7 +29,7 @@ class LinearRecurrence(Primitive):
     name = "linear_recurrence"
     cost = Cost.OTHER
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         a, b = avals
         if a.shape != b.shape:
             msg = f"linear_recurrence: got {a.str_short()} and {b.str_short()}, expected one shape"
@@ -34,7 +39,7 @@ class LinearRecurrence(Primitive):
             raise DtypeMismatchError(msg, expected="one floating or complex dtype")
         return b
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         out = ctx.aval_out
         dtype = lax.accumulator_dtype(out.dtype)
         aval = out.update(dtype=dtype)
@@ -53,14 +58,14 @@ class LinearRecurrence(Primitive):
             t = s if t is None else lax.add(s, t)
         return ans, self.bind(a, t, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         """The same from the other end, with the factor that the next element was multiplied by."""
         a, _ = args
         back = {"axis": params["axis"], "reverse": not params["reverse"]}
         return [None, self.bind(lax.shifted(a, 0, **back), ct, **back)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved = [lax.to_front(x, d, ctx.size) for x, d in zip(args, dims, strict=True)]
         return self.bind(*moved, axis=params["axis"] + 1, reverse=params["reverse"]), 0

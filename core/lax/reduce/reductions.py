@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import (
@@ -17,12 +17,18 @@ from tracebridge.core.dtypes.dtypes import (
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Reduction
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
-def _is_numeric(dtype: Any) -> bool:
+
+def _is_numeric(dtype: DTypeLike) -> bool:
     return not is_bool(dtype)
 
 
-def _is_logical(dtype: Any) -> bool:
+def _is_logical(dtype: DTypeLike) -> bool:
     return is_bool(dtype) or is_integer(dtype)
 
 
@@ -32,7 +38,7 @@ class _Arithmetic(Reduction):
     accepts = staticmethod(_is_numeric)
     accepts_text = "numbers"
 
-    def accumulator(self, dtype: Any) -> Any:
+    def accumulator(self, dtype: DTypeLike) -> Any:
         return lax.accumulator_dtype(dtype)
 
 
@@ -42,7 +48,7 @@ class ReduceSum(_Arithmetic):
 
     name = "reduce_sum"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
@@ -51,7 +57,7 @@ class ReduceSum(_Arithmetic):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(primals[0], **params), self.bind(tangents[0], **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         shape = args[0].aval.shape
         kept = tuple([i for i in range(len(shape)) if i not in params["axes"]])
         return [lax.broadcast_in_dim(ct, shape, kept)]
@@ -63,23 +69,23 @@ class ReduceProd(_Arithmetic):
 
     name = "reduce_prod"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return 1
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x,), (t,) = primals, tangents
         return self.bind(x, **params), _product_tangent(x, t, params["axes"])
 
 
-def accumulator_dtype(dtype: Any) -> Any:
+def accumulator_dtype(dtype: DTypeLike) -> Any:
     """float32 for narrower floats, other dtypes as they are."""
     return float32 if is_float(dtype) and itemsize_bits(dtype) < 32 else dtype
 
 
-def _product_tangent(x: Any, t: Any, axes: tuple[int, ...]) -> Any:
+def _product_tangent(x: Value, t: Any, axes: tuple[int, ...]) -> Any:
     """The sum over i of ``t[i]`` times the product of the other elements, by a tree of pairs.
 
     No division, so that zeros among the elements do no harm.
@@ -96,7 +102,7 @@ def _product_tangent(x: Any, t: Any, axes: tuple[int, ...]) -> Any:
     if n == 0:
         return None
 
-    def rows(v: Any, start: int, stop: int) -> Any:
+    def rows(v: Operand, start: int, stop: int) -> Any:
         return lax.slice(v, (start, *[0] * len(rest)), (stop, *rest))
 
     tail = None
@@ -119,7 +125,7 @@ def _join(a: tuple[Any, Any] | None, b: tuple[Any, Any]) -> tuple[Any, Any]:
     return lax.mul(x, y), lax.add(lax.mul(s, y), lax.mul(x, t))
 
 
-def _product_tangent_by_scans(x: Any, t: Any) -> Any:
+def _product_tangent_by_scans(x: Value, t: Any) -> Any:
     """The same along axis 0 of symbolic size: the products before and after each element."""
     one = lax.full_of(x.aval.update(shape=()), 1)
     rest = [(0, 0, 0)] * (x.aval.ndim - 1)
@@ -135,13 +141,13 @@ class _Extremum(Reduction):
     makes_nan = False
     maximum: bool
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return lax.smallest(dtype) if self.maximum else lax.largest(dtype)
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
         return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,), (aval,) = operands, ctx.avals_in
         return lax.emit_extremes(ctx, x, aval, params["axes"], maximum=self.maximum)
 
@@ -195,7 +201,7 @@ class ReduceAnd(_Logical):
     name = "reduce_and"
     hlo = "stablehlo.and"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         """All bits set."""
         return -1 if is_signed(dtype) else lax.largest(dtype)
 
@@ -207,7 +213,7 @@ class ReduceOr(_Logical):
     name = "reduce_or"
     hlo = "stablehlo.or"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
 
@@ -218,7 +224,7 @@ class ReduceXor(_Logical):
     name = "reduce_xor"
     hlo = "stablehlo.xor"
 
-    def identity(self, dtype: Any) -> Any:
+    def identity(self, dtype: DTypeLike) -> Any:
         return 0
 
 
@@ -231,13 +237,13 @@ reduce_or_p = ReduceOr()
 reduce_xor_p = ReduceXor()
 
 
-def _reduce(primitive: Reduction, operand: Any, axes: Sequence[int]) -> Any:
+def _reduce(primitive: Reduction, operand: Operand, axes: Sequence[int]) -> Any:
     x = as_value(operand)
     axes = tuple(sorted(lax.as_axes(primitive.name, axes, x.aval.ndim)))
     return primitive.bind(x, axes=axes) if axes else x
 
 
-def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: object = None) -> Any:
     """Sum over ``axes``.
 
     Args:

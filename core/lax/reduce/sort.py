@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -21,6 +21,13 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import boolean, i64
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
 
 _BOOL = np.dtype(np.bool_)
 _INT32 = np.dtype(np.int32)
@@ -42,7 +49,7 @@ class Sort(Primitive):
     makes_nan = False
     multiple_results = True
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         first = avals[0]
         if any([a.shape != first.shape for a in avals]):
             got = ", ".join([a.str_short() for a in avals])
@@ -50,7 +57,7 @@ class Sort(Primitive):
             raise ShapeMismatchError(msg)
         return list(avals)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         dimension, num_keys = params["dimension"], params["num_keys"]
         avals = ctx.avals_in
         if _is_empty(avals[0]):
@@ -62,7 +69,7 @@ class Sort(Primitive):
                 return _lower_packed(ctx, operands, dimension)
         return _emit(ctx, operands, dimension, num_keys, params["is_stable"])
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         """Tangents go where their elements go: an iota is sorted along to say where that is."""
         dimension = params["dimension"]
         iota = lax.broadcasted_iota(_INT32, primals[0].aval.shape, dimension)
@@ -70,7 +77,7 @@ class Sort(Primitive):
         return outs, [None if t is None else take_along_axis(t, order, dimension) for t in tangents]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved, at = lax.to_one_axis(args, dims, ctx.size)
         dimension = params["dimension"]
@@ -105,15 +112,15 @@ def take_along_axis(x: Any, positions: Any, axis: int) -> Any:
 # keys --------------------------------------------------------------------------------------------
 
 
-def _fits_32_bits(dtype: Any) -> bool:
+def _fits_32_bits(dtype: DTypeLike) -> bool:
     return is_bool(dtype) or (not is_complex(dtype) and 8 <= itemsize_bits(dtype) <= 32)
 
 
-def _has_bytes(dtype: Any) -> bool:
+def _has_bytes(dtype: DTypeLike) -> bool:
     return itemsize_bits(dtype) >= 8
 
 
-def ordered_bits(x: Any, *, equal_zeros: bool) -> Any:
+def ordered_bits(x: Value, *, equal_zeros: bool) -> Any:
     """Floats as signed integers of their size in the order of NumPy.
 
     With ``equal_zeros`` both zeros get one integer; without, the map can be undone but for the
@@ -139,7 +146,7 @@ def _flip_negative(bits: Any) -> Any:
     return lax.select_n(lax.lt(bits, 0), bits, lax.bitwise_xor(bits, mask))
 
 
-def _sort_floats(x: Any, dimension: int) -> Any:
+def _sort_floats(x: Value, dimension: int) -> Any:
     """A sort of integers: XLA's CPU back end has a fast path for those."""
     dtype = x.aval.dtype
     (keys,) = sort_p.bind(
@@ -148,7 +155,7 @@ def _sort_floats(x: Any, dimension: int) -> Any:
     return _bitcast(_flip_negative(keys), dtype)
 
 
-def sort_key(x: Any) -> Any:
+def sort_key(x: Value) -> Any:
     """Elements of at most 32 bits as int32 in the same order."""
     dtype = x.aval.dtype
     if is_float(dtype):
@@ -160,7 +167,7 @@ def sort_key(x: Any) -> Any:
     return lax.convert_dtype(x, _INT32)
 
 
-def sorting_order(key: Any, dimension: int) -> Any:
+def sorting_order(key: Value, dimension: int) -> Any:
     """The stable order of int32 keys, as int32 positions, by one sort of 64-bit integers."""
     positions = lax.broadcasted_iota(_INT32, key.aval.shape, dimension)
     high = lax.shift_left(lax.convert_dtype(key, _INT64), 32)
@@ -170,7 +177,7 @@ def sorting_order(key: Any, dimension: int) -> Any:
     return lax.convert_dtype(packed, _INT32)
 
 
-def _lower_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]:
+def _lower_packed(ctx: LoweringContext, operands: Sequence[IrValue], dimension: int) -> list[Any]:
     """Sort keys and positions packed into integers, then fetch what goes along."""
     positions = [_is_iota(x, dimension) for x in operands]
 
@@ -198,7 +205,11 @@ def _is_iota(x: Any, dimension: int) -> bool:
 
 
 def _emit(
-    ctx: Any, operands: Sequence[Any], dimension: int, num_keys: int, is_stable: bool
+    ctx: LoweringContext,
+    operands: Sequence[IrValue],
+    dimension: int,
+    num_keys: int,
+    is_stable: bool,
 ) -> list[Any]:
     """``stablehlo.sort``."""
     avals = ctx.avals_in
@@ -218,7 +229,9 @@ def _emit(
     return list(operation.results)
 
 
-def _parts(ctx: Any, a: Any, b: Any, aval: ShapedArray) -> list[tuple[Any, Any, ShapedArray]]:
+def _parts(
+    ctx: LoweringContext, a: IrValue, b: IrValue, aval: ShapedArray
+) -> list[tuple[Any, Any, ShapedArray]]:
     """What is compared of two elements, most important first."""
     if not is_complex(aval.dtype):
         return [(a, b, aval)]
@@ -229,7 +242,7 @@ def _parts(ctx: Any, a: Any, b: Any, aval: ShapedArray) -> list[tuple[Any, Any, 
     ]
 
 
-def _less(ctx: Any, pairs: Sequence[tuple[Any, Any, ShapedArray]]) -> Any:
+def _less(ctx: LoweringContext, pairs: Sequence[tuple[Any, Any, ShapedArray]]) -> Any:
     """Whether the first of each pair comes before the second, lexicographically."""
     flag = ShapedArray((), _BOOL)
     result = None
@@ -247,7 +260,7 @@ def _less(ctx: Any, pairs: Sequence[tuple[Any, Any, ShapedArray]]) -> Any:
     return result
 
 
-def _canonical(ctx: Any, x: Any, aval: ShapedArray) -> Any:
+def _canonical(ctx: LoweringContext, x: IrValue, aval: ShapedArray) -> Any:
     """A float in which zeros, and NaNs, have one bit pattern."""
     flag = ShapedArray((), _BOOL)
     zero, nan = ctx.splat(0.0, aval), ctx.splat(float("nan"), aval)
@@ -262,7 +275,7 @@ def _axis(call: str, axis: Any, ndim: int) -> int:
     return index + ndim if index < 0 else index
 
 
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(operand: object, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Sort along an axis, in increasing order.
 
     Args:
@@ -294,7 +307,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(
-    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+    keys: object, values: object, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
     """Sort ``keys`` along an axis and move ``values`` along with them.
 

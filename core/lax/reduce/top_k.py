@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.mlir.attrs import i64
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
@@ -59,7 +65,7 @@ class TopK(Primitive):
         values = x.update(shape=shape)
         return [values, values.update(dtype=_INT32, weak_type=False)]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,) = ctx.avals_in
         k, axis = params["k"], params["axis"]
         static = all([type(d) is int for d in x.shape])
@@ -82,7 +88,7 @@ class TopK(Primitive):
         return [values, positions], [moved, None]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
@@ -94,13 +100,13 @@ class TopK(Primitive):
 top_k_p = TopK()
 
 
-def _in_float32(x: Any, k: int, axis: int) -> list[Any]:
+def _in_float32(x: Value, k: int, axis: int) -> list[Any]:
     """Narrow floats are float32 numbers too."""
     values, positions = top_k_p.bind(lax.convert_dtype(x, _FLOAT32), k=k, axis=axis)
     return [lax.convert_dtype(values, x.aval.dtype), positions]
 
 
-def _by_passes(x: Any, k: int, axis: int) -> list[Any]:
+def _by_passes(x: Value, k: int, axis: int) -> list[Any]:
     """By taking the largest out, ``k`` times."""
     key = lax.ordered_bits(x, equal_zeros=False)
     # No float has this key, so what is taken out never comes again.
@@ -117,7 +123,7 @@ def _by_passes(x: Any, k: int, axis: int) -> list[Any]:
     return [lax.take_along_axis(x, positions, axis), positions]
 
 
-def _by_sorting(x: Any, k: int, axis: int) -> list[Any]:
+def _by_sorting(x: Value, k: int, axis: int) -> list[Any]:
     """By a stable sort of keys in decreasing order."""
     dtype = x.aval.dtype
     if is_float(dtype):
@@ -137,7 +143,7 @@ def _by_sorting(x: Any, k: int, axis: int) -> list[Any]:
     return [lax.take_along_axis(x, first, axis), first]
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, largest first, and their positions.
 
     Args:
@@ -199,7 +205,7 @@ def approx_max_k(
 
 
 def approx_min_k(
-    operand: Any,
+    operand: Operand,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,

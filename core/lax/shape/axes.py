@@ -43,7 +43,7 @@ def as_dims(sizes: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([s if type(s) is int else as_dim(s) for s in sizes])
 
 
-def as_shape(call: str, shape: Any) -> tuple[Any, ...]:
+def as_shape(call: str, shape: object) -> tuple[Any, ...]:
     """``shape`` (a sequence, or one dimension) as a tuple of dimensions, none negative."""
     dims = as_dims(shape) if isinstance(shape, Iterable) else (as_dim(shape),)
     for d in dims:

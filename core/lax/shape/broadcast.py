@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import BroadcastError, RankError
@@ -14,6 +14,11 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -51,10 +56,10 @@ class BroadcastInDim(Structural):
             "broadcast_dimensions": i64_array(params["broadcast_dimensions"])
         }
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.broadcast_in_dim(operands[0], ctx.aval_out, params["broadcast_dimensions"])
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         (x,) = args
         shape, dims = params["shape"], params["broadcast_dimensions"]
         kept = {d for d, n in zip(dims, x.aval.shape, strict=True) if n == shape[d]}
@@ -64,7 +69,7 @@ class BroadcastInDim(Structural):
         return [ct if ct.aval.shape == x.aval.shape else lax.reshape(ct, x.aval.shape)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
@@ -81,7 +86,7 @@ broadcast_in_dim_p: Primitive = BroadcastInDim()
 
 
 def broadcast_in_dim(
-    operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+    operand: Any, shape: object, broadcast_dimensions: Sequence[int], *, out_sharding: object = None
 ) -> Any:
     """Repeat ``operand`` to ``shape``.
 
@@ -112,7 +117,7 @@ def broadcast_in_dim(
     return x
 
 
-def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
+def broadcast(operand: Operand, sizes: object, *, out_sharding: object = None) -> Any:
     """``operand`` repeated along new leading axes of ``sizes``.
 
     Args:
@@ -131,7 +136,7 @@ def broadcast(operand: Any, sizes: Any, *, out_sharding: Any = None) -> Any:
     return out if out_sharding is None else lax.constrained_result("broadcast", out, out_sharding)
 
 
-def broadcast_to_rank(x: Any, rank: int) -> Any:
+def broadcast_to_rank(x: Operand, rank: int) -> Any:
     """``x`` with as many leading axes of size 1 as it takes to have ``rank`` axes.
 
     Raises:
@@ -149,7 +154,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     return broadcast(value, (1,) * missing) if missing else value
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Any:
+def broadcast_like(arr: Operand, like_arr: object) -> Any:
     """``arr`` repeated to the shape of ``like_arr`` by NumPy's rules; the dtype stays.
 
     Raises:
@@ -167,7 +172,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     return broadcast_in_dim(x, shape, tuple(range(missing, len(shape))))
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+def broadcast_shapes(*shapes: object) -> tuple[Any, ...]:
     """The shape that arrays of ``shapes`` have after NumPy's broadcasting.
 
     Args:
@@ -191,7 +196,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     return tuple([_common_size(sizes, tuples) for sizes in zip(*padded, strict=True)])
 
 
-def _common_size(sizes: Sequence[Any], shapes: Sequence[Any]) -> Any:
+def _common_size(sizes: Sequence[object], shapes: Sequence[object]) -> Any:
     """The size that is not 1."""
     found: Any = 1
     for n in sizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
@@ -15,6 +15,11 @@ from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import operands as as_values
 from tracebridge.core.mlir.attrs import i64
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -60,18 +65,18 @@ class Concatenate(Primitive):
         del avals
         return "stablehlo.concatenate", {"dimension": i64(params["dimension"])}
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         attributes = {"dimension": i64(params["dimension"])}
         return ctx.op1("stablehlo.concatenate", operands, ctx.aval_out, attributes)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
             lax.zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
         ]
         return self.bind(*primals, **params), self.bind(*parts, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         axis = params["dimension"]
         cts: list[Any] = []
         start: Any = 0
@@ -83,7 +88,7 @@ class Concatenate(Primitive):
         return cts
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         moved, at = lax.to_one_axis(args, dims, ctx.size)
         axis = params["dimension"]
@@ -119,7 +124,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
     return concatenate_p.bind(*values, dimension=axis)
 
 
-def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+def stack(operands: Sequence[Value], axis: int = 0) -> Any:
     """Arrays joined along a new axis.
 
     Args:
@@ -143,7 +148,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     return concatenate([lax.expand_dims(v, (where,)) for v in values], where)
 
 
-def rows(array: Any) -> list[Any]:
+def rows(array: Operand) -> list[Any]:
     """The slices of an array along axis 0."""
     x = as_value(array)
     if not x.aval.ndim:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -20,20 +20,27 @@ from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
 from tracebridge.core.symbolic.dims import DimExpr, no_value
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.dtypes.dtypes import DTypeLike
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
+
 _I32 = np.dtype(np.int32)
 
 
 class _OfSizes(Primitive):
     """No operands, so there is nothing to differentiate, transpose or batch."""
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return self.bind(**params), None
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return []
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         return self.bind(**params), None
 
@@ -59,7 +66,7 @@ class Iota(_OfSizes):
             raise AxisError(msg)
         return ShapedArray(shape, dtype)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.iota(ctx.aval_out, params["dimension"])
 
 
@@ -73,11 +80,11 @@ class DimensionSize(_OfSizes):
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         return ShapedArray((), params["dtype"], "weak_type" in params)
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+    def evaluate(self, arrays: Sequence[object], **params: Any) -> Any:
         """Outside traces a size has no value."""
         raise no_value(str(params["dim"]))
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         size = ctx.dim(params["dim"])
         return size if params["dtype"] == _I32 else ctx.convert(size, ctx.aval_out)
 
@@ -86,7 +93,7 @@ iota_p = Iota()
 dimension_size_p = DimensionSize()
 
 
-def iota(dtype: Any, size: int) -> Any:
+def iota(dtype: DTypeLike, size: int) -> Any:
     """The numbers 0 to ``size - 1``.
 
     Args:
@@ -100,7 +107,9 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+def broadcasted_iota(
+    dtype: DTypeLike, shape: object, dimension: int, *, out_sharding: object = None
+) -> Any:
     """Positions along one axis of an array.
 
     Args:
@@ -126,12 +135,12 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     return out
 
 
-def iota_of(dtype: Any, shape: tuple[Any, ...], axis: int) -> Any:
+def iota_of(dtype: DTypeLike, shape: tuple[object, ...], axis: int) -> Any:
     """Positions along ``axis``, in the dtype of an array that exists: no 64-bit rule for it."""
     return iota_p.bind(dtype=dtype, shape=shape, dimension=axis)
 
 
-def dimension_size(dim: Any, like: Any = None) -> Any:
+def dimension_size(dim: object, like: Any = None) -> Any:
     """A dimension as a scalar, of the dtype of ``like`` (an array or dtype; default: int)."""
     dtype = default_int() if like is None else np.dtype(getattr(like, "dtype", like))
     if type(dim) is int:
@@ -139,7 +148,7 @@ def dimension_size(dim: Any, like: Any = None) -> Any:
     return dimension_size_p.bind(dim=dim, dtype=dtype)
 
 
-def shape_as_value(shape: Any) -> Any:
+def shape_as_value(shape: object) -> Any:
     """``shape`` as an integer array of rank 1.
 
     >>> import tracebridge as tb
@@ -152,7 +161,7 @@ def shape_as_value(shape: Any) -> Any:
     return lax.concatenate([lax.reshape(dimension_size(d), (1,)) for d in dims], 0)
 
 
-def size_value(dim: Any) -> Any:
+def size_value(dim: object) -> Any:
     """A dimension as an operand: weakly typed, as Python integers are."""
     return dimension_size_p.bind(dim=dim, dtype=default_int(), weak_type=True)
 

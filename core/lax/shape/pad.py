@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
@@ -14,6 +14,11 @@ from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.families import operands
 from tracebridge.core.mlir.attrs import i64_array
 from tracebridge.core.symbolic.dims import max_dim
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -57,7 +62,7 @@ class Pad(Primitive):
             shape.append(size)
         return result_aval(avals, shape)
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         # A scalar has no axes to pad, so that there are no triples to take apart.
         parts = tuple(zip(*params["padding_config"], strict=True)) or ((), (), ())
         low, high, interior = parts
@@ -71,14 +76,14 @@ class Pad(Primitive):
         tensors = [ctx.shape_tensor(part) for part in parts]
         return ctx.op1("stablehlo.dynamic_pad", [*operands, *tensors], ctx.aval_out)
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
             lax.zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
         ]
         return self.bind(*primals, **params), self.bind(*parts, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, value = args
         config = params["padding_config"]
         undo = tuple([(-low, -high, 0) for low, high, _ in config])
@@ -93,7 +98,7 @@ class Pad(Primitive):
         return [ct_x, lax.sub(lax.reduce_sum(ct, axes), lax.reduce_sum(inner, axes))]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x, value), (d, value_dim) = args, dims
         config = params["padding_config"]
@@ -120,7 +125,9 @@ def _gaps(n: Any) -> Any:
 pad_p = Pad()
 
 
-def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+def pad(
+    operand: Operand, padding_value: Operand, padding_config: Sequence[tuple[int, int, int]]
+) -> Any:
     """``operand`` with elements of ``padding_value`` around and between its own.
 
     Args:
@@ -143,7 +150,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     return pad_p.bind(x, value, padding_config=config)
 
 
-def _triple(entry: Sequence[Any]) -> tuple[Any, ...]:
+def _triple(entry: Sequence[object]) -> tuple[Any, ...]:
     triple = lax.as_dims(entry)
     if len(triple) != 3:
         msg = f"pad: padding_config needs (low, high, interior) for each axis, got {triple}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
@@ -15,7 +14,7 @@ def padtype_to_pads(
     in_shape: Sequence[int],
     window_shape: Sequence[int],
     window_strides: Sequence[int],
-    padding: Any,
+    padding: object,
 ) -> list[tuple[int, int]]:
     """How many elements a named padding adds before and after each axis.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import AxisError, ShapeMismatchError
@@ -14,21 +14,26 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
 
 class SameOrder(Structural):
     """Another shape for the same elements in row-major order."""
 
     cost = Cost.FREE
 
-    def recipe(self, *avals: ShapedArray, **params: Any) -> Any:
+    def recipe(self, *avals: ShapedArray, **params: object) -> Any:
         """One operation without attributes; a rank-0 operand would be repeated first."""
         del params
         return ("stablehlo.reshape", None) if avals[0].ndim else None
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
         return ctx.reshape(operands[0], ctx.aval_out)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [lax.reshape(ct, args[0].aval.shape)]
 
 
@@ -47,7 +52,7 @@ class Reshape(SameOrder):
         return out
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
@@ -78,7 +83,7 @@ class Squeeze(SameOrder):
         return x.update(shape=shape)
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (x,), (d,) = args, dims
@@ -93,10 +98,10 @@ squeeze_p = Squeeze()
 
 def reshape(
     operand: Any,
-    new_sizes: Any,
+    new_sizes: object,
     dimensions: Sequence[int] | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> Any:
     """The elements of ``operand`` in row-major order, in a new shape of the same size.
 
@@ -122,7 +127,7 @@ def reshape(
     return x if out_sharding is None else lax.constrained_result("reshape", x, out_sharding)
 
 
-def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+def squeeze(array: Operand, dimensions: Sequence[int]) -> Any:
     """``array`` without some axes of size 1.
 
     Args:
@@ -144,7 +149,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     return squeeze_p.bind(x, dimensions=dims)
 
 
-def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+def expand_dims(array: Operand, dimensions: Sequence[int]) -> Any:
     """``array`` with new axes of size 1.
 
     Args:
@@ -168,7 +173,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     return lax.broadcast_in_dim(x, tuple(sizes), kept)
 
 
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+def collapse(operand: Operand, start_dimension: int, stop_dimension: int | None = None) -> Any:
     """``operand`` with the axes ``start_dimension`` to ``stop_dimension`` (exclusive) as one.
 
     Args:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -18,7 +23,7 @@ class Rev(Structural):
 
     name = "rev"
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         del params
         return avals[0]
 
@@ -27,15 +32,15 @@ class Rev(Structural):
         del avals
         return "stablehlo.reverse", {"dimensions": i64_array(params["dimensions"])}
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         attributes = {"dimensions": i64_array(params["dimensions"])}
         return ctx.op1("stablehlo.reverse", operands, ctx.aval_out, attributes)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [self.bind(ct, **params)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (x,), (d,) = args, dims
@@ -47,7 +52,7 @@ class Rev(Structural):
 rev_p = Rev()
 
 
-def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+def rev(operand: Operand, dimensions: Sequence[int]) -> Any:
     """``operand`` with the order of elements reversed along some axes.
 
     Args:

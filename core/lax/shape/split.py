@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -12,6 +12,11 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -38,7 +43,7 @@ class Split(Primitive):
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         return [x.update(shape=(*before, n, *after)) for n in sizes]
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: Any, *operands: IrValue, **params: Any) -> Any:
         (x,) = operands
         (aval,) = ctx.avals_in
         axis = params["axis"]
@@ -55,7 +60,7 @@ class Split(Primitive):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         return self.bind(*primals, **params), self.bind(*tangents, **params)
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Any, *args: Value, **params: Any) -> Sequence[Any]:
         (x,) = args
         sizes, axis = params["sizes"], params["axis"]
         before, after = x.aval.shape[:axis], x.aval.shape[axis + 1 :]
@@ -66,7 +71,7 @@ class Split(Primitive):
         return [lax.concatenate(parts, axis)]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (x,), (d,) = args, dims
@@ -79,7 +84,7 @@ class Split(Primitive):
 split_p = Split()
 
 
-def split(operand: Any, sizes: Sequence[Any], axis: int = 0) -> list[Any]:
+def split(operand: Operand, sizes: Sequence[object], axis: int = 0) -> list[Any]:
     """Pieces of ``operand``, one after the other along an axis.
 
     Args:
@@ -99,7 +104,7 @@ def split(operand: Any, sizes: Sequence[Any], axis: int = 0) -> list[Any]:
     return split_p.bind(x, sizes=lax.as_shape("split", tuple(sizes)), axis=which)
 
 
-def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Operand, axis: int = 0) -> tuple[Any, ...]:
     """The slices of ``x`` along an axis, without that axis.
 
     Args:
@@ -116,7 +121,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     return tuple([lax.squeeze(piece, (which,)) for piece in pieces])
 
 
-def tile(operand: Any, reps: Sequence[int]) -> Any:
+def tile(operand: Operand, reps: Sequence[int]) -> Any:
     """``operand`` repeated ``reps[i]`` times along axis ``i``.
 
     Args:

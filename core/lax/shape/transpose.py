@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.shape_errors import RankError
@@ -12,6 +12,11 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
 from tracebridge.core.mlir.attrs import i64_array
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -34,15 +39,15 @@ class Transpose(Structural):
             return None
         return "stablehlo.transpose", {"permutation": i64_array(params["permutation"])}
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         return ctx.transpose(operands[0], ctx.aval_out, params["permutation"])
 
-    def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         order = params["permutation"]
         return [lax.transpose(ct, tuple([order.index(i) for i in range(len(order))]))]
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         del ctx
         (x,), (d,) = args, dims
@@ -54,7 +59,7 @@ class Transpose(Structural):
 transpose_p = Transpose()
 
 
-def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+def transpose(operand: Operand, permutation: Sequence[int]) -> Any:
     """``operand`` with axis ``permutation[i]`` as axis ``i``.
 
     Args:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import FloatUnary
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
+
 _2_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
-def _bell(x: Any, scale: float) -> Any:
+def _bell(x: Operand, scale: float) -> Any:
     """``scale * exp(-x * x)``."""
     return lax.mul(lax.exp(lax.neg(lax.square(x))), scale)
 
@@ -24,7 +28,7 @@ class Erf(FloatUnary):
     cost = Cost.EXPENSIVE
     hlo = "chlo.erf"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return _bell(x, _2_OVER_SQRT_PI)
 
 
@@ -34,7 +38,7 @@ class Erfc(FloatUnary):
     cost = Cost.EXPENSIVE
     hlo = "chlo.erfc"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return _bell(x, -_2_OVER_SQRT_PI)
 
 
@@ -44,7 +48,7 @@ class ErfInv(FloatUnary):
     cost = Cost.EXPENSIVE
     hlo = "chlo.erf_inv"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.mul(lax.exp(lax.square(ans)), 1.0 / _2_OVER_SQRT_PI)
 
 
@@ -53,7 +57,7 @@ erfc_p = Erfc()
 erf_inv_p = ErfInv()
 
 
-def erf(x: Any) -> Any:
+def erf(x: Operand) -> Any:
     """The error function, elementwise, of floats.
 
     >>> import tracebridge as tb
@@ -63,7 +67,7 @@ def erf(x: Any) -> Any:
     return erf_p.bind(as_value(x, "erf"))
 
 
-def erfc(x: Any) -> Any:
+def erfc(x: Operand) -> Any:
     """``1 - erf(x)``, elementwise, accurate for large ``x``.
 
     >>> import tracebridge as tb
@@ -73,7 +77,7 @@ def erfc(x: Any) -> Any:
     return erfc_p.bind(as_value(x, "erfc"))
 
 
-def erf_inv(x: Any) -> Any:
+def erf_inv(x: Operand) -> Any:
     """The inverse of ``erf``, elementwise; NaN outside [-1, 1].
 
     >>> import tracebridge as tb

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_float
@@ -11,6 +11,9 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
 
 @final
 class Lgamma(FloatUnary):
@@ -18,7 +21,7 @@ class Lgamma(FloatUnary):
     cost = Cost.EXPENSIVE
     hlo = "chlo.lgamma"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.digamma(x)
 
 
@@ -28,7 +31,7 @@ class Digamma(FloatUnary):
     cost = Cost.EXPENSIVE
     hlo = "chlo.digamma"
 
-    def derivative(self, x: Any, ans: Any, **params: Any) -> Any:
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         return lax.polygamma(1.0, x)
 
 
@@ -39,13 +42,13 @@ class OfSecond(BinaryElementwise):
     accepts = staticmethod(is_float)
     accepts_text = "floats"
 
-    def partial(self, i: int, t: Any, ans: Any, x: Any, y: Any, **params: Any) -> Any:
+    def partial(self, i: int, t: Any, ans: Value, x: Operand, y: Operand, **params: object) -> Any:
         if i == 0:
             msg = f"{self.name} has no derivative in its first argument"
             raise MissingRuleError(self.name, "jvp", message=msg)
         return lax.mul(t, self.slope(x, y))
 
-    def slope(self, x: Any, y: Any) -> Any:
+    def slope(self, x: object, y: object) -> Any:
         """The derivative in the second operand."""
         raise MissingRuleError(self.name, "jvp")
 
@@ -78,7 +81,7 @@ polygamma_p = Polygamma()
 zeta_p = Zeta()
 
 
-def lgamma(x: Any) -> Any:
+def lgamma(x: Operand) -> Any:
     """Logarithm of the absolute value of the gamma function, elementwise, of floats.
 
     >>> import tracebridge as tb
@@ -88,7 +91,7 @@ def lgamma(x: Any) -> Any:
     return lgamma_p.bind(as_value(x, "lgamma"))
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: Operand) -> Any:
     """Derivative of ``lgamma``, elementwise.
 
     >>> import tracebridge as tb
@@ -98,7 +101,7 @@ def digamma(x: Any) -> Any:
     return digamma_p.bind(as_value(x, "digamma"))
 
 
-def polygamma(m: Any, x: Any) -> Any:
+def polygamma(m: object, x: Operand) -> Any:
     """Derivative of order ``m`` of ``digamma`` at ``x``, elementwise.
 
     Args:
@@ -112,7 +115,7 @@ def polygamma(m: Any, x: Any) -> Any:
     return polygamma_p.bind(*operands("polygamma", m, x))
 
 
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x: Operand, q: object) -> Any:
     """Hurwitz zeta function, the sum of ``(q + n) ** -x`` over ``n = 0, 1, ...``, elementwise.
 
     Args:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class ArrayMeta(type):
     """Lets tracers pass ``isinstance(x, tracebridge.Array)``, as code for arrays expects."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, ArrayOperators)
 
     def __getattr__(cls, name: str) -> Any:
@@ -285,7 +285,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: object = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -398,7 +398,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
             hide_internal_frames(error)
             raise
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: object) -> bool:
         return value in self._to_numpy()
 
     def __format__(self, spec: str) -> str:
@@ -442,7 +442,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
 
 
-def new_array(buf: Any, sig: Signature) -> Array:
+def new_array(buf: object, sig: Signature) -> Array:
     """Wrap a buffer."""
     array = object.__new__(Array)
     array._sig = sig

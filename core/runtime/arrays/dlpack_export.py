@@ -48,7 +48,7 @@ def dlpack_device(array: Array) -> tuple[int, int]:
     return kind, 0 if kind == CPU else device.local_hardware_id
 
 
-def _check_pair(name: str, value: Any, what: str) -> None:
+def _check_pair(name: str, value: object, what: str) -> None:
     """Raise ArgumentTypeError unless ``value`` is None or a tuple of two integers."""
     pair: Any = value if type(value) is tuple else ()
     # Device types may be members of an enumeration.
@@ -63,7 +63,7 @@ def export_capsule(
     stream: Any,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
-    copy: Any,
+    copy: object,
 ) -> Any:
     """A capsule over the memory of ``array``, or of a copy of it."""
     array._check_alive()

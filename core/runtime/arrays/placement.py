@@ -162,7 +162,7 @@ def choose_placement(
     return MeshPlacement(mesh, tuple([_over(mesh, sig) for sig in signatures])), True
 
 
-def _at_wishes(signatures: Sequence[Any], wishes: Wishes) -> MeshPlacement:
+def _at_wishes(signatures: Sequence[object], wishes: Wishes) -> MeshPlacement:
     mesh = wishes.mesh
     ins = (*wishes.ins, *[None] * len(signatures))[: len(signatures)]
     places = [_over(mesh, s) if w is None else w for s, w in zip(signatures, ins, strict=True)]
@@ -196,7 +196,9 @@ def bring(arrays: Sequence[Array], placement: Any) -> list[Array]:
     return [move(a, s, committed=True) for a, s in zip(given, wanted, strict=True)]
 
 
-def moving(run: Callable[..., Any], placement: Any, *, star: bool = False) -> Callable[..., Any]:
+def moving(
+    run: Callable[..., object], placement: object, *, star: bool = False
+) -> Callable[..., Any]:
     """``run`` of arrays that are elsewhere; with ``star`` of one sequence of them."""
     if star:
         return lambda arrays: run(bring(arrays, placement))

@@ -31,7 +31,7 @@ class Signature:
 
 
 def signature(
-    aval: ShapedArray, sharding: Any, committed: bool, borrowed: bool = False
+    aval: ShapedArray, sharding: object, committed: bool, borrowed: bool = False
 ) -> Signature:
     """The one Signature object of these facts."""
     key = (aval, sharding, committed, borrowed)

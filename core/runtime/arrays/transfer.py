@@ -235,7 +235,7 @@ def put_parts(part: Callable[[Any], Any], aval: ShapedArray, placement: Sharding
     return assemble(_on_devices(parts, aval, placement), aval, placement)
 
 
-def _on_devices(parts: Sequence[Any], aval: ShapedArray, placement: Sharding) -> list[Any]:
+def _on_devices(parts: Sequence[object], aval: ShapedArray, placement: Sharding) -> list[Any]:
     """A buffer on each device of this process from ndarrays or buffers.
 
     One transfer for each device: jaxlib's transfer to several devices at once fails (seen in
@@ -268,7 +268,7 @@ def as_array(value: Any, placement: SingleDeviceSharding | None = None) -> Array
     return put_literal(value, placement) if type(value) is Literal else value
 
 
-def check_unmasked(host: Any) -> None:
+def check_unmasked(host: object) -> None:
     """Refuse masked arrays, whose hidden elements would come to light."""
     if type(host) is not np.ndarray and isinstance(host, np.ma.MaskedArray):
         msg = f"got a masked array of shape {host.shape}: arrays on devices have no mask"

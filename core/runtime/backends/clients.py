@@ -74,7 +74,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def on_fork(listener: Any) -> None:
+def on_fork(listener: object) -> None:
     """Call ``listener()`` in forked children that may not use XLA, to empty fast paths."""
     _FORK_LISTENERS.append(listener)
 
@@ -229,7 +229,7 @@ def default_placement() -> SingleDeviceSharding:
 
 
 @before_global_change
-def _refuse_late_changes(name: str, value: Any) -> None:
+def _refuse_late_changes(name: str, value: object) -> None:
     """The number of devices is that with which the client was made."""
     if name == "num_cpu_devices" and "cpu" in _BACKENDS and value != option(name):
         msg = f"num_cpu_devices={value}: the CPU backend runs already, with {option(name)}"
@@ -240,7 +240,7 @@ def _refuse_late_changes(name: str, value: Any) -> None:
 
 
 @on_global_change
-def _options_changed(name: str, value: Any) -> None:
+def _options_changed(name: str, value: object) -> None:
     del value
     if name == "platforms":
         _DEFAULT.clear()

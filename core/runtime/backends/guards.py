@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from tracebridge.core.config.guard_levels import guard_levels
 from tracebridge.core.config.values import option
@@ -26,7 +25,7 @@ def explicit_transfers() -> Iterator[None]:
         _EXPLICIT.reset(token)
 
 
-def check_transfer(direction: str, what: str, place: Any) -> None:
+def check_transfer(direction: str, what: str, place: object) -> None:
     """Log or refuse a transfer as the option says. Asked only while a guard is in force.
 
     Raises:

@@ -115,7 +115,7 @@ class EagerTrace(Trace):
             self.check(app, arrays, out)
         return out
 
-    def checking(self, run: Callable[..., Any], app: Application) -> Callable[..., Any]:
+    def checking(self, run: Callable[..., object], app: Application) -> Callable[..., Any]:
         """``run`` with the checks of debugging options."""
 
         def run_checked(*arrays: Any) -> Any:
@@ -138,7 +138,7 @@ class EagerTrace(Trace):
         jaxpr = app.params["jaxpr"] if is_call(app) else single_step_jaxpr(app)
         return culprit(jaxpr, arrays, self.run_again)
 
-    def run_again(self, app: Application, values: Sequence[Any]) -> Sequence[Any]:
+    def run_again(self, app: Application, values: Sequence[object]) -> Sequence[Any]:
         """Apply ``app`` without any check, for the search for an operation."""
         arrays = [to_array(v, app) for v in values]
         out = self.prepare(app, arrays)(*arrays)
@@ -159,7 +159,7 @@ class EagerTrace(Trace):
         run = make_run(program, len(arrays), form, committed=committed)
         return run if all_at(sigs, placement) else moving(run, placement)
 
-    def to_array(self, value: Any) -> Array:
+    def to_array(self, value: object) -> Array:
         """A value as an Array; for constants of programs that users build."""
         return to_array(value)
 
@@ -173,7 +173,7 @@ def is_call(app: Application) -> bool:
     return app.primitive.inlinable
 
 
-def to_array(value: Any, app: Application | None = None) -> Array:
+def to_array(value: object, app: Application | None = None) -> Array:
     """An operand as an Array; literals get their buffer, tracers are leaks here."""
     if type(value) is Array:
         return value
@@ -228,7 +228,7 @@ on_fork(_forget_everything)
 
 
 @on_global_change
-def _option_changed(name: str, value: Any) -> None:
+def _option_changed(name: str, value: object) -> None:
     del value
     if name in ("default_device", "debug_nans", "debug_infs", "no_execution", "platforms", "mesh"):
         forget_executables()

@@ -135,7 +135,7 @@ def _looped(
     if star:
         return run
 
-    def run_positional(*args: Any) -> Any:
+    def run_positional(*args: object) -> Any:
         return run(args)
 
     return run_positional

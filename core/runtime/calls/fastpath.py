@@ -23,7 +23,7 @@ from tracebridge.core.tree.registry import on_forwarding_node
 from tracebridge.core.tree.tree import flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     KeyFunction = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Sequence[Any], Any]]
 
@@ -99,7 +99,7 @@ def make_cached_call(
     new, collect = object.__new__, collect_garbage
     array_class = Array
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: object) -> Any:
         try:
             if kwargs or state() is not None:
                 return keyed(*args, **kwargs)
@@ -163,11 +163,11 @@ class KeyFunctions:
         self.tree = tree
 
 
-def _flat_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+def _flat_key(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Sequence[Any], Any]:
     return [*args, *kwargs.values()], (len(args), *kwargs)
 
 
-def _tree_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+def _tree_key(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Sequence[Any], Any]:
     flat, treedef = flatten((args, kwargs))
     return flat, (treedef, ())
 
@@ -186,7 +186,7 @@ def make_keyed_call(
     keyed, keyed_trees = cache.keyed, cache.keyed_trees
     flat_key, tree_key = keys.flat, keys.tree
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         try:
             if state() is not None:
                 return miss(args, kwargs)
@@ -217,12 +217,12 @@ def make_keyed_call(
     return call
 
 
-def has_statics(fun: Any) -> bool:
+def has_statics(fun: object) -> bool:
     """Whether ``fun`` is a jitted function with static arguments (and no wrapper around one)."""
     return getattr(fun, "__code__", None) in _KEYED_CODES
 
 
-def comparison_error(name: str, error: Exception, key: Any) -> Exception:
+def comparison_error(name: str, error: Exception, key: object) -> Exception:
     """What to raise where the lookup of ``key`` raised: it compares static arguments."""
     try:
         hash(key)
@@ -252,6 +252,6 @@ def _by_trees() -> None:
 
 
 @on_global_change
-def _option_changed(name: str, value: Any) -> None:
+def _option_changed(name: str, value: object) -> None:
     del name, value
     clear_fast_paths()

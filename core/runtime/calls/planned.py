@@ -256,7 +256,7 @@ class Planned:
         return _with_scalars(run, found.scalars) if has_scalars else run
 
 
-def _operand(x: Any, name: str) -> Any:
+def _operand(x: object, name: str) -> Any:
     """``x`` as a value, or a Python number as it is."""
     return x if type(x) in SCALAR_TYPES else as_value(x, name)
 
@@ -264,25 +264,25 @@ def _operand(x: Any, name: str) -> Any:
 def _pick(index: int) -> Callable[..., Any]:
     """A plan that gives one of its arguments back."""
 
-    def run(*values: Any) -> Any:
+    def run(*values: object) -> Any:
         return values[index]
 
     return run
 
 
 def _with_scalars(
-    run: Callable[..., Any], scalars: tuple[ShapedArray | None, ...]
+    run: Callable[..., object], scalars: tuple[ShapedArray | None, ...]
 ) -> Callable[..., Any]:
     """``run`` with Python scalars turned into arrays."""
     if len(scalars) == 2 and scalars[0] is None:
         aval = scalars[1]
 
-        def run_binary(x: Any, y: Any) -> Any:
+        def run_binary(x: object, y: object) -> Any:
             return run(x, scalar_array(y, aval))
 
         return run_binary
 
-    def run_general(*values: Any) -> Any:
+    def run_general(*values: object) -> Any:
         arrays = [
             v if aval is None else scalar_array(v, aval)
             for v, aval in zip(values, scalars, strict=True)
@@ -308,7 +308,7 @@ def _with_scalars_at(
     )
     inner = moving(run, placement) if moves else run
 
-    def run_spread(*values: Any) -> Any:
+    def run_spread(*values: object) -> Any:
         arrays = [
             v if aval is None else _scalar_at(v, aval, place)
             for v, aval, place in zip(values, scalars, wanted, strict=True)
@@ -328,7 +328,7 @@ def _scalar_at(value: Any, aval: ShapedArray, place: Any) -> Array:
     return found
 
 
-def scalar_array(value: Any, aval: ShapedArray | None) -> Array:
+def scalar_array(value: object, aval: ShapedArray | None) -> Array:
     """The device scalar of a Python number in the dtype of ``aval`` (bounded cache)."""
     # Zero is keyed by its text: 0.0 == -0.0. The dtype keeps True, 1 and 1.0 apart.
     key = (aval, value) if value else (aval, repr(value))
@@ -344,7 +344,7 @@ def scalar_array(value: Any, aval: ShapedArray | None) -> Array:
 _SCALAR_AVALS: dict[type, ShapedArray] = register_table("avals of Python numbers", {})
 
 
-def scalar_argument(value: Any) -> Array:
+def scalar_argument(value: object) -> Array:
     """The device scalar of a Python number in its default dtype, weakly typed (bounded cache).
 
     Only for the default state: a thread-scoped option may change the dtype or the device.
@@ -417,7 +417,7 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
     """``f(x)`` of a planned function of one array, with the shortest path to its executable."""
     runs = planned.runs
 
-    def call(x: Any) -> Any:
+    def call(x: object) -> Any:
         try:
             if state() is None:
                 try:
@@ -443,7 +443,7 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
     """``f(x, statics)`` of a planned function of one array, likewise."""
     runs = planned.runs
 
-    def call(x: Any, statics: tuple[Any, ...]) -> Any:
+    def call(x: object, statics: tuple[Any, ...]) -> Any:
         try:
             if state() is None:
                 try:
@@ -469,7 +469,7 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
     """``f(x1, x2)`` of a planned function of two arrays or scalars, likewise."""
     runs = planned.runs
 
-    def call(x1: Any, x2: Any) -> Any:
+    def call(x1: object, x2: Any) -> Any:
         try:
             if state() is None:
                 try:
@@ -503,7 +503,7 @@ on_fork(clear_planned)
 
 
 @on_global_change
-def _option_changed(name: str, value: Any) -> None:
+def _option_changed(name: str, value: object) -> None:
     del name, value
     clear_planned()
     _SCALARS.clear()

@@ -97,7 +97,7 @@ class HostCallback:
         finally:
             leave_scope(scope)
 
-    def _checked(self, result: Any, avals: Sequence[ShapedArray]) -> list[Any]:
+    def _checked(self, result: object, avals: Sequence[ShapedArray]) -> list[Any]:
         leaves, tree = flatten(result)
         expected: Any = self.out_tree
         if len(leaves) != len(avals):
@@ -107,7 +107,7 @@ class HostCallback:
             self._result(i, leaf, a) for i, (leaf, a) in enumerate(zip(leaves, avals, strict=True))
         ]
 
-    def _result(self, index: int, leaf: Any, aval: ShapedArray) -> Any:
+    def _result(self, index: int, leaf: object, aval: ShapedArray) -> Any:
         """One result as an ndarray of the declared type."""
         try:
             host = np.asarray(leaf)
@@ -138,7 +138,7 @@ class HostCallback:
         path = keystr(leaf_paths(tree)[index])
         return f" as result{path}" if path else ""
 
-    def _fits(self, leaf: Any, given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    def _fits(self, leaf: object, given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
         """Python numbers take the dtype wanted; 64-bit arrays become 32-bit ones without x64."""
         if type(leaf) in (bool, int, float, complex):
             return np.can_cast(given, wanted, "same_kind") or (

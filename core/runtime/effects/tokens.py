@@ -192,11 +192,11 @@ class _Results:
         self._executable = executable
         self._results = results
 
-    def consume_with_handlers(self, handlers: Sequence[Any]) -> list[Any]:
+    def consume_with_handlers(self, handlers: Sequence[object]) -> list[Any]:
         return self._executable.finish(self._results, handlers)
 
 
-def _remember(token: Any) -> None:
+def _remember(token: object) -> None:
     pending = _TOKENS.pending
     pending.append(token)
     if len(pending) > MAX_PENDING:

@@ -26,7 +26,7 @@ def wants_checks() -> bool:
 
 
 def check_finite(
-    arrays: Sequence[Any], name: str, find_culprit: Callable[[], str] | None = None
+    arrays: Sequence[object], name: str, find_culprit: Callable[[], str] | None = None
 ) -> None:
     """Raise NonFiniteError if a result of ``name`` has a value that the options forbid.
 
@@ -57,10 +57,10 @@ def first_bad(arrays: Sequence[Any]) -> tuple[int, str, str] | None:
     return None
 
 
-def checked(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+def checked(run: Callable[..., object], name: str) -> Callable[..., Any]:
     """``run`` with a check of its results, for tables of functions that nobody checks later."""
 
-    def run_checked(*arrays: Any) -> Any:
+    def run_checked(*arrays: object) -> Any:
         out = run(*arrays)
         check_finite(out if isinstance(out, list) else [out], name)
         return out
@@ -89,7 +89,7 @@ class _Found(Exception):
     """The operation, and where it stands."""
 
 
-def _walk(run: Run, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
+def _walk(run: Run, jaxpr: Jaxpr, args: Sequence[object]) -> list[Any]:
     """Evaluate equation by equation; raises at the first forbidden value."""
     env: list[Any] = [*args, *jaxpr.consts]
     for k, (app, idx) in enumerate(jaxpr.steps):

@@ -50,7 +50,7 @@ class SharedExecutables:
         entry = self._entries.get(key)
         return None if entry is None else entry.executable
 
-    def use(self, key: Hashable, executable: Any, program: Any) -> Any:
+    def use(self, key: Hashable, executable: object, program: object) -> Any:
         """The executable of ``key`` (given here, or by another thread), in use by ``program``."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry(executable))

@@ -66,7 +66,7 @@ def _program(
 def compile_replicas(
     lowered: LoweredModule,
     placement: MeshPlacement,
-    out_avals: Sequence[Any],
+    out_avals: Sequence[object],
     out_shardings: Sequence[NamedSharding],
     donated: tuple[int, ...] = (),
     options: Options = (),
@@ -84,7 +84,7 @@ def compile_replicas(
 def compile_spmd(
     lowered: LoweredModule,
     placement: MeshPlacement,
-    out_avals: Sequence[Any],
+    out_avals: Sequence[object],
     donated: tuple[int, ...] = (),
     options: Options = (),
 ) -> SpmdProgram:
@@ -118,7 +118,7 @@ def compile_spmd(
 def _partitioned(
     lowered: LoweredModule,
     placement: MeshPlacement,
-    out_avals: Sequence[Any],
+    out_avals: Sequence[object],
     whole: set[int],
     options: Options,
 ) -> tuple[Any, Any]:
@@ -176,7 +176,7 @@ def _annotate(
 
 
 def _chosen(
-    placement: MeshPlacement, out_avals: Sequence[Any], whole: set[int]
+    placement: MeshPlacement, out_avals: Sequence[object], whole: set[int]
 ) -> list[NamedSharding | None]:
     """The shardings of results that are not left to XLA."""
     wished = placement.out_shardings or (None,) * len(out_avals)
@@ -225,7 +225,7 @@ def _named(sharding: Any, mesh: Mesh, ndim: int) -> NamedSharding | None:
 
 
 def _load(
-    lowered: LoweredModule, module: Any, mesh: Mesh, settings: Any, kind: tuple[Any, ...]
+    lowered: LoweredModule, module: Any, mesh: Mesh, settings: object, kind: tuple[Any, ...]
 ) -> tuple[Any, Any]:
     """The executable, and the key under which programs like this one share it, or None.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.transforms.checkify.error import Error, Lane, Layout, Site
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 @final
@@ -48,19 +53,19 @@ class Check(Primitive):
     cost = Cost.OTHER
     multiple_results = True
 
-    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:
         return []
 
-    def effects(self, *avals: ShapedArray, **params: Any) -> Effects:
+    def effects(self, *avals: ShapedArray, **params: object) -> Effects:
         return _CHECKS
 
-    def evaluate(self, arrays: Sequence[Any], **params: Any) -> Any:
+    def evaluate(self, arrays: Sequence[object], **params: Any) -> Any:
         """Eagerly: raise."""
         if not params["debug"]:
             Error(arrays[0], tuple(arrays[1:]), params["layout"], params["sites"]).throw()
         return []
 
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         if params["debug"]:
             return []
         text = params["sites"][0].template if params["sites"] else ""
@@ -69,12 +74,12 @@ class Check(Primitive):
             msg, hint="apply checkify to the function inside of jit, or to the compiled function"
         )
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         self.bind(*primals, **params)
         return [], []
 
     def batch(
-        self, ctx: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         """The first failure in the batch."""
         if dims[0] is None:
@@ -112,7 +117,9 @@ def lanes_of(values: Sequence[Any]) -> Layout:
     return tuple(lanes)
 
 
-def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
+def check(
+    pred: Any, msg: str, *fmt_args: object, debug: bool = False, **fmt_kwargs: object
+) -> None:
     """Say that a condition must hold, also in functions that are transformed.
 
     Outside of traced functions a condition that does not hold raises at once. Inside, the check
@@ -149,7 +156,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     check_p.bind(code, *values, sites=(site,), layout=lanes, debug=bool(debug))
 
 
-def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
+def debug_check(pred: object, msg: str, *fmt_args: object, **fmt_kwargs: object) -> None:
     """A check that counts only where ``checkify`` is applied; elsewhere it costs nothing.
 
     The arguments are those of ``check``.
@@ -163,7 +170,7 @@ def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
     check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
 
 
-def _predicate(pred: Any) -> Any:
+def _predicate(pred: Operand) -> Any:
     try:
         value = as_value(pred)
     except UnsupportedDtypeError as error:
@@ -204,7 +211,7 @@ def check_error(error: Error) -> None:
     check_p.bind(*values, sites=sites, layout=layout, debug=False)
 
 
-def _merged(x: Any) -> Any:
+def _merged(x: Value) -> Any:
     """The two leading batch axes as one."""
     a, b, *rest = x.aval.shape
     return lax.reshape(x, (a * b, *rest))

@@ -8,7 +8,7 @@ however many sites there are, and loops can carry it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.registry import register_pytree_node
 from tracebridge.core.util.public_path import public_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 Category = type[CheckError]
 
@@ -45,7 +49,7 @@ class Site(NamedTuple):
     lanes: Layout
     tree: Any
 
-    def message(self, payload: list[Any]) -> str:
+    def message(self, payload: Sequence[object]) -> str:
         """The message for the numbers that were found."""
         # Arrays, as the check was given: what a template asks of them is theirs to answer.
         args, kwargs = self.tree.unflatten([as_value(p) for p in payload])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.transforms.checkify.error import Category
 from tracebridge.core.transforms.checkify.state import State
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
 
 # Gets the state, the application, its arguments and the line.
 ArgumentCheck = Callable[[State, Application, Sequence[Any], str], None]
@@ -41,11 +45,11 @@ def check_nan(state: State, app: Application, outs: Sequence[Any], line: str) ->
         state.record(NanError, _any(found), f"nan came out of {app.primitive.name}", line, ())
 
 
-def _any(x: Any) -> Any:
+def _any(x: Value) -> Any:
     return lax.reduce_or(x, tuple(range(x.aval.ndim))) if x.aval.ndim else x
 
 
-def _division(state: State, app: Application, args: Sequence[Any], line: str) -> None:
+def _division(state: State, app: Application, args: Sequence[Value], line: str) -> None:
     divisor = args[1]
     is_zero = lax.eq(divisor, full_of(divisor.aval, 0))
     state.record(
@@ -53,13 +57,13 @@ def _division(state: State, app: Application, args: Sequence[Any], line: str) ->
     )
 
 
-def _gather(state: State, app: Application, args: Sequence[Any], line: str) -> None:
+def _gather(state: State, app: Application, args: Sequence[Value], line: str) -> None:
     params = app.params
     axes = params["dimension_numbers"].start_index_map
     _indices(state, app, args[1], axes, params["slice_sizes"], line)
 
 
-def _scatter(state: State, app: Application, args: Sequence[Any], line: str) -> None:
+def _scatter(state: State, app: Application, args: Sequence[Value], line: str) -> None:
     numbers = app.params["dimension_numbers"]
     windows = iter([args[2].aval.shape[d] for d in numbers.update_window_dims])
     single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -70,9 +74,9 @@ def _scatter(state: State, app: Application, args: Sequence[Any], line: str) -> 
 def _indices(
     state: State,
     app: Application,
-    indices: Any,
+    indices: Value,
     axes: Sequence[int],
-    sizes: Sequence[Any],
+    sizes: Sequence[object],
     line: str,
 ) -> None:
     """Index vectors in the last axis of ``indices``, one entry for each of ``axes``."""
@@ -87,13 +91,13 @@ def _indices(
     _bounds(state, app, columns, axes, sizes, line)
 
 
-def _dynamic_slice(state: State, app: Application, args: Sequence[Any], line: str) -> None:
+def _dynamic_slice(state: State, app: Application, args: Sequence[Value], line: str) -> None:
     starts = [lax.reshape(s, (1,)) for s in args[1:]]
     axes = range(args[0].aval.ndim)
     _bounds(state, app, starts, axes, app.params["slice_sizes"], line)
 
 
-def _dynamic_update_slice(state: State, app: Application, args: Sequence[Any], line: str) -> None:
+def _dynamic_update_slice(state: State, app: Application, args: Sequence[Value], line: str) -> None:
     starts = [lax.reshape(s, (1,)) for s in args[2:]]
     axes = range(args[0].aval.ndim)
     _bounds(state, app, starts, axes, args[1].aval.shape, line)

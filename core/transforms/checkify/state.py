@@ -59,7 +59,7 @@ class State:
         lanes = [self.lanes[k] if k in self.lanes else zeros_of(lane_aval(k)) for k in layout]
         return [self.code, *lanes]
 
-    def take(self, values: Sequence[Any], layout: Layout) -> list[Any]:
+    def take(self, values: Sequence[object], layout: Layout) -> list[Any]:
         """Continue with code and lanes at the head of ``values``; the rest of them."""
         n = 1 + len(layout)
         self.code = values[0]
@@ -77,7 +77,9 @@ class State:
         site = Site(category, template, line, lanes_of(payload), tree)
         self.record_sites((site,), lax.convert_element_type(failed, np.int32), payload, site.lanes)
 
-    def record_sites(self, sites: Sites, code: Any, payload: Sequence[Any], layout: Layout) -> None:
+    def record_sites(
+        self, sites: Sites, code: Any, payload: Sequence[object], layout: Layout
+    ) -> None:
         """Note a failure with a code for ``sites`` and payloads for ``layout``."""
         zero = literal(0, np.int32)
         numbers = [self.table.number(s) for s in sites]
@@ -88,7 +90,7 @@ class State:
             mine = lax.select_n(here, mine, literal(number, np.int32))
         self.merge(mine, payload, layout)
 
-    def merge(self, code: Any, payload: Sequence[Any], layout: Layout) -> None:
+    def merge(self, code: Any, payload: Sequence[object], layout: Layout) -> None:
         """Note the failure that ``code`` and ``payload`` tell of, if nothing failed before."""
         zero = literal(0, np.int32)
         first = lax.bitwise_and(lax.ne(code, zero), lax.eq(self.code, zero))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -38,6 +38,10 @@ from tracebridge.core.transforms.checkify.check import CHECK_EFFECT, check_p, fi
 from tracebridge.core.transforms.checkify.error import Category, Layout
 from tracebridge.core.transforms.checkify.rules import CHECKS, check_nan
 from tracebridge.core.transforms.checkify.state import CODE, SiteTable, State, lane_aval, merged
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+
 
 Categories = frozenset[Category]
 EVERY_CATEGORY: Categories = frozenset(
@@ -352,7 +356,7 @@ def _call_jaxpr(app: Application, args: list[Any]) -> tuple[Jaxpr, list[Any]]:
     return app.params["call_jaxpr"], args
 
 
-def _solver(app: Application, args: list[Any]) -> tuple[Jaxpr, list[Any]]:
+def _solver(app: Application, args: Sequence[object]) -> tuple[Jaxpr, list[Any]]:
     first, second, third, _ = app.params["const_counts"]
     n = sum(app.params["const_counts"])
     return app.params["solve"], [*args[first + second : first + second + third], *args[n:]]
@@ -368,7 +372,7 @@ BESIDE: dict[Primitive, Callable[[Application, list[Any]], tuple[Jaxpr, list[Any
 }
 
 
-def without_checks(params: dict[str, Any]) -> dict[str, Any]:
+def without_checks(params: Params) -> dict[str, Any]:
     """Parameters whose programs check nothing."""
 
     def plain(value: Any) -> Any:

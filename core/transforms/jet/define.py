@@ -36,7 +36,7 @@ def deflinear(prim: Primitive) -> None:
 
 
 def linear_prop(
-    prim: Primitive, primals_in: Sequence[Any], series_in: Sequence[Any], **params: Any
+    prim: Primitive, primals_in: Sequence[Any], series_in: Sequence[object], **params: Any
 ) -> tuple[Any, Any]:
     """The rule of a linear primitive: it applies to each derivative.
 
@@ -65,7 +65,7 @@ def defzero(prim: Primitive) -> None:
 
 
 def zero_prop(
-    prim: Primitive, primals_in: Sequence[Any], series_in: Sequence[Any], **params: Any
+    prim: Primitive, primals_in: Sequence[Any], series_in: Sequence[object], **params: Any
 ) -> tuple[Any, Any]:
     """The rule of a primitive whose derivative is zero.
 
@@ -119,7 +119,7 @@ def deriv_prop(
     return out, derivatives([out, *[scaled(c, 1.0 / k) for k, c in enumerate(slope, 1)]])
 
 
-def def_comp(prim: Primitive, comp: Callable[..., Any], **kwargs: Any) -> None:
+def def_comp(prim: Primitive, comp: Callable[..., object], **kwargs: object) -> None:
     """Give a primitive as a composition of other operations, for Taylor mode only.
 
     Args:
@@ -134,7 +134,7 @@ def def_comp(prim: Primitive, comp: Callable[..., Any], **kwargs: Any) -> None:
     [Array(1., dtype=float32, weak_type=True)]
     """
 
-    def rule(primals_in: Sequence[Any], series_in: Sequence[Any], **params: Any) -> Any:
+    def rule(primals_in: Sequence[object], series_in: Sequence[Any], **params: Any) -> Any:
         order = len(series_in[0])
         curves = [
             from_derivatives(x, terms, order)
@@ -146,7 +146,7 @@ def def_comp(prim: Primitive, comp: Callable[..., Any], **kwargs: Any) -> None:
     jet_rules[prim] = rule
 
 
-def _jet_of(fun: Callable[..., Any], curves: list[list[Any]], order: int) -> list[Any]:
+def _jet_of(fun: Callable[..., object], curves: list[list[Any]], order: int) -> list[Any]:
     """A function of values, with one result, applied to series."""
     jaxpr = stage(lambda *xs: [as_value(fun(*xs))], [c[0].aval for c in curves], locate=False)
     return run_jet(jaxpr, curves, order)[0]

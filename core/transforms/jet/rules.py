@@ -8,7 +8,7 @@ what has a cheap recurrence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.application import Application
@@ -30,6 +30,10 @@ from tracebridge.core.transforms.jet.series import (
     times,
 )
 
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
+
 # (application, series of the arguments) -> series of the result
 Rule = Callable[[Application, Sequence[Series]], Series]
 
@@ -48,7 +52,7 @@ def linear(app: Application, args: Sequence[Series]) -> Series:
     return out
 
 
-def _has_tangent(value: Any) -> bool:
+def _has_tangent(value: Value) -> bool:
     return value.aval.tangent.dtype == value.aval.dtype
 
 
@@ -109,7 +113,7 @@ def _log1p(app: Application, args: Sequence[Series]) -> Series:
     return _logarithm(current_trace().process(app, [x[0]]), shifted)
 
 
-def _logarithm(first: Any, x: Series) -> Series:
+def _logarithm(first: object, x: Series) -> Series:
     """``x y' = x'``."""
     out: Series = [first]
     for k in range(1, len(x)):
@@ -121,7 +125,7 @@ def _logarithm(first: Any, x: Series) -> Series:
     return out
 
 
-def _pair(x: Series, one: Any, other: Any, sign: float) -> tuple[Series, Series]:
+def _pair(x: Series, one: object, other: object, sign: float) -> tuple[Series, Series]:
     """``y' = z x'`` and ``z' = sign y x'`` with values ``one`` and ``other``."""
     y: Series = [one]
     z: Series = [other]

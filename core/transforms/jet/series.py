@@ -59,7 +59,7 @@ def minus(a: Any, b: Any) -> Any:
     return lax.neg(b) if a is None else lax.sub(a, b)
 
 
-def total(terms: Sequence[Any]) -> Any:
+def total(terms: Sequence[object]) -> Any:
     """The sum of coefficients."""
     result: Any = None
     for term in terms:
@@ -104,7 +104,7 @@ def quotient(a: Series, b: Series) -> Series:
     return out
 
 
-def integrated(first: Any, slope: Callable[[int, Series], Any], x: Series) -> Series:
+def integrated(first: object, slope: Callable[[int, Series], Any], x: Series) -> Series:
     """``y`` with ``y' = p x'``, where ``slope(k, y)`` is coefficient ``k`` of ``p``.
 
     It is called when ``y`` is known up to coefficient ``k``, and may depend on it.

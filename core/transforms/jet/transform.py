@@ -110,7 +110,7 @@ def _stage_jet(jaxpr: Jaxpr, order: int, moving: Flags, wanted: Flags) -> tuple[
     n = jaxpr.n_in
     seen: list[Flags] = []
 
-    def run(*values: Any) -> list[Any]:
+    def run(*values: object) -> list[Any]:
         outs = run_jet(jaxpr, joined(values[:n], values[n:], moving, order), order)
         flags = tuple([w or not is_constant(o) for w, o in zip(wanted, outs, strict=True)])
         seen.append(flags)
@@ -123,7 +123,7 @@ def _stage_jet(jaxpr: Jaxpr, order: int, moving: Flags, wanted: Flags) -> tuple[
 
 
 def joined(
-    values: Sequence[Any], rest: Sequence[Any], moving: Sequence[bool], order: int
+    values: Sequence[object], rest: Sequence[object], moving: Sequence[bool], order: int
 ) -> list[Series]:
     """Series from values, and the coefficients of those that are marked."""
     given = iter(rest)

@@ -58,7 +58,7 @@ def derivatives(x: Series) -> list[Any]:
     return [scaled(c, fact(k)) for k, c in enumerate(filled(x)[1:], 1)]
 
 
-def from_derivatives(value: Any, terms: Any, order: int) -> Series:
+def from_derivatives(value: object, terms: Any, order: int) -> Series:
     """Derivatives as coefficients."""
     if isinstance(terms, ZeroSeries):
         return [value, *[None] * order]

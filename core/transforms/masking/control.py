@@ -36,7 +36,7 @@ def _custom_call(masker: Masker, app: Application, args: list[Any]) -> list[Any]
 
 
 @rule_for(cond_p)
-def _cond(masker: Masker, app: Application, args: list[Any]) -> Sequence[Any]:
+def _cond(masker: Masker, app: Application, args: Sequence[object]) -> Sequence[Any]:
     index, *operands = args
 
     def branch(jaxpr: Any) -> Any:
@@ -46,7 +46,7 @@ def _cond(masker: Masker, app: Application, args: list[Any]) -> Sequence[Any]:
 
 
 @rule_for(while_p)
-def _while(masker: Masker, app: Application, args: list[Any]) -> Sequence[Any]:
+def _while(masker: Masker, app: Application, args: Sequence[object]) -> Sequence[Any]:
     params = app.params
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = args[:n_cond], args[n_cond : n_cond + n_body]
@@ -61,7 +61,7 @@ def _while(masker: Masker, app: Application, args: list[Any]) -> Sequence[Any]:
 
 
 @rule_for(scan_p)
-def _scan(masker: Masker, app: Application, args: list[Any]) -> list[Any]:
+def _scan(masker: Masker, app: Application, args: Sequence[object]) -> list[Any]:
     """Steps beyond the logical length leave the carry as it is."""
     params = app.params
     n_consts = params["num_consts"]
@@ -96,5 +96,5 @@ def _scan(masker: Masker, app: Application, args: list[Any]) -> list[Any]:
     return _values([*carry, *ys])
 
 
-def _values(xs: Sequence[Any]) -> list[Any]:
+def _values(xs: Sequence[object]) -> list[Any]:
     return [as_value(x) for x in xs]

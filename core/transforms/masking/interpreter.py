@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
@@ -23,6 +23,10 @@ from tracebridge.core.ir.values import literal
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.symbolic.dims import DimExpr, is_static
 from tracebridge.core.symbolic.evaluate import dims_evaluate
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand
+
 
 Rule = Callable[["Masker", Application, list[Any]], Any]
 
@@ -51,12 +55,12 @@ class _SizeOps:
     mod = staticmethod(operator.mod)
 
     @staticmethod
-    def max(a: Any, b: Any) -> Any:
+    def max(a: Operand, b: Operand) -> Any:
         """The greater one."""
         return max(a, b) if isinstance(a, int) and isinstance(b, int) else lax.max(a, b)
 
     @staticmethod
-    def min(a: Any, b: Any) -> Any:
+    def min(a: Operand, b: Operand) -> Any:
         """The smaller one."""
         return min(a, b) if isinstance(a, int) and isinstance(b, int) else lax.min(a, b)
 
@@ -104,15 +108,15 @@ class Masker:
         """The parameters at padded sizes."""
         return {name: specialize_param(p, self.padded) for name, p in app.params.items()}
 
-    def padded_size(self, dim: Any) -> int:
+    def padded_size(self, dim: object) -> int:
         """The size of an axis in memory."""
         return dims_evaluate(dim, self.padded)
 
-    def size(self, dim: Any) -> Any:
+    def size(self, dim: object) -> Any:
         """The logical size: an int, or an int32 scalar."""
         return dims_evaluate(dim, self.logical, _SizeOps)
 
-    def index(self, dim: Any) -> Any:
+    def index(self, dim: object) -> Any:
         """The logical size as an int32 scalar."""
         size = self.size(dim)
         if isinstance(size, int):
@@ -134,7 +138,7 @@ class Masker:
                 x = lax.select(self.inside(aval, axis), x, beyond)
         return x
 
-    def window(self, x: Any, axis: int, start: Any, size: int) -> Any:
+    def window(self, x: Any, axis: int, start: object, size: int) -> Any:
         """``size`` entries along an axis from a logical position (a dimension) on."""
         at = self.size(start)
         if isinstance(at, int):
@@ -148,7 +152,7 @@ def is_plain(app: Application) -> bool:
     return avals and not any([mentions_dims(p) for p in app.params.values()])
 
 
-def mentions_dims(param: Any) -> bool:
+def mentions_dims(param: object) -> bool:
     """Whether a parameter has symbolic sizes in it, also inside programs and tuples."""
     if isinstance(param, Jaxpr):
         avals = (*param.in_avals, *param.out_avals)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.reduce import argminmax, cumulative, reductions
 from tracebridge.core.lax.reduce.sort import sort_p
 from tracebridge.core.transforms.masking.interpreter import Masker, rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 _ZERO = frozenset({"reduce_sum", "reduce_or", "reduce_xor", "cumsum"})
 _ONE = frozenset({"reduce_prod", "cumprod"})
@@ -58,7 +62,7 @@ def neutral(name: str, dtype: np.dtype[Any]) -> Literal:
     argminmax.argmax_p,
     argminmax.argmin_p,
 )
-def _reduce(masker: Masker, app: Application, args: list[Any]) -> Any:
+def _reduce(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     (x,), (aval,) = args, app.avals
     filler = neutral(app.primitive.name, aval.dtype)
     return masker.direct(app, [masker.fill(x, aval, app.params["axes"], filler)])
@@ -71,7 +75,7 @@ def _reduce(masker: Masker, app: Application, args: list[Any]) -> Any:
     cumulative.cummin_p,
     cumulative.cumlogsumexp_p,
 )
-def _running(masker: Masker, app: Application, args: list[Any]) -> Any:
+def _running(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     """Only in reverse does the padding come before other entries."""
     (x,), (aval,) = args, app.avals
     filler = neutral(app.primitive.name, aval.dtype)
@@ -79,7 +83,7 @@ def _running(masker: Masker, app: Application, args: list[Any]) -> Any:
 
 
 @rule_for(dot_general_p)
-def _dot_general(masker: Masker, app: Application, args: list[Any]) -> Any:
+def _dot_general(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     """Both operands: the padding of one may be NaN, which zeros of the other do not cancel."""
     contracted, _ = app.params["dimension_numbers"]
     filled = [

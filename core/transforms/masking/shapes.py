@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -36,6 +36,12 @@ from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.core.symbolic.dims import DimExpr
 from tracebridge.core.transforms.masking.interpreter import RULES, Masker, rule_for
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracebridge.core.ir.value import Value
+
+
 _LAST = 2**31 - 1
 
 # Entries stay at their positions from the start of each axis.
@@ -52,7 +58,7 @@ for _primitive in (
 
 
 @rule_for(dimension_size_p)
-def _dimension_size(masker: Masker, app: Application, args: list[Any]) -> Any:
+def _dimension_size(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     del args
     return lax.convert_element_type(masker.index(app.params["dim"]), app.params["dtype"])
 
@@ -81,7 +87,7 @@ def _reshape(masker: Masker, app: Application, args: list[Any]) -> Any:
     return lax.reshape(found, shape)
 
 
-def _linear_position(masker: Masker, shape: tuple[int, ...], logical: tuple[Any, ...]) -> Any:
+def _linear_position(masker: Masker, shape: tuple[int, ...], logical: tuple[object, ...]) -> Any:
     """The position of each entry among those within the logical shape, in order."""
     position: Any = lax.full(shape, 0, "int32")
     stride: Any = literal(1, "int32")
@@ -169,7 +175,7 @@ def _pad(masker: Masker, app: Application, args: list[Any]) -> Any:
     return out
 
 
-def _rolled(masker: Masker, x: Any, axis: int, shift: Any) -> Any:
+def _rolled(masker: Masker, x: Value, axis: int, shift: object) -> Any:
     """``x`` with entries moved towards the end of an axis by a logical size, around the end."""
     n = x.aval.shape[axis]
     twice = lax.concatenate([x, x], axis)
@@ -203,7 +209,7 @@ def _concatenate(masker: Masker, app: Application, args: list[Any]) -> Any:
 
 
 @rule_for(dynamic_slice_p)
-def _dynamic_slice(masker: Masker, app: Application, args: list[Any]) -> Any:
+def _dynamic_slice(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     x, *starts = args
     sizes = app.params["slice_sizes"]
     starts = [
@@ -214,7 +220,7 @@ def _dynamic_slice(masker: Masker, app: Application, args: list[Any]) -> Any:
 
 
 @rule_for(dynamic_update_slice_p)
-def _dynamic_update_slice(masker: Masker, app: Application, args: list[Any]) -> Any:
+def _dynamic_update_slice(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     """The update must not bring padding into the logical part of the operand."""
     x, update, *starts = args
     sizes = app.avals[1].shape
@@ -232,7 +238,7 @@ def _dynamic_update_slice(masker: Masker, app: Application, args: list[Any]) -> 
     return masker.direct(app, [x, update, *starts])
 
 
-def _clamped(masker: Masker, start: Any, dim: Any, size: Any) -> Any:
+def _clamped(masker: Masker, start: Any, dim: object, size: object) -> Any:
     """A start that keeps its window within the logical axis."""
     if not isinstance(dim, DimExpr):
         return start
