@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracebridge.core.runtime.arrays.argument_types import Axis, IndexLike, PyTree, ShapeLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 
-__all__ = ["ArrayLike", "DTypeLike"]
+__all__ = ["ArrayLike", "Axis", "DTypeLike", "IndexLike", "PyTree", "ShapeLike"]

@@ -11,6 +11,9 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy import (
     _indexing,
@@ -36,48 +39,48 @@ from tracebridge.numpy import (
 
 
 def _reshape(
-    self: Any,
-    *args: Any,
+    self: Value,
+    *args: Value,
     order: str = "C",
     copy: bool | None = None,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Any:
     """``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
     shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
     return manipulation.reshape(self, shape, order, copy=copy, out_sharding=out_sharding)
 
 
-def _transpose(self: Any, *axes: Any) -> Any:
+def _transpose(self: Value, *axes: object) -> Any:
     if not axes or (len(axes) == 1 and axes[0] is None):
         return manipulation.transpose(self)
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
     return manipulation.transpose(self, order)
 
 
-def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+def _astype(self: Value, dtype: DType, copy: bool = False, device: DeviceLike | None = None) -> Any:
     return conversion.astype(self, dtype, copy=copy, device=device)
 
 
-def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def _flatten(self: Value, order: str = "C", *, out_sharding: ShardingLike | None = None) -> Any:
     return manipulation.ravel(self, order, out_sharding=out_sharding)
 
 
-def _copy(self: Any) -> Any:
+def _copy(self: Value) -> Any:
     return conversion.copy(self)
 
 
-def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
+def _clip(self: Value, min: Value | None = None, max: Value | None = None) -> Any:
     return elementwise_extrema.clip(self, min, max)
 
 
 def _compress(
-    self: Any,
-    condition: Any,
+    self: Value,
+    condition: Value,
     axis: int | None = None,
     *,
     out: None = None,
     size: int | None = None,
-    fill_value: Any = 0,
+    fill_value: ArrayLike = 0,
 ) -> Any:
     return selection.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
@@ -85,7 +88,7 @@ def _compress(
 _UINT8 = np.dtype(np.uint8)
 
 
-def _reinterpret(x: Any, dtype: Any) -> Any:
+def _reinterpret(x: Value, dtype: DType) -> Any:
     """The bytes of the last axis as elements of another dtype, perhaps of another width."""
     source = x.aval.dtype
     if source == dtype:
@@ -113,7 +116,7 @@ def _reinterpret(x: Any, dtype: Any) -> Any:
     return _reinterpret_bits(x, dtype)
 
 
-def _check_width(x: Any, dtype: Any) -> None:
+def _check_width(x: Value, dtype: DType) -> None:
     """Raise unless the bytes of the last axis are those of whole elements of ``dtype``."""
     old, new = x.aval.dtype.itemsize, dtype.itemsize
     whole = x.aval.ndim and x.aval.shape[-1] * old % new == 0
@@ -122,7 +125,7 @@ def _check_width(x: Any, dtype: Any) -> None:
         raise ShapeMismatchError(msg)
 
 
-def _reinterpret_bits(x: Any, dtype: Any) -> Any:
+def _reinterpret_bits(x: Value, dtype: DType) -> Any:
     """The same for integers and real numbers."""
     _check_width(x, dtype)
     old, new = x.aval.dtype.itemsize, dtype.itemsize
@@ -138,7 +141,7 @@ def _reinterpret_bits(x: Any, dtype: Any) -> Any:
 _view_planned = Planned(_reinterpret, "view")
 
 
-def _swapped(x: Any) -> Any:
+def _swapped(x: Value) -> Any:
     """The bytes of each number in reverse; the parts of complex numbers by themselves."""
     if is_complex(x.aval.dtype):
         return lax.complex(_swapped(lax.real(x)), _swapped(lax.imag(x)))
@@ -149,7 +152,7 @@ def _swapped(x: Any) -> Any:
 _swapped_planned = Planned(_swapped, "byteswap")
 
 
-def _byteswap(self: Any, inplace: bool = False) -> Any:
+def _byteswap(self: Value, inplace: bool = False) -> Any:
     """The bytes of each number in reverse order, as in memory of the other byte order."""
     if inplace:
         msg = "byteswap: got inplace=True, but arrays are immutable; use the result"
@@ -157,14 +160,14 @@ def _byteswap(self: Any, inplace: bool = False) -> Any:
     return self if self.dtype.itemsize == 1 else _swapped_planned((self,))
 
 
-def _view(self: Any, dtype: Any = None) -> Any:
+def _view(self: Value, dtype: DType | None = None) -> Any:
     """The same bytes as elements of another dtype, along the last axis."""
     if dtype is None:
         return self
     return _view_planned((self,), (np.dtype(canonicalize_explicit(dtype, "view")),))
 
 
-def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+def _to_device(self: Value, device: DeviceLike, *, stream: object = None) -> Any:
     if stream is not None:
         msg = "to_device: streams are managed by XLA; stream must be None"
         raise ArgumentValueError(msg)

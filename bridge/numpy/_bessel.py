@@ -15,13 +15,15 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 
 _SPLIT = 50.0
 _POINTS = 64
 _TERMS = 12
 
 
-def bessel_i0e(x: Any) -> Any:
+def bessel_i0e(x: Value) -> Any:
     """``exp(-abs(x)) * I0(x)``, elementwise, of floats (while planning)."""
     size = lax.abs(x)
     scalar = size.aval.update(shape=())
@@ -37,7 +39,7 @@ def _filled(like: Any, value: float) -> Any:
     return lax.full_of(like.aval.strong, value)
 
 
-def _trapezoid(x: Any) -> Any:
+def _trapezoid(x: Value) -> Any:
     # cos is even about pi: half of the points, the ends with half of the weight.
     half = _POINTS // 2
     angles = np.arange(half + 1) * (np.pi / half)
@@ -52,7 +54,7 @@ def _trapezoid(x: Any) -> Any:
     return lax.reduce_sum(lax.mul(lax.exp(lax.mul(spread, powers)), factors), last)
 
 
-def _asymptotic(x: Any) -> Any:
+def _asymptotic(x: Value) -> Any:
     dtype = x.aval.dtype
     inverse = lax.div(lax.full_of(x.aval.strong.update(shape=()), 0.125), x)
     coefficients = [1.0]
@@ -65,7 +67,7 @@ def _asymptotic(x: Any) -> Any:
     return lax.convert_dtype(lax.div(total, lax.mul(lax.sqrt(x), root)), dtype)
 
 
-def _constant(values: np.ndarray[Any, Any], dtype: Any) -> Any:
+def _constant(values: np.ndarray[Any, Any], dtype: DType | None) -> Any:
     # Literals keep float64 whatever enable_x64 is; an ndarray operand would be narrowed.
     parts = [lax.full_of(ShapedArray((1,), dtype), float(v)) for v in values]
     return lax.concatenate(parts, 0)

@@ -11,6 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
 from tracebridge.numpy._promote import broadcast_to
 
 _INT32 = np.dtype(np.int32)
@@ -18,12 +19,14 @@ _INT32 = np.dtype(np.int32)
 NOWHERE = 2**31 - 1
 
 
-def positions_in(x: Any) -> Any:
+def positions_in(x: Value) -> Any:
     """The position of each element of ``x`` in its flat form, as an array like ``x``."""
     return lax.reshape(lax.iota(_INT32, x.aval.size), x.aval.shape)
 
 
-def apply_in_turn(x: Any, positions: Any, function: Callable[..., Any], values: Any = None) -> Any:
+def apply_in_turn(
+    x: Value, positions: Value, function: Callable[..., Any], values: Value | None = None
+) -> Any:
     """``x`` with ``function(element, value)`` put at flat ``positions``, one after another.
 
     ``values`` are broadcast to the shape of ``positions``; without them the function takes the
@@ -37,7 +40,7 @@ def apply_in_turn(x: Any, positions: Any, function: Callable[..., Any], values: 
         rows.append(lax.reshape(broadcast_to(values, positions.aval.shape), rows[0].aval.shape))
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
 
-    def step(elements: Any, row: Any) -> tuple[Any, None]:
+    def step(elements: Value, row: Value) -> tuple[Any, None]:
         position, *value = row
         old = lax.dynamic_index_in_dim(elements, position, 0, keepdims=False)
         new = lax.convert_dtype(as_value(function(old, *value)), elements.aval.dtype)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.errors.dtype_errors import TypePromotionError
 from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 
 
-def warn_of_loss(call: str, x: Any, values: Any) -> None:
+def warn_of_loss(call: str, x: ArrayLike, values: ArrayLike) -> None:
     """Warn where promotion of array and values would give another dtype than the array's."""
     array, new = as_value(x).aval, as_value(values).aval
     if array.dtype == new.dtype:

@@ -9,6 +9,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.ir.foreign import refuse_tensor
 from tracebridge.core.ir.typeof import is_array_like
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.calls.planned import Planned, unary
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
@@ -22,7 +23,7 @@ def _operator(
 ) -> Callable[[Any, Any], Any]:
     """A binary operator: NotImplemented for operands that are no arrays, but for ``refused``."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         try:
             return function(x, y)
         except TypeError:
@@ -39,7 +40,7 @@ def _equality(
 ) -> Callable[[Any, Any], Any]:
     """Like ``_operator``; tensors are just not equal."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         try:
             return function(x, y)
         except TypeError:
@@ -53,7 +54,7 @@ def _equality(
 def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """``other op x`` for a planned ``function(other, x)``."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         try:
             return function(y, x)
         except TypeError:
@@ -65,14 +66,14 @@ def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
     return run
 
 
-def _invert(x: Any) -> Any:
+def _invert(x: Value) -> Any:
     return lax.bitwise_not(x)
 
 
 _invert_fast = unary(Planned(_invert, "invert"))
 
 
-def _round(x: Any, ndigits: int | None = None) -> Any:
+def _round(x: Value, ndigits: int | None = None) -> Any:
     """Integers if ``ndigits`` is not given, as Python's ``round`` gives them."""
     if ndigits is None:
         return lax.convert_element_type(rounding.round(x), default_int())

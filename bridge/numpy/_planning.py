@@ -15,13 +15,15 @@ from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.contract.precision import canonical_precision
+from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned, binary, unary
 
 
 def unary_function(
-    implementation: Callable[[Any], Any], name: str, doc: str
+    implementation: Callable[[Value], Value], name: str, doc: str
 ) -> Callable[[Any], Array]:
     """The public function of one array that ``implementation`` (on values) describes."""
     return _named(unary(Planned(implementation, name)), name, doc)
@@ -41,17 +43,17 @@ def _named(function: Any, name: str, doc: str) -> Any:
     return function
 
 
-def static_dtype(name: str, dtype: Any) -> Any:
+def static_dtype(name: str, dtype: DTypeLike | None) -> Any:
     """A dtype argument as a static: ``None``, or the dtype that the 64-bit rule leaves."""
     return None if dtype is None else canonicalize_explicit(dtype, name)
 
 
-def static_precision(name: str, precision: Any) -> Any:
+def static_precision(name: str, precision: PrecisionLike) -> Any:
     """A precision argument as a static; ``None`` follows the option."""
     return None if precision is None else canonical_precision(precision, name)
 
 
-def value_of(x: Any) -> Any:
+def value_of(x: object) -> Any:
     """``x`` as a value (arrays and tracers as they are)."""
     return x if issubclass(type(x), EngineValue) else as_value(x)
 
@@ -77,7 +79,7 @@ def concrete(x: Any, context: str, hint: str = "") -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-def is_traced(*xs: Any) -> bool:
+def is_traced(*xs: object) -> bool:
     """Whether one of the arguments is traced."""
     return any([isinstance(x, Tracer) for x in xs])
 

@@ -24,6 +24,8 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.filtering import user_stacklevel
 from tracebridge.core.errors.shape_errors import AxisError, BroadcastError
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 
 
@@ -41,7 +43,7 @@ def promote_inexact(*xs: Any) -> list[Any]:
     return [as_dtype(x, dtype, weak) for x in xs]
 
 
-def promote_numeric(*xs: Any) -> list[Any]:
+def promote_numeric(*xs: Value) -> list[Any]:
     """Operands of one dtype other than bool (bools become the default integer)."""
     xs = tuple(promote_dtypes(*xs))
     if is_bool(xs[0].aval.dtype):
@@ -49,7 +51,7 @@ def promote_numeric(*xs: Any) -> list[Any]:
     return list(xs)
 
 
-def as_dtype(x: Any, dtype: Any, weak: bool = False) -> Any:
+def as_dtype(x: Value, dtype: DType, weak: bool = False) -> Any:
     """``x`` converted; ``x`` itself where nothing changes that matters for the result."""
     if (
         x.aval.dtype == dtype
@@ -93,11 +95,11 @@ def broadcast_shape(name: str, shapes: Sequence[Sequence[Any]]) -> tuple[Any, ..
     return tuple(result)
 
 
-def _is_one(d: Any) -> bool:
+def _is_one(d: object) -> bool:
     return type(d) is int and d == 1
 
 
-def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
+def broadcast_to(x: Any, shape: tuple[object, ...]) -> Any:
     """``x`` repeated to ``shape`` by NumPy's rules."""
     n = x.aval.ndim
     if x.aval.shape == shape:
@@ -112,7 +114,7 @@ def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
     return lax.broadcast_in_dim(x, shape, tuple(range(lead, len(shape))))
 
 
-def select(which: Any, on_true: Any, on_false: Any) -> Any:
+def select(which: Value, on_true: Value, on_false: Value) -> Any:
     """A select whose cases may be scalars beside an array."""
     shape = which.aval.shape
     return lax.select_n(which, broadcast_to(on_false, shape), broadcast_to(on_true, shape))
@@ -141,7 +143,7 @@ def normalize_axis(axis: Any, ndim: int, name: str = "") -> int:
     return index + ndim if index < 0 else index
 
 
-def normalize_axes(axis: Any, ndim: int, name: str = "") -> tuple[int, ...]:
+def normalize_axes(axis: object, ndim: int, name: str = "") -> tuple[int, ...]:
     """Non-negative, sorted, distinct axes; ``None`` means all."""
     if axis is None:
         return tuple(range(ndim))
@@ -153,7 +155,7 @@ def normalize_axes(axis: Any, ndim: int, name: str = "") -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
-def hashable_axis(axis: Any, name: str = "") -> Any:
+def hashable_axis(axis: object, name: str = "") -> Any:
     """An axis argument of function ``name`` as a static: None, int or tuple of ints."""
     if axis is None or type(axis) is int:
         return axis
@@ -163,7 +165,7 @@ def hashable_axis(axis: Any, name: str = "") -> Any:
     return index_of(axis, name, "axis")
 
 
-def members(x: Any) -> Sequence[Any] | None:
+def members(x: object) -> Sequence[Any] | None:
     """What a list, range, set, array of one axis, iterator, ... holds; None for a single thing."""
     if isinstance(x, tuple | list):
         return x
@@ -174,35 +176,35 @@ def members(x: Any) -> Sequence[Any] | None:
     return tuple(np.asarray(x) if known else x)
 
 
-def check_no_out(name: str, out: Any) -> None:
+def check_no_out(name: str, out: object) -> None:
     """Raise where ``out=`` is given: arrays are immutable."""
     if out is not None:
         msg = f"{name}: out= is not supported, arrays are immutable; use the result instead"
         raise UnsupportedArgumentError(msg)
 
 
-def inexact_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def inexact_operands(name: str, operation: Callable[[Value, Value], Value]) -> Callable[..., Any]:
     """``operation`` on operands promoted to a float or complex dtype and to one shape."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         return operation(*broadcast_operands(name, *promote_inexact(x, y)))
 
     return run
 
 
-def promoted_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def promoted_operands(name: str, operation: Callable[[Value, Value], Value]) -> Callable[..., Any]:
     """``operation`` on operands promoted to one dtype and shape."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         return operation(*broadcast_operands(name, *promote_dtypes(x, y)))
 
     return run
 
 
-def numeric_operands(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def numeric_operands(name: str, operation: Callable[[Value, Value], Value]) -> Callable[..., Any]:
     """``operation`` on operands promoted to one dtype other than bool, and to one shape."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         return operation(*broadcast_operands(name, *promote_numeric(x, y)))
 
     return run

@@ -14,10 +14,11 @@ import numpy as np
 
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.ir.values import scalar_value
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._planning import value_of
 
 
-def integer_limits(xs: Sequence[Any]) -> tuple[int, int] | None:
+def integer_limits(xs: Sequence[ArrayLike]) -> tuple[int, int] | None:
     """The smallest and the largest number of the dtype that ``xs`` have together, if integer."""
     avals = [scalar_value(0).aval if type(x) is int else value_of(x).aval for x in xs]
     dtype = promote(tuple([(a.dtype, a.weak_type) for a in avals]))[0]
@@ -27,7 +28,7 @@ def integer_limits(xs: Sequence[Any]) -> tuple[int, int] | None:
     return int(limits.min), int(limits.max)
 
 
-def side_of(x: Any, limits: tuple[int, int] | None) -> int:
+def side_of(x: ArrayLike | None, limits: tuple[int, int] | None) -> int:
     """-1 for a Python int below the limits, 1 for one above, else 0."""
     if type(x) is not int or limits is None:
         return 0
@@ -49,7 +50,7 @@ def wrapped(xs: Sequence[Any]) -> list[Any] | None:
     return [(x - low) % (high - low + 1) + low if type(x) is int else x for x in xs]
 
 
-def sides_of(xs: tuple[Any, Any]) -> tuple[int, int]:
+def sides_of(xs: tuple[ArrayLike, ArrayLike]) -> tuple[int, int]:
     """On which side of the dtype's range each of two operands lies: see ``side_of``."""
     limits = integer_limits(xs)
     return side_of(xs[0], limits), side_of(xs[1], limits)

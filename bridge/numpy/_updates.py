@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tracebridge.core import lax
+import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._index_geometry import (
     Geometry,
@@ -40,7 +43,7 @@ _MODES = {
 }
 
 
-def scatter_mode(mode: Any) -> Any:
+def scatter_mode(mode: str | lax.GatherScatterMode | None) -> Any:
     """A GatherScatterMode of a mode argument; ``None`` stays."""
     if mode is None or not isinstance(mode, str):
         return mode
@@ -51,7 +54,7 @@ def scatter_mode(mode: Any) -> Any:
     return lax.GatherScatterMode[name]
 
 
-def _combine(name: str, old: Any, new: Any) -> Any:
+def _combine(name: str, old: Value, new: Value) -> Any:
     """The elementwise form of an update, for windows that are sliced out."""
     return {
         "set": lambda: new,
@@ -73,12 +76,12 @@ _SCATTERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _fit_values(x: Any, values: Any, shape: tuple[Any, ...]) -> Any:
+def _fit_values(x: Any, values: Any, shape: Shape) -> Any:
     values = lax.convert_dtype(values, x.aval.dtype)
     return broadcast_to(values, shape)
 
 
-def _static_update(x: Any, values: Any, static: tuple[Any, ...], name: str) -> Any:
+def _static_update(x: Value, values: Value, static: tuple[Any, ...], name: str) -> Any:
     """An update of a window of integers and slices with step 1."""
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     extents = extents_of(geometry, x.aval.shape)
@@ -138,7 +141,7 @@ def _scatter_update(
     )
 
 
-def layout_of_any(geometry: Geometry, shape: Any, shapes: list[Any]) -> Any:
+def layout_of_any(geometry: Geometry, shape: Shape, shapes: list[Any]) -> Any:
     """The layout, also of an index without arrays or integers."""
     if any([e is not None and e.kind in ("array", "int") for e in geometry.entries]):
         return layout_of(geometry, shape, shapes)
@@ -152,7 +155,7 @@ def layout_of_any(geometry: Geometry, shape: Any, shapes: list[Any]) -> Any:
 _array_update_planned = Planned(_array_update, "at")
 
 
-def _mask_update(x: Any, mask: Any, values: Any, name: str) -> Any:
+def _mask_update(x: Value, mask: Value, values: Value, name: str) -> Any:
     """An update of the elements that a mask of the shape of ``x`` selects, by one value."""
     values = lax.convert_dtype(values, x.aval.dtype)
     values = lax.broadcast_in_dim(values, x.aval.shape, ()) if x.aval.ndim else values
@@ -162,7 +165,7 @@ def _mask_update(x: Any, mask: Any, values: Any, name: str) -> Any:
 _mask_update_planned = Planned(_mask_update, "at")
 
 
-def _choose(mask: Any, x: Any, changed: Any) -> Any:
+def _choose(mask: Value, x: Value, changed: Value) -> Any:
     return lax.select_n(mask, x, _fit_values(x, changed, x.aval.shape))
 
 
@@ -170,11 +173,11 @@ _choose_planned = Planned(_choose, "at")
 
 
 def updated(
-    x: Any,
+    x: Value,
     index: Any,
     name: str,
-    values: Any,
-    mode: Any,
+    values: Value,
+    mode: str | lax.GatherScatterMode | None,
     indices_are_sorted: bool,
     unique_indices: bool,
     wrap: bool,
@@ -203,12 +206,12 @@ def updated(
     return out if whole is x else lax.reshape(out, x.aval.shape)
 
 
-def choose(mask: Any, x: Any, changed: Any) -> Any:
+def choose(mask: Any, x: Value, changed: ArrayLike) -> Any:
     """The changed elements where a mask of the shape of ``x`` is true."""
     return _choose_planned((mask, x, changed))
 
 
-def is_whole_mask(x: Any, index: Any) -> bool:
+def is_whole_mask(x: Value, index: Any) -> bool:
     """Whether an index is a traced mask of the shape of ``x``."""
     return (
         isinstance(index, Tracer) and is_bool(index.aval.dtype) and index.aval.shape == x.aval.shape

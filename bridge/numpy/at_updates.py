@@ -6,11 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any, final
 
-from tracebridge.core import lax
+import tracebridge.core.lax as lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import ShardingLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
 from tracebridge.numpy._index_parts import count_from_start, split_index
 from tracebridge.numpy._indexing import take_index
@@ -29,7 +32,7 @@ class IndexUpdateHelper:
 
     __slots__ = ("_x",)
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Value) -> None:
         self._x = x
 
     def __getitem__(self, index: Any) -> IndexUpdateRef:
@@ -45,12 +48,12 @@ def _method(name: str, doc: str) -> Callable[..., Any]:
 
     def method(
         self: IndexUpdateRef,
-        values: Any,
+        values: Value,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode: Any = None,
-        out_sharding: Any = None,
+        mode: str | lax.GatherScatterMode | None = None,
+        out_sharding: ShardingLike | None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         try:
@@ -87,7 +90,7 @@ class IndexUpdateRef:
 
     __slots__ = ("_index", "_x")
 
-    def __init__(self, x: Any, index: Any) -> None:
+    def __init__(self, x: Value, index: object) -> None:
         self._x = x
         self._index = index
 
@@ -96,9 +99,9 @@ class IndexUpdateRef:
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode: Any = None,
-        fill_value: Any = None,
-        out_sharding: Any = None,
+        mode: str | lax.GatherScatterMode | None = None,
+        fill_value: ArrayLike | None = None,
+        out_sharding: ShardingLike | None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         """``x[index]`` with the options of an indexed read.
@@ -208,7 +211,7 @@ class IndexUpdateRef:
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
-        mode: Any = None,
+        mode: str | lax.GatherScatterMode | None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
         """A copy of ``x`` with ``func`` applied to the chosen elements, once per repetition.
@@ -244,7 +247,7 @@ class IndexUpdateRef:
             raise
 
 
-def at(x: Any) -> IndexUpdateHelper:
+def at(x: Value) -> IndexUpdateHelper:
     """``x.at``."""
     if not issubclass(type(x), EngineValue):
         msg = f"at: expected an array, got {type(x).__name__}"

@@ -10,7 +10,10 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import Shape
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._promote import normalize_axis
 from tracebridge.numpy.elementwise_logic import truth
@@ -18,7 +21,7 @@ from tracebridge.numpy.elementwise_logic import truth
 _UINT8 = np.dtype(np.uint8)
 
 
-def _last(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+def _last(x: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """``x`` (flattened for ``None``) with the axis moved to the end, and where it was."""
     if axis is None:
         return lax.reshape(x, (x.aval.size,)), 0
@@ -26,7 +29,7 @@ def _last(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
     return lax.transpose(x, (*[i for i in range(x.aval.ndim) if i != where], where)), where
 
 
-def _back(x: Any, where: int) -> Any:
+def _back(x: Value, where: int) -> Any:
     order = list(range(x.aval.ndim - 1))
     order.insert(where, x.aval.ndim - 1)
     return lax.transpose(x, tuple(order))
@@ -39,13 +42,13 @@ def _order(name: str, bitorder: str) -> str:
     return bitorder
 
 
-def _shifts(shape: tuple[Any, ...], bitorder: str) -> Any:
+def _shifts(shape: Shape, bitorder: str) -> Any:
     """How far the bits along the last axis are shifted."""
     iota = lax.broadcasted_iota(_UINT8, shape, len(shape) - 1)
     return iota if bitorder == "little" else lax.sub(lax.full_of(iota.aval, 7), iota)
 
 
-def _packbits(x: Any, axis: int | None, bitorder: str) -> Any:
+def _packbits(x: Value, axis: int | None, bitorder: str) -> Any:
     if not (is_integer(x.aval.dtype) or is_bool(x.aval.dtype)):
         msg = f"packbits: expected integers or bools, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
@@ -61,7 +64,7 @@ def _packbits(x: Any, axis: int | None, bitorder: str) -> Any:
 _packbits_planned = Planned(_packbits, "packbits")
 
 
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
+def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Truth values packed into bytes, eight along an axis; zeros fill the last byte.
 
     Args:
@@ -77,7 +80,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     return _packbits_planned((a,), (where, _order("packbits", bitorder)))
 
 
-def _unpackbits(x: Any, axis: int | None, count: int | None, bitorder: str) -> Any:
+def _unpackbits(x: Value, axis: int | None, count: int | None, bitorder: str) -> Any:
     if x.aval.dtype != _UINT8:
         msg = f"unpackbits: expected uint8, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
@@ -100,7 +103,7 @@ _unpackbits_planned = Planned(_unpackbits, "unpackbits")
 
 
 def unpackbits(
-    a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+    a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Array:
     """The bits of bytes as zeros and ones, eight along an axis for each.
 

@@ -10,7 +10,9 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import real_of
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -23,7 +25,7 @@ from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.elementwise_logic import is_finite
 
 
-def _isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+def _isclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> Any:
     a, b = broadcast_operands("isclose", *promote_inexact(a, b))
     dtype = real_of(a.aval.dtype)
     rtol, atol = (lax.convert_dtype(t, dtype) for t in (rtol, atol))
@@ -42,7 +44,13 @@ def _isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
 _isclose_planned = Planned(_isclose, "isclose")
 
 
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Array:
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
+) -> Array:
     """Whether ``abs(a - b) <= atol + rtol * abs(b)``, elementwise; equal infinities are close.
 
     Args:
@@ -59,7 +67,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     return _isclose_planned((a, b, rtol, atol), (bool(equal_nan),))
 
 
-def _allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+def _allclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> Any:
     close = _isclose(a, b, rtol, atol, equal_nan)
     return lax.reduce_and(close, tuple(range(close.aval.ndim)))
 
@@ -68,7 +76,11 @@ _allclose_planned = Planned(_allclose, "allclose")
 
 
 def allclose(
-    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-05,
+    atol: ArrayLike = 1e-08,
+    equal_nan: bool = False,
 ) -> Array:
     """Whether all elements are close; arguments as of ``isclose``.
 
@@ -79,7 +91,7 @@ def allclose(
     return _allclose_planned((a, b, rtol, atol), (bool(equal_nan),))
 
 
-def _array_equal(a: Any, b: Any, equal_nan: bool, broadcast: bool) -> Any:
+def _array_equal(a: Value, b: Value, equal_nan: bool, broadcast: bool) -> Any:
     if a.aval.shape != b.aval.shape:
         if not broadcast:
             return _falsehood()
@@ -103,12 +115,12 @@ def _falsehood() -> Any:
 _array_equal_planned = Planned(_array_equal, "array_equal")
 
 
-def _comparable(*xs: Any) -> list[Any]:
+def _comparable(*xs: ArrayLike) -> list[Any]:
     # NumPy's functions of this kind are used on lists in tests; so are these.
     return [asarray(x) if isinstance(x, list | tuple) else x for x in xs]
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and equal elements.
 
     >>> import tracebridge.numpy as tnp
@@ -118,7 +130,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:
     return _array_equal_planned(_comparable(a1, a2), (bool(equal_nan), False))
 
 
-def array_equiv(a1: Any, a2: Any) -> Array:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether two arrays broadcast together and have equal elements then.
 
     >>> import tracebridge.numpy as tnp

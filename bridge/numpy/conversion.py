@@ -31,10 +31,13 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
+from tracebridge.core.ir.value import Value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.device_put import device_put_p
 from tracebridge.core.lax.sharding_constraint import constrained_result
+from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import check_unmasked, move, put_numpy
 from tracebridge.core.runtime.calls.dispatch import to_array
 from tracebridge.core.runtime.calls.planned import Planned
@@ -58,7 +61,7 @@ def _placement(device: Any) -> Any:
     return SingleDeviceSharding(device)
 
 
-def on_device(x: Any, device: Any, out_sharding: Any = None, call: str = "") -> Any:
+def on_device(x: Any, device: object, out_sharding: object = None, call: str = "") -> Any:
     """``x`` committed to ``device`` (a device or a sharding); ``x`` itself for None."""
     if out_sharding is not None:
         if device is not None:
@@ -75,14 +78,14 @@ def on_device(x: Any, device: Any, out_sharding: Any = None, call: str = "") -> 
 
 
 def array(
-    object: Any,
-    dtype: Any = None,
+    object: object,
+    dtype: DTypeLike | None = None,
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """An array of any array-like object: numbers, nested sequences, arrays of any framework.
 
@@ -118,13 +121,13 @@ def array(
 
 
 def asarray(
-    a: Any,
-    dtype: Any = None,
+    a: object,
+    dtype: DTypeLike | None = None,
     order: str | None = None,
     *,
     copy: bool | None = None,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """An array of any array-like object, without a copy where that is safe.
 
@@ -138,7 +141,7 @@ def asarray(
     return array(a, dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding)
 
 
-def _convert(x: Any, dtype: Any, *, copy: bool) -> Any:
+def _convert(x: object, dtype: DType | None, *, copy: bool) -> Any:
     """A value with the elements of ``x``, in ``dtype`` unless that is None."""
     if isinstance(x, Array):
         result = _copied(x) if copy and type(x) is Array else x
@@ -177,15 +180,15 @@ def _buffer_of(x: Any) -> memoryview | None:
 _copy = Planned(lambda x: lax.copy(x), "copy")
 
 
-def _copied(x: Any) -> Any:
+def _copied(x: Value) -> Any:
     return _copy((x,))
 
 
-def _in_dtype(x: Any, dtype: Any) -> Any:
+def _in_dtype(x: Value, dtype: DType | None) -> Any:
     return x if dtype is None or x.aval.dtype == dtype else lax.convert_dtype(x, dtype)
 
 
-def _of_scalar(x: Any, dtype: Any) -> Any:
+def _of_scalar(x: Any, dtype: DType | None) -> Any:
     if dtype is not None:
         if type(x) is int and is_integer(dtype):
             _check_range(x, x, dtype)
@@ -201,7 +204,7 @@ def _of_scalar(x: Any, dtype: Any) -> Any:
     return put_numpy(host.astype(kind), weak_type=weak)
 
 
-def _of_numpy(host: np.ndarray[Any, Any], dtype: Any) -> Any:
+def _of_numpy(host: np.ndarray[Any, Any], dtype: DType | None) -> Any:
     target = canonicalize(host.dtype) if dtype is None else np.dtype(dtype)
     if target != host.dtype:
         if host.dtype.kind == "c" and target.kind != "c":
@@ -210,7 +213,7 @@ def _of_numpy(host: np.ndarray[Any, Any], dtype: Any) -> Any:
     return put_numpy(host)
 
 
-def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
+def _of_sequence(x: Sequence[object], dtype: DType | None) -> Any:
     """Nested sequences; those that hold arrays or tracers are stacked by the engine."""
     if isinstance(x, range):
         return _of_numpy(np.asarray(x, dtype=np.int64), dtype or default_int())
@@ -240,12 +243,12 @@ def _of_sequence(x: Sequence[Any], dtype: Any) -> Any:
     return lax.concatenate(rows, 0) if len(rows) > 1 else rows[0]
 
 
-def _check_fits(host: np.ndarray[Any, Any], dtype: Any) -> None:
+def _check_fits(host: np.ndarray[Any, Any], dtype: DType | None) -> None:
     if host.dtype.kind in "iuO" and host.size and is_integer(dtype):
         _check_range(host.min(), host.max(), dtype)
 
 
-def _check_range(low: Any, high: Any, dtype: Any) -> None:
+def _check_range(low: Any, high: Any, dtype: DType | None) -> None:
     info = iinfo(dtype)
     if high > info.max or low < info.min:
         given = f"integer {low} does" if low == high else f"integers from {low} to {high} do"
@@ -265,14 +268,14 @@ def _nested_numpy(x: Any) -> np.ndarray[Any, Any]:
         raise ShapeMismatchError(msg) from error
 
 
-def _is_foreign(leaf: Any) -> bool:
+def _is_foreign(leaf: object) -> bool:
     """Whether NumPy should not be asked to convert a leaf."""
     return isinstance(leaf, Array | Tracer | Literal | DimExpr) or (
         hasattr(leaf, "__dlpack__") and not (isinstance(leaf, np.ndarray))
     )
 
 
-def copy(a: Any, order: str | None = None) -> Array:
+def copy(a: object, order: str | None = None) -> Array:
     """A copy with memory of its own.
 
     >>> import tracebridge.numpy as tnp
@@ -282,7 +285,14 @@ def copy(a: Any, order: str | None = None) -> Array:
     return array(as_value(a, "copy"), copy=True, order=order or "K")
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Array:
+def astype(
+    x: ArrayLike,
+    dtype: DTypeLike | None,
+    /,
+    *,
+    copy: bool = False,
+    device: DeviceLike | None = None,
+) -> Array:
     """``x`` with elements converted to ``dtype``; complex numbers lose their imaginary part.
 
     >>> import tracebridge.numpy as tnp
@@ -293,7 +303,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return on_device(_astype_planned((x,), (kind, bool(copy))), device)
 
 
-def _astype(x: Any, dtype: Any, copy: bool) -> Any:
+def _astype(x: Value, dtype: DType, copy: bool) -> Any:
     source = x.aval.dtype
     if source.kind == "c" and dtype.kind != "c":
         x = lax.real(x) if dtype.kind != "b" else x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -18,11 +19,20 @@ from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.dtypes.weak_type import is_python_scalar, scalar_dtype
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import Shape, ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import (
+    DeviceLike,
+    DimLike,
+    DType,
+    ShapeLike,
+    ShardingLike,
+)
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_made
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import is_traced, settled
@@ -36,7 +46,7 @@ def canonical_shape(shape: Any, name: str) -> tuple[Any, ...]:
     return (_dim(shape, name),) if sizes is None else tuple([_dim(d, name) for d in sizes])
 
 
-def _dim(d: Any, name: str) -> Any:
+def _dim(d: object, name: str) -> Any:
     if getattr(d, "is_symbolic_dim", False):
         return d
     size = index_of(d, name, "a size of the shape")
@@ -46,7 +56,7 @@ def _dim(d: Any, name: str) -> Any:
     return size
 
 
-def _full(value: Any, shape: Any, dtype: Any, weak: bool = False) -> Any:
+def _full(value: Value, shape: Shape, dtype: DType, weak: bool = False) -> Any:
     value = lax.convert_dtype(value, dtype, weak)
     return value if not shape else lax.broadcast_in_dim(value, shape, ())
 
@@ -54,13 +64,26 @@ def _full(value: Any, shape: Any, dtype: Any, weak: bool = False) -> Any:
 _full_planned = Planned(_full, "full")
 
 
-def _constant(name: str, shape: Any, dtype: Any, value: Any, device: Any, out_sharding: Any) -> Any:
+def _constant(
+    name: str,
+    shape: ShapeLike,
+    dtype: DTypeLike | None,
+    value: ArrayLike,
+    device: DeviceLike | None,
+    out_sharding: ShardingLike | None,
+) -> Any:
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, name)
     filled = _full_planned((value,), (canonical_shape(shape, name), kind))
     return on_device(filled, device, out_sharding, name)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def zeros(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """An array of zeros; the default dtype is float32 (float64 with enable_x64).
 
     >>> import tracebridge.numpy as tnp
@@ -70,7 +93,13 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _constant("zeros", shape, dtype, 0, device, out_sharding)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def ones(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """An array of ones; the default dtype is float32 (float64 with enable_x64).
 
     >>> import tracebridge.numpy as tnp
@@ -80,7 +109,13 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     return _constant("ones", shape, dtype, 1, device, out_sharding)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def empty(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """An array of zeros: uninitialised memory does not exist here.
 
     >>> import tracebridge.numpy as tnp
@@ -120,7 +155,7 @@ def full(
     return on_device(filled, device, out_sharding, "full")
 
 
-def _broadcast_fill(value: Any, shape: Any, dtype: Any) -> Any:
+def _broadcast_fill(value: Value, shape: Shape, dtype: DType) -> Any:
     n = value.aval.ndim
     value = lax.convert_dtype(value, dtype, False)
     return lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - n, len(shape))))
@@ -144,11 +179,11 @@ def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
 
 def zeros_like(
     a: Any,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     shape: Any = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Zeros of the shape and dtype of ``a``.
 
@@ -163,12 +198,12 @@ def zeros_like(
 
 
 def ones_like(
-    a: Any,
-    dtype: Any = None,
-    shape: Any = None,
+    a: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Ones of the shape and dtype of ``a``.
 
@@ -181,7 +216,11 @@ def ones_like(
 
 
 def empty_like(
-    prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+    prototype: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
+    *,
+    device: DeviceLike | None = None,
 ) -> Array:
     """Zeros of the shape and dtype of ``prototype``.
 
@@ -193,13 +232,13 @@ def empty_like(
 
 
 def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    shape: Any = None,
+    a: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: ShapeLike | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Copies of ``fill_value`` in the shape and dtype of ``a``.
 
@@ -217,13 +256,13 @@ def full_like(
 
 
 def arange(
-    start: Any,
-    stop: Any = None,
-    step: Any = None,
-    dtype: Any = None,
+    start: ArrayLike,
+    stop: ArrayLike | None = None,
+    step: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: DeviceLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Numbers from ``start`` (default 0) up to ``stop`` (not included) by ``step`` (default 1).
 
@@ -266,7 +305,7 @@ def _arange_dtype(given: list[Any]) -> Any:
     return promote(tuple(pairs))[0]
 
 
-def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+def _symbolic_arange(start: Any, stop: Any, step: ArrayLike | None, dtype: DTypeLike | None) -> Any:
     if step not in (None, 1):
         msg = f"arange: a symbolic range has step 1, got {step}"
         raise ArgumentValueError(msg)
@@ -275,7 +314,7 @@ def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     return numbers if isinstance(start, int) and start == 0 else lax.add(numbers, start)
 
 
-def spread(start: Any, stop: Any, num: int, endpoint: bool, axis: int) -> list[Any]:
+def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> list[Any]:
     """The numbers, spread along a new axis, and the step."""
     start, stop = broadcast_operands("linspace", *promote_inexact(start, stop))
     start, stop = (lax.convert_dtype(v, v.aval.dtype) for v in (start, stop))
@@ -307,54 +346,54 @@ _linspace_planned = Planned(spread, "linspace")
 
 @overload
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: Value,
     num: int = 50,
     endpoint: bool = True,
     retstep: Literal[False] = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: int = 0,
     *,
-    device: Any = None,
+    device: DeviceLike | None = None,
 ) -> Array: ...
 
 
 @overload
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: Value,
     num: int = 50,
     endpoint: bool = True,
     *,
     retstep: Literal[True],
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: int = 0,
-    device: Any = None,
+    device: DeviceLike | None = None,
 ) -> tuple[Array, Array]: ...
 
 
 @overload
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: Value,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: int = 0,
     *,
-    device: Any = None,
+    device: DeviceLike | None = None,
 ) -> Array | tuple[Array, Array]: ...
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike | Sequence[ArrayLike],
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
-    device: Any = None,
+    device: DeviceLike | None = None,
 ) -> Any:
     """``num`` evenly spaced numbers from ``start`` to ``stop``.
 
@@ -391,7 +430,7 @@ def linspace(
     return (values, step) if retstep else values
 
 
-def _eye(n: Any, m: Any, k: int, dtype: Any) -> Any:
+def _eye(n: Value, m: Value, k: int, dtype: DType) -> Any:
     rows = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 0)
     columns = lax.broadcasted_iota(np.dtype(np.int32), (n, m), 1)
     return lax.convert_dtype(lax.eq(lax.add(rows, k), columns), dtype)
@@ -401,7 +440,7 @@ _eye_planned = Planned(_eye, "eye")
 _eye_traced = Planned(lambda k, n, m, dtype: _eye(n, m, traced_offset("eye", k), dtype), "eye")
 
 
-def traced_offset(name: str, k: Any) -> Any:
+def traced_offset(name: str, k: Value) -> Any:
     """A traced offset of a diagonal, as int32.
 
     Raises:
@@ -413,7 +452,14 @@ def traced_offset(name: str, k: Any) -> Any:
     return lax.convert_dtype(k, np.dtype(np.int32))
 
 
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Array:
+def eye(
+    N: object,
+    M: DimLike | None = None,
+    k: ArrayLike = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceLike | None = None,
+) -> Array:
     """A matrix of zeros with ones on diagonal ``k``, which may be traced.
 
     >>> import tracebridge.numpy as tnp
@@ -428,7 +474,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     return on_device(_eye_planned((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
 
 
-def identity(n: Any, dtype: Any = None) -> Array:
+def identity(n: DimLike, dtype: DTypeLike | None = None) -> Array:
     """The identity matrix of size ``n``.
 
     >>> import tracebridge.numpy as tnp

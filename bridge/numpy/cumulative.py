@@ -10,7 +10,10 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._planning import static_dtype, value_of
@@ -27,7 +30,9 @@ from tracebridge.numpy.reductions import sum_dtype
 _FILL = {"cumsum": 0, "cumprod": 1}
 
 
-def _cumulative(x: Any, name: str, op: str, axis: Any, dtype: Any, skip_nan: bool) -> Any:
+def _cumulative(
+    x: Value, name: str, op: str, axis: int | None, dtype: DType | None, skip_nan: bool
+) -> Any:
     """A running reduction in ``dtype``; bools count as the default integer."""
     if axis is None:
         x, axis = lax.reshape(x, (x.aval.size,)), 0
@@ -43,7 +48,7 @@ def _cumulative(x: Any, name: str, op: str, axis: Any, dtype: Any, skip_nan: boo
     return lax.convert_dtype(run(wide, axis), x.aval.dtype)
 
 
-def _to_dtype(x: Any, dtype: Any) -> Any:
+def _to_dtype(x: Value, dtype: DType | None) -> Any:
     if dtype is None:
         return x
     if is_bool(dtype):
@@ -54,11 +59,13 @@ def _to_dtype(x: Any, dtype: Any) -> Any:
 _cumulative_planned = Planned(_cumulative, "cumulative")
 
 
-def _axis(axis: Any) -> int | None:
+def _axis(axis: int | None) -> int | None:
     return None if axis is None else index_of(axis, "", "axis")
 
 
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+def cumsum(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """Running sums along an axis.
 
     Args:
@@ -76,7 +83,9 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None)
     return _cumulative_planned((a,), statics)
 
 
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+def cumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """Running products along an axis; arguments as of ``cumsum``.
 
     >>> import tracebridge.numpy as tnp
@@ -88,7 +97,9 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None
     return _cumulative_planned((a,), statics)
 
 
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+def nancumsum(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """Running sums along an axis; NaNs count as zeros.
 
     >>> import tracebridge.numpy as tnp
@@ -100,7 +111,9 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = No
     return _cumulative_planned((a,), statics)
 
 
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+def nancumprod(
+    a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None
+) -> Array:
     """Running products along an axis; NaNs count as ones.
 
     >>> import tracebridge.numpy as tnp
@@ -112,7 +125,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = N
     return _cumulative_planned((a,), statics)
 
 
-def _with_initial(x: Any, op: str, axis: int, dtype: Any) -> Any:
+def _with_initial(x: Value, op: str, axis: int, dtype: DType) -> Any:
     name = f"cumulative_{op[3:]}"
     out = _cumulative(x, name, op, axis, dtype, False)
     axis = normalize_axis(axis, out.aval.ndim, name)
@@ -141,7 +154,12 @@ def _cumulative_standard(
 
 
 def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> Array:
     """Running sums along an axis, as the array API has them.
 
@@ -159,7 +177,12 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> Array:
     """Running products along an axis, as the array API has them; see ``cumulative_sum``.
 
@@ -173,7 +196,7 @@ def cumulative_prod(
 # differences -------------------------------------------------------------------------------------
 
 
-def _fit_edge(edge: Any, x: Any, axis: int, name: str) -> Any:
+def _fit_edge(edge: Value, x: Value, axis: int, name: str) -> Any:
     """A scalar repeated to one slice of ``x``; an array as it is."""
     if edge.aval.ndim:
         return edge
@@ -181,7 +204,7 @@ def _fit_edge(edge: Any, x: Any, axis: int, name: str) -> Any:
     return lax.broadcast_in_dim(edge, shape, ())
 
 
-def _neighbours(x: Any, axis: int) -> tuple[Any, Any]:
+def _neighbours(x: Value, axis: int) -> tuple[Any, Any]:
     """All but the first, and all but the last, along ``axis``."""
     size = x.aval.shape[axis]
     n = at_least(size - 1, 0)
@@ -217,7 +240,13 @@ def _diff(*args: Any) -> Any:
 _diff_planned = Planned(_diff, "diff")
 
 
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
+def diff(
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Array:
     """Differences of neighbours along an axis, ``n`` times; bools differ where they change.
 
     Args:
@@ -244,7 +273,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return _diff_planned((a, *edges), (times, index_of(axis, "diff", "axis"), prepend is not None))
 
 
-def _ediff1d(*args: Any) -> Any:
+def _ediff1d(*args: Value) -> Any:
     *xs, has_end, has_begin = args
     flat = [lax.reshape(x, (x.aval.size,)) for x in xs]
     inner = _diff(flat[0], 1, 0, False)
@@ -259,7 +288,9 @@ def _ediff1d(*args: Any) -> Any:
 _ediff1d_planned = Planned(_ediff1d, "ediff1d")
 
 
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
+def ediff1d(
+    ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
+) -> Array:
     """Differences of neighbours of the flattened array, with numbers put around them.
 
     >>> import tracebridge.numpy as tnp
@@ -273,7 +304,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 # integrals and derivatives of samples ------------------------------------------------------------
 
 
-def _trapezoid(y: Any, *rest: Any) -> Any:
+def _trapezoid(y: Value, *rest: Value) -> Any:
     *steps, axis, has_x = rest
     (y,) = promote_inexact(y)
     y, step = promote_inexact(lax.convert_dtype(y, y.aval.dtype), steps[0])
@@ -293,7 +324,9 @@ def _trapezoid(y: Any, *rest: Any) -> Any:
 _trapezoid_planned = Planned(_trapezoid, "trapezoid", judges=False)
 
 
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
+) -> Array:
     """The integral of samples along an axis, by the trapezoidal rule.
 
     Args:
@@ -310,7 +343,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     return _trapezoid_planned((y, step), (index_of(axis, "trapezoid", "axis"), x is not None))
 
 
-def _gradient(f: Any, *rest: Any) -> list[Any]:
+def _gradient(f: Any, *rest: Value) -> list[Any]:
     *spacing, axes = rest
     (f,) = promote_inexact(f)
     axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
@@ -332,7 +365,7 @@ def _gradient_along(f: Any, axis: int, h: Any) -> Any:
         msg = f"gradient: axis {axis} of {f.aval.str_short()} has fewer than two elements"
         raise ShapeMismatchError(msg)
 
-    def part(start: Any, stop: Any) -> Any:
+    def part(start: ArrayLike, stop: ArrayLike) -> Any:
         return lax.slice_in_dim(f, start, stop, axis=axis)
 
     first = lax.sub(part(1, 2), part(0, 1))
@@ -357,7 +390,7 @@ def _gradient_along(f: Any, axis: int, h: Any) -> Any:
     return lax.concatenate([lax.div(first, ends[0]), inner, lax.div(last, ends[1])], axis)
 
 
-def _along(v: Any, f: Any, axis: int) -> Any:
+def _along(v: Value, f: Any, axis: int) -> Any:
     """A vector spread over the other axes of ``f``."""
     n = v.aval.shape[0]
     shape = tuple([n if i == axis else d for i, d in enumerate(f.aval.shape)])
@@ -367,7 +400,7 @@ def _along(v: Any, f: Any, axis: int) -> Any:
 _gradient_planned = Planned(_gradient, "gradient")
 
 
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Derivatives of samples by second-order central differences, of first order at the ends.
 
     Args:
@@ -440,7 +473,9 @@ def _unwrap(p: Any, *rest: Any) -> Any:
 _unwrap_planned = Planned(_unwrap, "unwrap", exact=True)
 
 
-def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.283185307179586) -> Array:
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: Any = 6.283185307179586
+) -> Array:
     """Angles without jumps: multiples of ``period`` are added where neighbours differ too much.
 
     Args:

@@ -9,11 +9,12 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.value import Value
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_dtypes
 
 
-def _sizes(name: str, x: Any, y: Any) -> list[Any]:
+def _sizes(name: str, x: Value, y: Value) -> list[Any]:
     """The absolute values of two integers in one dtype and shape."""
     x, y = promote_dtypes(x, y)
     if not is_integer(x.aval.dtype) or is_bool(x.aval.dtype):
@@ -24,15 +25,15 @@ def _sizes(name: str, x: Any, y: Any) -> list[Any]:
     return values if is_unsigned(x.aval.dtype) else [lax.abs(v) for v in values]
 
 
-def _divisor(x: Any, y: Any) -> Any:
+def _divisor(x: Value, y: Value) -> Any:
     """Euclid's algorithm for all elements at once: rows ``(x, y)`` until all ``y`` are zero."""
     zero = lax.zeros_of(x.aval.update(shape=()))
 
-    def unfinished(pair: Sequence[Any]) -> Any:
+    def unfinished(pair: Sequence[Value]) -> Any:
         left = lax.ne(pair[1], zero)
         return lax.reduce_or(left, tuple(range(left.aval.ndim)))
 
-    def step(pair: Sequence[Any]) -> tuple[Any, Any]:
+    def step(pair: Sequence[Value]) -> tuple[Any, Any]:
         x, y = pair
         done = lax.eq(y, zero)
         safe = lax.select_n(done, y, lax.full_of(y.aval, 1))
@@ -41,11 +42,11 @@ def _divisor(x: Any, y: Any) -> Any:
     return while_loop(unfinished, step, (x, y))[0]
 
 
-def _gcd(x: Any, y: Any) -> Any:
+def _gcd(x: Value, y: Value) -> Any:
     return _divisor(*_sizes("gcd", x, y))
 
 
-def _lcm(x: Any, y: Any) -> Any:
+def _lcm(x: Value, y: Value) -> Any:
     x, y = _sizes("lcm", x, y)
     d = _divisor(x, y)
     zero = lax.eq(d, lax.zeros_of(d.aval.update(shape=())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from tracebridge.core.dtypes.canonicalize import canonicalize, default_float
 from tracebridge.core.dtypes.finfo import finfo as _finfo
 from tracebridge.core.dtypes.finfo import iinfo as _iinfo
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.numpy._planning import shape_of
 from tracebridge.numpy._promote import members, normalize_axis
 from tracebridge.numpy.conversion import asarray
@@ -25,7 +28,7 @@ class _ScalarType(type):
 
     dtype: np.dtype[Any]
 
-    def __call__(cls, x: Any) -> Any:
+    def __call__(cls, x: Value) -> Any:
         """``x`` as an array of this dtype."""
         return asarray(x, dtype=cls.dtype)
 
@@ -46,7 +49,7 @@ class _ScalarType(type):
         return f"<class 'tracebridge.numpy.{cls.__name__}'>"
 
 
-def _scalar_type(dtype: np.dtype[Any], name: str = "") -> Any:
+def _scalar_type(dtype: DType, name: str = "") -> Any:
     """The scalar type of a dtype: stands for it wherever a dtype is asked for."""
     label = name or dtype.name
     doc = f"""The dtype ``{label}``; called, it makes an array of it.
@@ -130,7 +133,7 @@ newaxis: None = None
 # questions about dtypes --------------------------------------------------------------------------
 
 
-def finfo(dtype: Any) -> Any:
+def finfo(dtype: DTypeLike) -> Any:
     """Limits of a floating dtype: ``eps``, ``max``, ``min``, ``tiny``, ``bits``, ...
 
     Args:
@@ -143,7 +146,7 @@ def finfo(dtype: Any) -> Any:
     return _finfo(dtype)
 
 
-def iinfo(int_type: Any) -> Any:
+def iinfo(int_type: DTypeLike) -> Any:
     """Limits of an integer dtype: ``max``, ``min``, ``bits``.
 
     Args:
@@ -156,7 +159,7 @@ def iinfo(int_type: Any) -> Any:
     return _iinfo(int_type)
 
 
-def result_type(*args: Any) -> Any:
+def result_type(*args: object) -> Any:
     """The dtype of an operation on arrays, numbers and dtypes.
 
     Raises:
@@ -172,7 +175,7 @@ def result_type(*args: Any) -> Any:
     return canonicalize(found) if isinstance(found, np.dtype) else found
 
 
-def promote_types(a: Any, b: Any) -> Any:
+def promote_types(a: ArrayLike, b: ArrayLike) -> Any:
     """The dtype of an operation on arrays of two dtypes.
 
     >>> import tracebridge.numpy as tnp
@@ -182,7 +185,7 @@ def promote_types(a: Any, b: Any) -> Any:
     return promotion.promote_types(a, b)
 
 
-def issubdtype(arg1: Any, arg2: Any) -> bool:
+def issubdtype(arg1: DTypeLike, arg2: DTypeLike) -> bool:
     """Whether a dtype lies below another, or below an abstract class such as ``floating``.
 
     >>> import tracebridge.numpy as tnp
@@ -203,7 +206,7 @@ _KINDS: dict[str, frozenset[Any]] = {
 }
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: DTypeLike) -> bool:
     """Whether a dtype is of a kind of the array API.
 
     Args:
@@ -245,7 +248,7 @@ def _shape(a: Any) -> tuple[Any, ...]:
     return shape_of(asarray(a) if isinstance(a, list | tuple) else a)
 
 
-def shape(a: Any) -> tuple[Any, ...]:
+def shape(a: object) -> tuple[Any, ...]:
     """The shape of an array or number.
 
     >>> import tracebridge.numpy as tnp
@@ -255,7 +258,7 @@ def shape(a: Any) -> tuple[Any, ...]:
     return _shape(a)
 
 
-def ndim(a: Any) -> int:
+def ndim(a: object) -> int:
     """The number of axes of an array or number.
 
     >>> import tracebridge.numpy as tnp
@@ -265,7 +268,7 @@ def ndim(a: Any) -> int:
     return len(_shape(a))
 
 
-def size(a: Any, axis: Any = None) -> int:
+def size(a: object, axis: SupportsIndex | None = None) -> int:
     """The number of elements, in all or along axes.
 
     >>> import tracebridge.numpy as tnp

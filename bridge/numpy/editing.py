@@ -12,9 +12,13 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.arrays.argument_types import ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import concrete, is_traced, settled, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy.creation import canonical_shape
@@ -25,7 +29,7 @@ from tracebridge.numpy.sorting import positions
 _INT32 = np.dtype(np.int32)
 
 
-def _flatten_unless(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+def _flatten_unless(x: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """``x`` flattened for ``axis=None``, and the axis."""
     if axis is None:
         return _flat_planned((x,)), 0
@@ -38,7 +42,7 @@ _flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 # repeat ------------------------------------------------------------------------------------------
 
 
-def _repeat(x: Any, count: int, axis: int) -> Any:
+def _repeat(x: Value, count: int, axis: int) -> Any:
     shape = x.aval.shape
     wide = (*shape[: axis + 1], count, *shape[axis + 1 :])
     dims = tuple([i if i <= axis else i + 1 for i in range(len(shape))])
@@ -49,7 +53,7 @@ def _repeat(x: Any, count: int, axis: int) -> Any:
 _repeat_planned = Planned(_repeat, "repeat")
 
 
-def _repeat_positions(counts: Any, size: Any, total: int) -> Any:
+def _repeat_positions(counts: Value, size: Dim, total: int) -> Any:
     """Which of ``size`` elements stands at each of ``total`` places."""
     counts = lax.convert_dtype(counts, _INT32)
     if not counts.aval.ndim or counts.aval.shape[0] == 1:
@@ -64,12 +68,12 @@ _repeat_positions_planned = Planned(_repeat_positions, "repeat")
 
 
 def repeat(
-    a: Any,
-    repeats: Any,
+    a: ArrayLike,
+    repeats: ArrayLike,
     axis: int | None = None,
     *,
     total_repeat_length: int | None = None,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Each element repeated along an axis.
 
@@ -135,7 +139,7 @@ def repeat(
 # delete ------------------------------------------------------------------------------------------
 
 
-def _places_without(obj: Any, size: int) -> Any:
+def _places_without(obj: Value, size: int) -> Any:
     """Positions of an axis of ``size`` without those in ``obj``, which are distinct."""
     obj = lax.convert_dtype(lax.reshape(obj, (obj.aval.size,)), _INT32)
     obj = lax.select_n(lax.lt(obj, 0), obj, lax.add(obj, size))
@@ -151,7 +155,7 @@ _places_without_planned = Planned(_places_without, "delete")
 
 
 def delete(
-    arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
+    arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
 ) -> Array:
     """``arr`` without some of its elements along an axis.
 
@@ -198,7 +202,7 @@ def delete(
 # insert ------------------------------------------------------------------------------------------
 
 
-def _merge_order(obj: Any, size: int) -> Any:
+def _merge_order(obj: Value, size: int) -> Any:
     """The order of ``size`` elements and new ones behind them, each new one before ``obj``."""
     obj = lax.convert_dtype(obj, _INT32)
     obj = lax.select_n(lax.lt(obj, 0), obj, lax.add(obj, size))
@@ -210,7 +214,7 @@ def _merge_order(obj: Any, size: int) -> Any:
 _merge_order_planned = Planned(_merge_order, "insert")
 
 
-def _merge(x: Any, values: Any, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
+def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
     shape = x.aval.shape
     values = lax.convert_dtype(values, x.aval.dtype)
     n = values.aval.ndim
@@ -236,7 +240,7 @@ def _merge(x: Any, values: Any, order: Any, axis: int, count: int, is_scalar: bo
 _merge_planned = Planned(_merge, "insert")
 
 
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """``arr`` with values put in before positions along an axis.
 
     Args:
@@ -288,7 +292,7 @@ _spread_planned = Planned(lambda p, n: lax.broadcast_in_dim(lax.reshape(p, ()), 
 # resize, trim_zeros ------------------------------------------------------------------------------
 
 
-def _resize(x: Any, shape: tuple[int, ...]) -> Any:
+def _resize(x: Value, shape: tuple[int, ...]) -> Any:
     size = 1
     for d in shape:
         size *= d
@@ -305,7 +309,7 @@ def _resize(x: Any, shape: tuple[int, ...]) -> Any:
 _resize_planned = Planned(_resize, "resize")
 
 
-def resize(a: Any, new_shape: Any) -> Array:
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """The elements in another shape: repeated from the start, or cut off, to fill it.
 
     >>> import tracebridge.numpy as tnp
@@ -350,7 +354,7 @@ def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Array:
     return x[tuple(index)]
 
 
-def _roll_axis(x: Any, axis: int, start: int) -> Any:
+def _roll_axis(x: Value, axis: int, start: int) -> Any:
     ndim = x.aval.ndim
     source = normalize_axis(axis, ndim, "rollaxis")
     if not -ndim <= start <= ndim:
@@ -366,7 +370,7 @@ def _roll_axis(x: Any, axis: int, start: int) -> Any:
 _roll_axis_planned = Planned(_roll_axis, "rollaxis")
 
 
-def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """``a`` with ``axis`` moved before the axis ``start``; ``moveaxis`` reads better.
 
     >>> import tracebridge.numpy as tnp

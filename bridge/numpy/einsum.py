@@ -20,9 +20,14 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import Shape
+from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.contract.dot import dot_general
+from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.arrays.argument_types import DType, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_precision, value_of
 from tracebridge.numpy._promote import check_no_out, promote_dtypes
@@ -62,7 +67,7 @@ def _labels(part: str, text: str) -> Labels:
     return (*head, ELLIPSIS, *tail) if dots else tuple(head)
 
 
-def _interleaved(arguments: Sequence[Any]) -> tuple[Form, list[Any]]:
+def _interleaved(arguments: Sequence[object]) -> tuple[Form, list[Any]]:
     """Labels and operands of the form ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
     count = len(arguments) // 2
     operands = list(arguments[0 : 2 * count : 2])
@@ -149,14 +154,14 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Any]) -> dict[Any, Any]:
     return sizes
 
 
-def _sum(x: Any, axes: Sequence[int]) -> Any:
+def _sum(x: Value, axes: Sequence[int]) -> Any:
     if not axes:
         return x
     reduce = lax.reduce_or if is_bool(x.aval.dtype) else lax.reduce_sum
     return reduce(x, tuple(axes))
 
 
-def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
+def _diagonal(x: Value, labels: Labels) -> tuple[Any, Labels]:
     """``x`` where axes of equal labels have equal positions: one axis for each label."""
     while len(set(labels)) < len(labels):
         second = next(i for i, label in enumerate(labels) if label in labels[:i])
@@ -169,7 +174,7 @@ def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
     return x, labels
 
 
-def _prepare(x: Any, labels: Labels, sizes: dict[Any, Any], needed: set[Any]) -> Any:
+def _prepare(x: Value, labels: Labels, sizes: dict[Any, Any], needed: set[Any]) -> Any:
     """``x`` with distinct labels, without repeated axes of size 1, without labels not needed."""
     ones = [i for i, n in enumerate(labels) if x.aval.shape[i] == 1 and sizes[n] != 1]
     if ones:
@@ -182,13 +187,13 @@ def _prepare(x: Any, labels: Labels, sizes: dict[Any, Any], needed: set[Any]) ->
 
 
 def _pair(
-    a: tuple[Any, Labels],
-    b: tuple[Any, Labels],
+    a: tuple[Value, Labels],
+    b: tuple[Value, Labels],
     needed: set[Any],
     *,
     dot: Callable[..., Any],
-    precision: Any,
-    preferred: Any,
+    precision: object,
+    preferred: DType | None,
 ) -> tuple[Any, Labels]:
     """The product of two operands, summed over the labels that are not needed any more."""
     (x, left), (y, right) = a, b
@@ -205,7 +210,9 @@ def _pair(
     return dot(x, y, numbers, precision, preferred_element_type=preferred), out
 
 
-def _multiply(x: Any, left: Labels, y: Any, right: Labels, out: Labels, preferred: Any) -> Any:
+def _multiply(
+    x: Value, left: Labels, y: Value, right: Labels, out: Labels, preferred: DType | None
+) -> Any:
     if preferred is not None:
         x, y = lax.convert_dtype(x, preferred), lax.convert_dtype(y, preferred)
     sizes = dict(zip((*left, *right), (*x.aval.shape, *y.aval.shape), strict=True))
@@ -214,7 +221,7 @@ def _multiply(x: Any, left: Labels, y: Any, right: Labels, out: Labels, preferre
     return lax.bitwise_and(x, y) if is_bool(x.aval.dtype) else lax.mul(x, y)
 
 
-def _spread(x: Any, labels: Labels, out: Labels, shape: tuple[Any, ...]) -> Any:
+def _spread(x: Value, labels: Labels, out: Labels, shape: Shape) -> Any:
     """``x`` with its axes in the order of ``out``, repeated along the others."""
     if not labels or labels == out:
         return x
@@ -222,13 +229,13 @@ def _spread(x: Any, labels: Labels, out: Labels, shape: tuple[Any, ...]) -> Any:
     return lax.broadcast_in_dim(x, shape, tuple([i for i, n in enumerate(out) if n in labels]))
 
 
-def _ordered(x: Any, labels: Labels, wanted: Labels) -> Any:
+def _ordered(x: Value, labels: Labels, wanted: Labels) -> Any:
     if labels == wanted:
         return x
     return lax.transpose(x, tuple([labels.index(n) for n in wanted]))
 
 
-def _einsum(*args: Any) -> Any:
+def _einsum(*args: Value) -> Any:
     """Planned: everything but the operands is static. Products are those of ``lax``."""
     return _contract_all(*args, lax.dot_general)
 
@@ -305,7 +312,7 @@ def _path(
 _einsum_planned = Planned(_einsum, "einsum")
 
 
-def _optimize_static(optimize: Any) -> Any:
+def _optimize_static(optimize: object) -> Any:
     if isinstance(optimize, str | bool):
         return optimize
     if not isinstance(optimize, Sequence):
@@ -316,15 +323,15 @@ def _optimize_static(optimize: Any) -> Any:
 
 
 def einsum(
-    subscripts: Any,
+    subscripts: object,
     /,
-    *operands: Any,
+    *operands: object,
     out: None = None,
-    optimize: Any = "auto",
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    optimize: object = "auto",
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
     _dot_general: Callable[..., Any] = dot_general,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Sum of products of arrays, by labels of their axes.
 
@@ -390,7 +397,7 @@ def einsum(
 
 
 def einsum_path(
-    subscripts: Any, /, *operands: Any, optimize: Any = "auto"
+    subscripts: object, /, *operands: object, optimize: object = "auto"
 ) -> tuple[list[tuple[int, ...]], Any]:
     """The order in which ``einsum`` contracts, and a description of its cost.
 

@@ -11,7 +11,9 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
@@ -28,7 +30,7 @@ from tracebridge.numpy._promote import (
 # functions of one array --------------------------------------------------------------------------
 
 
-def _fabs(x: Any) -> Any:
+def _fabs(x: Value) -> Any:
     (x,) = promote_inexact(x)
     if is_complex(x.aval.dtype):
         msg = f"fabs works on real numbers, got {x.aval.str_short()}"
@@ -36,25 +38,25 @@ def _fabs(x: Any) -> Any:
     return lax.abs(x)
 
 
-def _negative(x: Any) -> Any:
+def _negative(x: Value) -> Any:
     return lax.neg(x)
 
 
-def _absolute(x: Any) -> Any:
+def _absolute(x: Value) -> Any:
     if is_bool(x.aval.dtype) or is_unsigned(x.aval.dtype):
         return x
     return lax.abs(x)
 
 
-def _square(x: Any) -> Any:
+def _square(x: Value) -> Any:
     return lax.integer_pow(promote_numeric(x)[0], 2)
 
 
-def _sign(x: Any) -> Any:
+def _sign(x: Value) -> Any:
     return lax.sign(x)
 
 
-def _reciprocal(x: Any) -> Any:
+def _reciprocal(x: Value) -> Any:
     (x,) = promote_inexact(x)
     return lax.div(1.0, x)
 
@@ -135,12 +137,12 @@ reciprocal = unary_function(
 # functions of two arrays -------------------------------------------------------------------------
 
 
-def _add(x: Any, y: Any) -> Any:
+def _add(x: Value, y: Value) -> Any:
     """The sum; of bools: whether either is true."""
     return lax.bitwise_or(x, y) if is_bool(x.aval.dtype) else lax.add(x, y)
 
 
-def _multiply(x: Any, y: Any) -> Any:
+def _multiply(x: Value, y: Value) -> Any:
     """The product; of bools: whether both are true."""
     return lax.bitwise_and(x, y) if is_bool(x.aval.dtype) else lax.mul(x, y)
 
@@ -188,7 +190,7 @@ true_divide = binary_function(
 divide = true_divide
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
+def _floor_divide(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("floor_divide", *promote_numeric(x, y))
     dtype = x.aval.dtype
     if is_unsigned(dtype):
@@ -201,7 +203,7 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return _float_divmod(x, y)[0]
 
 
-def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
+def _float_divmod(x: Value, y: Value) -> tuple[Any, Any]:
     """Floor and remainder with the sign of ``y``, as Python's ``divmod`` of floats."""
     remainder = lax.rem(x, y)
     quotient = lax.div(lax.sub(x, remainder), y)
@@ -214,7 +216,7 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return quotient, remainder
 
 
-def _rem(x: Any, y: Any) -> Any:
+def _rem(x: Value, y: Value) -> Any:
     """The remainder with the sign of ``x``; 0 for integers that are divided by 0."""
     rest = lax.rem(x, y)
     if not is_integer(x.aval.dtype):
@@ -224,7 +226,7 @@ def _rem(x: Any, y: Any) -> Any:
     return lax.select_n(by_zero, rest, lax.zeros_of(rest.aval))
 
 
-def _remainder(x: Any, y: Any) -> Any:
+def _remainder(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("remainder", *promote_numeric(x, y))
     remainder = _rem(x, y)
     if is_unsigned(x.aval.dtype):
@@ -236,7 +238,7 @@ def _remainder(x: Any, y: Any) -> Any:
     return lax.select_n(wrong, remainder, lax.add(remainder, y))
 
 
-def _divmod(x: Any, y: Any) -> list[Any]:
+def _divmod(x: Value, y: Value) -> list[Any]:
     return [_floor_divide(x, y), _remainder(x, y)]
 
 
@@ -274,7 +276,7 @@ fmod = binary_function(
 _divmod_list = binary(Planned(_divmod, "divmod"))
 
 
-def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """``(x // y, x % y)``, elementwise.
 
     >>> import tracebridge.numpy as tnp
@@ -286,7 +288,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
     return quotient, rest
 
 
-def _heaviside(x: Any, y: Any) -> Any:
+def _heaviside(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("heaviside", *promote_inexact(x, y))
     zero = lax.zeros_of(x.aval.update(shape=()))
     if y.aval.ndim:

@@ -7,21 +7,23 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import promote_inexact
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: Value) -> Any:
     return lax.conj(x) if is_complex(x.aval.dtype) else x
 
 
-def _real(x: Any) -> Any:
+def _real(x: Value) -> Any:
     return lax.real(x) if is_complex(x.aval.dtype) else x
 
 
-def _imag(x: Any) -> Any:
+def _imag(x: Value) -> Any:
     return lax.imag(x) if is_complex(x.aval.dtype) else lax.zeros_of(x.aval)
 
 
@@ -60,7 +62,7 @@ imag = unary_function(
 )
 
 
-def _angle(z: Any, deg: bool) -> Any:
+def _angle(z: Value, deg: bool) -> Any:
     (z,) = promote_inexact(z)
     if is_complex(z.aval.dtype):
         result = lax.atan2(lax.imag(z), lax.real(z))
@@ -73,7 +75,7 @@ def _angle(z: Any, deg: bool) -> Any:
 _angle_planned = Planned(_angle, "angle")
 
 
-def angle(z: Any, deg: bool = False) -> Array:
+def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The angle of complex numbers in the plane, in ``(-pi, pi]`` or degrees, elementwise.
 
     >>> import tracebridge.numpy as tnp

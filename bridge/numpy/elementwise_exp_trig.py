@@ -12,15 +12,16 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.value import Value
 from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import inexact_operands, promote_inexact
 
 
-def _inexact(operation: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _inexact(operation: Callable[[Value], Value]) -> Callable[[Any], Any]:
     """Integers become floats, then ``operation``."""
 
-    def run(x: Any) -> Any:
+    def run(x: Value) -> Any:
         return operation(*promote_inexact(x))
 
     return run
@@ -266,7 +267,7 @@ rad2deg = unary_function(
 degrees = rad2deg
 
 
-def _sinc(x: Any) -> Any:
+def _sinc(x: Value) -> Any:
     (x,) = promote_inexact(x)
     t = lax.mul(x, math.pi)
     # Near zero derivatives of the quotient lose their digits: there the first terms of the series
@@ -297,7 +298,7 @@ sinc = unary_function(
 _I0_SERIES = [1.0 / (4.0**k * math.factorial(k) ** 2) for k in range(9)]
 
 
-def _i0(x: Any) -> Any:
+def _i0(x: Value) -> Any:
     (x,) = promote_inexact(x)
     if is_complex(x.aval.dtype):
         msg = f"i0: got {x.aval.str_short()}, expected real numbers"

@@ -9,7 +9,9 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
@@ -37,7 +39,7 @@ minimum = binary_function(
 )
 
 
-def lexicographic(strict: str, x: Any, y: Any) -> Any:
+def lexicographic(strict: str, x: Value, y: Value) -> Any:
     """A comparison; complex numbers are compared by real part, then by imaginary part."""
     compare = getattr(lax, strict)
     if not is_complex(x.aval.dtype):
@@ -47,12 +49,12 @@ def lexicographic(strict: str, x: Any, y: Any) -> Any:
     return lax.bitwise_or(first, lax.bitwise_and(parts, compare(lax.imag(x), lax.imag(y))))
 
 
-def _fmax(x: Any, y: Any) -> Any:
+def _fmax(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("fmax", *promote_dtypes(x, y))
     return select(lax.bitwise_or(lexicographic("gt", x, y), lax.ne(y, y)), x, y)
 
 
-def _fmin(x: Any, y: Any) -> Any:
+def _fmin(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("fmin", *promote_dtypes(x, y))
     return select(lax.bitwise_or(lexicographic("lt", x, y), lax.ne(y, y)), x, y)
 
@@ -79,7 +81,7 @@ fmin = binary_function(
 )
 
 
-def _clip(*args: Any) -> Any:
+def _clip(*args: Value) -> Any:
     *xs, has_min = args
     values = promote_dtypes(*xs)
     x, *bounds = values
@@ -96,7 +98,7 @@ def _clip(*args: Any) -> Any:
 _clip_planned = Planned(_clip, "clip")
 
 
-def _loose_limits(arr: Any, low: Any, high: Any) -> list[Any] | None:
+def _loose_limits(arr: ArrayLike | None, low: Any, high: Any) -> list[Any] | None:
     """The limits, with those that no number of the dtype exceeds at its ends; None if none is so.
 
     A limit that no number of the dtype meets stays: it is an error.
@@ -109,7 +111,9 @@ def _loose_limits(arr: Any, low: Any, high: Any) -> list[Any] | None:
     return [x for x in limits if x is not None]
 
 
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:
+def clip(
+    arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None
+) -> Array:
     """``arr`` limited to the range from ``min`` to ``max``; NaN stays.
 
     Args:

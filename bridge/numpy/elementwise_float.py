@@ -17,7 +17,10 @@ from tracebridge.core.dtypes.dtypes import (
 )
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import broadcast_operands, check_no_out, promote_inexact
@@ -26,18 +29,18 @@ _BOOL = np.dtype(np.bool_)
 _BITS = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
-def _no_complex(name: str, x: Any) -> None:
+def _no_complex(name: str, x: Value) -> None:
     if is_complex(x.aval.dtype):
         msg = f"{name} works on real numbers, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
 
 
-def _bits(x: Any) -> Any:
+def _bits(x: Value) -> Any:
     """The bit pattern of floats as signed integers of the same size."""
     return lax.bitcast_convert_type_p.bind(x, new_dtype=_BITS[x.aval.dtype.itemsize])
 
 
-def _signbit(x: Any) -> Any:
+def _signbit(x: Value) -> Any:
     _no_complex("signbit", x)
     dtype = x.aval.dtype
     if is_float(dtype):
@@ -59,7 +62,7 @@ signbit = unary_function(
 )
 
 
-def _copysign(x: Any, y: Any) -> Any:
+def _copysign(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("copysign", *promote_inexact(x, y))
     _no_complex("copysign", x)
     # The sign only chooses, so the operand that it chooses has the type of both.
@@ -69,7 +72,7 @@ def _copysign(x: Any, y: Any) -> Any:
     return lax.select_n(_signbit(y), *_same_shape(size, lax.neg(size), y))
 
 
-def _same_shape(x: Any, y: Any, like: Any) -> list[Any]:
+def _same_shape(x: Any, y: Value | None, like: Any) -> list[Any]:
     """``x`` and ``y`` repeated to the shape of ``like`` where that has more axes."""
     if x.aval.ndim or not like.aval.ndim:
         return [x, y]
@@ -88,7 +91,7 @@ copysign = binary_function(
 )
 
 
-def _nextafter(x: Any, y: Any) -> Any:
+def _nextafter(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("nextafter", *promote_inexact(x, y))
     return lax.nextafter(x, y)
 
@@ -105,7 +108,7 @@ nextafter = binary_function(
 )
 
 
-def _spacing(x: Any) -> Any:
+def _spacing(x: Value) -> Any:
     (x,) = promote_inexact(x)
     _no_complex("spacing", x)
     # Made of bits: XLA calculates with subnormal numbers as if they were zero.
@@ -127,7 +130,7 @@ def _spacing(x: Any) -> Any:
     return lax.convert_dtype(found, x.aval.dtype, x.aval.weak_type)
 
 
-def _magnitude(bits: Any) -> Any:
+def _magnitude(bits: Value) -> Any:
     """Bit patterns without the sign."""
     return lax.bitwise_and(bits, int(np.iinfo(bits.aval.dtype).max))
 
@@ -147,7 +150,7 @@ spacing = unary_function(
 # exponents ---------------------------------------------------------------------------------------
 
 
-def _power_of_two(n: Any, dtype: Any) -> Any:
+def _power_of_two(n: Value, dtype: DType) -> Any:
     """``2.0 ** n`` by its bits, for ``n`` within the exponents of normal numbers."""
     info = finfo(dtype)
     kind = _BITS[dtype.itemsize]
@@ -155,7 +158,7 @@ def _power_of_two(n: Any, dtype: Any) -> Any:
     return lax.bitcast_convert_type_p.bind(lax.shift_left(biased, info.nmant), new_dtype=dtype)
 
 
-def _scale(x: Any, n: Any) -> Any:
+def _scale(x: Value, n: Value) -> Any:
     """``x * 2.0 ** n`` in three steps, so that no factor leaves the range of the dtype."""
     info = finfo(x.aval.dtype)
     low, high = info.minexp, info.maxexp - 1
@@ -167,7 +170,7 @@ def _scale(x: Any, n: Any) -> Any:
     return x
 
 
-def _ldexp(x: Any, n: Any) -> Any:
+def _ldexp(x: Value, n: Value) -> Any:
     if is_bool(n.aval.dtype) or (is_integer(n.aval.dtype) and n.aval.dtype.itemsize == 1):
         # Eight bits hold exponents only up to that of float32, and not the negative of -128.
         n = lax.convert_dtype(n, np.dtype(np.int32))
@@ -195,7 +198,7 @@ ldexp = binary_function(
 )
 
 
-def _frexp(x: Any) -> list[Any]:
+def _frexp(x: Value) -> list[Any]:
     (x,) = promote_inexact(x)
     _no_complex("frexp", x)
     info = finfo(x.aval.dtype)
@@ -222,7 +225,7 @@ def _frexp(x: Any) -> list[Any]:
 _frexp_planned = Planned(_frexp, "frexp")
 
 
-def frexp(x: Any, /) -> tuple[Array, Array]:
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """``(m, n)`` with ``x == m * 2 ** n`` and ``0.5 <= abs(m) < 1``, elementwise.
 
     Zero, infinities and NaN are their own mantissa with exponent 0; ``n`` has dtype int32.
@@ -236,7 +239,7 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     return mantissa, exponent
 
 
-def _modf(x: Any) -> list[Any]:
+def _modf(x: Value) -> list[Any]:
     (x,) = promote_inexact(x)
     _no_complex("modf", x)
     # Both parts have the sign of x, zeros too: the parts of the size of x, with that sign.
@@ -252,7 +255,7 @@ def _modf(x: Any) -> list[Any]:
 _modf_planned = Planned(_modf, "modf")
 
 
-def modf(x: Any, /, out: None = None) -> tuple[Array, Array]:
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of ``x``, elementwise.
 
     >>> import tracebridge.numpy as tnp
@@ -268,7 +271,7 @@ def modf(x: Any, /, out: None = None) -> tuple[Array, Array]:
 # NaN and infinity --------------------------------------------------------------------------------
 
 
-def _nan_to_num(*args: Any) -> Any:
+def _nan_to_num(*args: Value) -> Any:
     x, nan, *rest = args
     *limits, has_posinf, has_neginf = rest
     dtype = x.aval.dtype
@@ -298,7 +301,11 @@ _nan_to_num_planned = Planned(_nan_to_num, "nan_to_num")
 
 
 def nan_to_num(
-    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: ArrayLike,
+    copy: bool = True,
+    nan: ArrayLike = 0.0,
+    posinf: ArrayLike | None = None,
+    neginf: ArrayLike | None = None,
 ) -> Array:
     """``x`` with NaN and infinities replaced by numbers.
 
@@ -317,7 +324,7 @@ def nan_to_num(
     return _nan_to_num_planned((x, nan, *limits), (posinf is not None, neginf is not None))
 
 
-def _is_infinite(name: str, x: Any, value: float) -> Any:
+def _is_infinite(name: str, x: Value, value: float) -> Any:
     _no_complex(name, x)
     if not is_inexact(x.aval.dtype):
         return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
@@ -328,7 +335,7 @@ _isposinf_planned = Planned(lambda x: _is_infinite("isposinf", x, np.inf), "ispo
 _isneginf_planned = Planned(lambda x: _is_infinite("isneginf", x, -np.inf), "isneginf")
 
 
-def isposinf(x: Any, /, out: None = None) -> Array:
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether an element is plus infinity; complex numbers are an error.
 
     >>> import tracebridge.numpy as tnp
@@ -339,7 +346,7 @@ def isposinf(x: Any, /, out: None = None) -> Array:
     return _isposinf_planned((x,))
 
 
-def isneginf(x: Any, /, out: None = None) -> Array:
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether an element is minus infinity; complex numbers are an error.
 
     >>> import tracebridge.numpy as tnp

@@ -16,7 +16,9 @@ from tracebridge.core.errors.argument_errors import IntegerRangeError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -48,7 +50,7 @@ def _integers(name: str, *xs: Any) -> list[Any]:
 def _ordered(name: str, order: str) -> Any:
     """A comparison by NumPy's order of complex numbers."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Any:
         return lexicographic(order, *broadcast_operands(name, *promote_dtypes(x, y)))
 
     return run
@@ -63,7 +65,7 @@ def _comparison(implementation: Any, name: str, doc: str) -> Callable[[Any, Any]
     order = _ORDERS[name]
 
     @functools.wraps(fits)
-    def compare(x1: Any, x2: Any) -> Any:
+    def compare(x1: ArrayLike, x2: ArrayLike) -> Any:
         try:
             return fits(x1, x2)
         except Exception as error:
@@ -204,7 +206,7 @@ left_shift = binary_function(
 bitwise_left_shift = left_shift
 
 
-def _right_shift(x: Any, y: Any) -> Any:
+def _right_shift(x: Value, y: Value) -> Any:
     x, y = promote_numeric(*_integers("right_shift", x, y))
     shift = lax.shift_right_logical if is_unsigned(x.aval.dtype) else lax.shift_right_arithmetic
     return shift(x, y)
@@ -223,7 +225,7 @@ right_shift = binary_function(
 bitwise_right_shift = right_shift
 
 
-def _bitwise_count(x: Any) -> Any:
+def _bitwise_count(x: Value) -> Any:
     (x,) = _integers("bitwise_count", x)
     if is_bool(x.aval.dtype):
         return lax.convert_dtype(x, np.dtype(np.uint8))
@@ -244,7 +246,7 @@ bitwise_count = unary_function(
 
 
 def _logical(name: str, operation: Any) -> Any:
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value | None, y: Value | None) -> Any:
         return operation(*broadcast_operands(name, truth(x), truth(y)))
 
     return run
@@ -292,13 +294,13 @@ logical_not = unary_function(
 )
 
 
-def _isnan(x: Any) -> Any:
+def _isnan(x: Value) -> Any:
     if not is_inexact(x.aval.dtype):
         return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
     return lax.ne(x, x)
 
 
-def is_finite(x: Any) -> Any:
+def is_finite(x: Value) -> Any:
     """Where numbers are finite; integers always are."""
     dtype = x.aval.dtype
     if is_complex(dtype):
@@ -308,7 +310,7 @@ def is_finite(x: Any) -> Any:
     return lax.is_finite(x)
 
 
-def _isinf(x: Any) -> Any:
+def _isinf(x: Value) -> Any:
     dtype = x.aval.dtype
     if is_complex(dtype):
         return lax.bitwise_or(_isinf(lax.real(x)), _isinf(lax.imag(x)))
@@ -352,7 +354,7 @@ isinf = unary_function(
 # real and complex --------------------------------------------------------------------------------
 
 
-def _has_imaginary_part(x: Any) -> Any:
+def _has_imaginary_part(x: Value) -> Any:
     if not is_complex(x.aval.dtype):
         return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
     part = lax.imag(x)
@@ -381,7 +383,7 @@ isreal = unary_function(
 )
 
 
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: object) -> bool:
     """Whether the dtype of ``x`` is complex, whatever its elements.
 
     >>> import tracebridge.numpy as tnp
@@ -392,7 +394,7 @@ def iscomplexobj(x: Any) -> bool:
     return found.kind != "O" and is_complex(found)
 
 
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: object) -> bool:
     """Whether the dtype of ``x`` is not complex.
 
     >>> import tracebridge.numpy as tnp

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact, is_i
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function
@@ -24,7 +25,7 @@ from tracebridge.numpy._promote import (
 )
 
 
-def _power(x: Any, y: Any) -> Any:
+def _power(x: Value, y: Value) -> Any:
     if is_inexact(x.aval.dtype) and is_integer(y.aval.dtype):
         # The derivative at 0**0 is 0 for an integer exponent; as a float it would be 0 * inf.
         dtype = promote_numeric(x, y)[0].aval
@@ -36,18 +37,18 @@ def _power(x: Any, y: Any) -> Any:
     return lax.pow(x, y)
 
 
-def _int_power(x: Any, y: Any) -> Any:
+def _int_power(x: Value, y: Value) -> Any:
     """Integer power by squaring, for as many bits as the largest exponent has."""
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
     weak = x.aval.weak_type and y.aval.weak_type
     x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
     one, zero = lax.full_of(x.aval, 1), lax.zeros_of(x.aval.update(shape=()))
 
-    def unfinished(carry: Sequence[Any]) -> Any:
+    def unfinished(carry: Sequence[Value]) -> Any:
         left = lax.gt(carry[2], zero)
         return lax.reduce_or(left, tuple(range(left.aval.ndim)))
 
-    def step(carry: Sequence[Any]) -> tuple[Any, Any, Any]:
+    def step(carry: Sequence[Value]) -> tuple[Any, Any, Any]:
         result, base, exponent = carry
         odd = lax.eq(lax.bitwise_and(exponent, one), one)
         result = lax.select_n(odd, result, lax.mul(result, base))
@@ -112,7 +113,7 @@ float_power = binary_function(
 )
 
 
-def _hypot(x: Any, y: Any) -> Any:
+def _hypot(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("hypot", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         msg = f"hypot: got {x.aval.str_short()} and {y.aval.str_short()}, expected real numbers"
@@ -144,7 +145,7 @@ hypot = binary_function(
 )
 
 
-def _complex_logaddexp(x: Any, y: Any, exp: Callable[[Any], Any], scale: float) -> Any:
+def _complex_logaddexp(x: Value, y: Value, exp: Callable[[Value], Value], scale: float) -> Any:
     """The sum in the logarithm, relative to the term of larger real part."""
     shape = lax.ne(x, y).aval.shape
     x, y = broadcast_to(x, shape), broadcast_to(y, shape)
@@ -153,7 +154,7 @@ def _complex_logaddexp(x: Any, y: Any, exp: Callable[[Any], Any], scale: float) 
     return lax.add(big, lax.mul(lax.log1p(exp(lax.sub(small, big))), scale))
 
 
-def _ordered(x: Any, y: Any) -> tuple[Any, Any]:
+def _ordered(x: Value, y: Value) -> tuple[Any, Any]:
     """The larger and ``smaller - larger``, which is 0 between infinities of one sign.
 
     Chosen by one comparison, so that their derivatives at ties are those of the same operands.
@@ -166,7 +167,7 @@ def _ordered(x: Any, y: Any) -> tuple[Any, Any]:
     return big, lax.sub(lax.select_n(same, small, zeros), lax.select_n(same, big, zeros))
 
 
-def _logaddexp(x: Any, y: Any) -> Any:
+def _logaddexp(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("logaddexp", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp(v), 1.0)
@@ -186,7 +187,7 @@ logaddexp = binary_function(
 )
 
 
-def _logaddexp2(x: Any, y: Any) -> Any:
+def _logaddexp2(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("logaddexp2", *promote_inexact(x, y))
     if is_complex(x.aval.dtype):
         return _complex_logaddexp(x, y, lambda v: lax.exp2(v), 1.0 / math.log(2.0))

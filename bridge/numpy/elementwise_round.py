@@ -6,34 +6,36 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import unary_function
 from tracebridge.numpy._promote import check_no_out, promote_inexact
 
 
-def _floor(x: Any) -> Any:
+def _floor(x: Value) -> Any:
     return lax.floor(x) if is_inexact(x.aval.dtype) else x
 
 
-def _ceil(x: Any) -> Any:
+def _ceil(x: Value) -> Any:
     return lax.ceil(x) if is_inexact(x.aval.dtype) else x
 
 
-def _trunc(x: Any) -> Any:
+def _trunc(x: Value) -> Any:
     if not is_inexact(x.aval.dtype):
         return x
     return lax.select_n(lax.lt(x, 0.0), lax.floor(x), lax.ceil(x))
 
 
-def _rint(x: Any) -> Any:
+def _rint(x: Value) -> Any:
     (x,) = promote_inexact(x)
     if is_complex(x.aval.dtype):
         return lax.complex(_rint(lax.real(x)), _rint(lax.imag(x)))
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
-def _round(x: Any, decimals: int) -> Any:
+def _round(x: Value, decimals: int) -> Any:
     if not is_inexact(x.aval.dtype):
         if decimals >= 0:
             return x
@@ -91,7 +93,7 @@ rint = unary_function(
 _round_planned = Planned(_round, "round")
 
 
-def round(a: Any, decimals: int = 0, out: None = None) -> Array:
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Round to ``decimals`` digits after the point, halves to even.
 
     >>> import tracebridge.numpy as tnp

@@ -17,8 +17,12 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_made
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of
@@ -33,7 +37,7 @@ from tracebridge.numpy.searching import nonzero
 _INT32 = np.dtype(np.int32)
 
 
-def _meshgrid(*args: Any) -> list[Any]:
+def _meshgrid(*args: Value) -> list[Any]:
     *xs, sparse, swap = args
     n = len(xs)
     axes = list(range(n))
@@ -57,7 +61,7 @@ _meshgrid_planned = Planned(_meshgrid, "meshgrid")
 
 
 def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+    *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Array]:
     """The coordinates of a grid, one array for each vector of coordinates.
 
@@ -90,21 +94,21 @@ def meshgrid(
 
 @overload
 def indices(
-    dimensions: Sequence[int], dtype: Any = None, sparse: Literal[False] = False
+    dimensions: Sequence[int], dtype: DType | None = None, sparse: Literal[False] = False
 ) -> Array: ...
 
 
 @overload
 def indices(
-    dimensions: Sequence[int], dtype: Any = None, *, sparse: Literal[True]
+    dimensions: Sequence[int], dtype: DType | None = None, *, sparse: Literal[True]
 ) -> tuple[Array, ...]: ...
 
 
 @overload
 def indices(
-    dimensions: Sequence[int], dtype: Any = None, sparse: bool = False
+    dimensions: Sequence[int], dtype: DType | None = None, sparse: bool = False
 ) -> Array | tuple[Array, ...]: ...
-def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """The positions along each axis of an array of shape ``dimensions``.
 
     Args:
@@ -125,7 +129,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     return _indices_planned((), (shape, kind, False))
 
 
-def _indices(shape: tuple[Any, ...], dtype: Any, sparse: bool) -> Any:
+def _indices(shape: Shape, dtype: DType, sparse: bool) -> Any:
     n = len(shape)
     if sparse:
         sizes = [tuple([d if i == a else 1 for i, d in enumerate(shape)]) for a in range(n)]
@@ -157,7 +161,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     return (arange(size),) * count
 
 
-def diag_indices_from(arr: Any) -> tuple[Array, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """The positions of the main diagonal of ``arr``, whose axes have equal sizes.
 
     Raises:
@@ -174,7 +178,9 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape))
 
 
-def _triangle(name: str, n: Any, k: int, m: Any, *, upper: bool) -> tuple[Any, Any]:
+def _triangle(
+    name: str, n: ArrayLike, k: int, m: ArrayLike | None, *, upper: bool
+) -> tuple[Any, Any]:
     """Rows and columns of the places up to diagonal ``k``, or of the others."""
     rows = index_of(n, name, "n")
     columns = rows if m is None else index_of(m, name, "m")
@@ -212,7 +218,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     return _triangle(name, n, index_of(k, name, "k") - 1, m, upper=True)
 
 
-def _matrix_shape(name: str, arr: Any) -> tuple[int, int]:
+def _matrix_shape(name: str, arr: ArrayLike) -> tuple[int, int]:
     shape = shape_of(arr)
     if len(shape) != 2:
         msg = f"{name}: needs a matrix, got shape {shape}"
@@ -220,7 +226,7 @@ def _matrix_shape(name: str, arr: Any) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """The positions of the lower triangle of a matrix, up to diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -231,7 +237,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     return tril_indices(rows, k, columns)
 
 
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """The positions of the upper triangle of a matrix, from diagonal ``k`` on.
 
     >>> import tracebridge.numpy as tnp
@@ -264,7 +270,7 @@ _ones_planned = Planned(
 # open grids and flat positions -------------------------------------------------------------------
 
 
-def ix_(*args: Any) -> tuple[Array, ...]:
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Index arrays that choose the rows and columns (and so on) given by vectors.
 
     Raises:
@@ -290,7 +296,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     return tuple(out)
 
 
-def _unravel(flat: Any, shape: tuple[Any, ...]) -> list[Any]:
+def _unravel(flat: Value, shape: Shape) -> list[Any]:
     if not is_integer(flat.aval.dtype):
         msg = f"unravel_index: indices must be integers, got {flat.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
@@ -316,7 +322,7 @@ def _unravel(flat: Any, shape: tuple[Any, ...]) -> list[Any]:
 _unravel_planned = Planned(_unravel, "unravel_index")
 
 
-def unravel_index(indices: Any, shape: Any) -> tuple[Array, ...]:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """The positions along each axis of ``shape`` for positions in the flattened array.
 
     Negative positions count from the end; those out of bounds are clamped. The results have the
@@ -357,7 +363,7 @@ def ravel_multi_index(
     mode: Any = "raise",
     order: str = "C",
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """The positions in the flattened array for positions along each axis.
 

@@ -18,8 +18,11 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, shape_of, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
@@ -30,7 +33,7 @@ from tracebridge.numpy.searching import search_halving, take_rows
 _INT32 = np.dtype(np.int32)
 
 
-def count_into(places: Any, weights: Any, size: int) -> Any:
+def count_into(places: Value, weights: Value, size: int) -> Any:
     """Sums of ``weights`` by place; places out of bounds are left out."""
     start = lax.zeros_of(weights.aval.strong.update(shape=(size,)))
     numbers = lax.ScatterDimensionNumbers(
@@ -63,12 +66,12 @@ _bincount_planned = Planned(_bincount, "bincount", judges=False)
 
 
 def bincount(
-    x: Any,
-    weights: Any = None,
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
     minlength: int = 0,
     *,
     length: int | None = None,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """How often each of the integers 0, 1, 2, ... occurs.
 
@@ -114,7 +117,7 @@ def bincount(
 # edges -------------------------------------------------------------------------------------------
 
 
-def _limits(a: Any) -> tuple[Any, Any]:
+def _limits(a: Value) -> tuple[Any, Any]:
     if a.aval.size == 0:
         return lax.zeros_of(a.aval.update(shape=())), lax.full_of(a.aval.update(shape=()), 1)
     axes = tuple(range(a.aval.ndim))
@@ -184,7 +187,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 # counting into bins ------------------------------------------------------------------------------
 
 
-def _uniform_places(a: Any, edges: Any) -> Any:
+def _uniform_places(a: Value, edges: Value) -> Any:
     """The bin of each element by its distance from the first edge, corrected by the edges."""
     bins = edges.aval.shape[0] - 1
     first = lax.index_in_dim(edges, 0, 0, keepdims=False)
@@ -199,12 +202,12 @@ def _uniform_places(a: Any, edges: Any) -> Any:
     return lax.min(guess, bins - 1)
 
 
-def _searched_places(a: Any, edges: Any) -> Any:
+def _searched_places(a: Value, edges: Value) -> Any:
     bins = edges.aval.shape[0] - 1
     return lax.min(lax.sub(search_halving(edges, a, "right"), 1), bins - 1)
 
 
-def _places(a: Any, edges: Any, uniform: bool) -> Any:
+def _places(a: Value, edges: Value, uniform: bool) -> Any:
     """The bin of each element; the last bin has both of its edges; others lie out of bounds."""
     bins = edges.aval.shape[0] - 1
     places = (_uniform_places if uniform else _searched_places)(a, edges)
@@ -238,7 +241,11 @@ _histogram_planned = Planned(_histogram, "histogram", judges=False)
 
 
 def histogram(
-    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
+    a: ArrayLike,
+    bins: ArrayLike = 10,
+    range: Any = None,
+    weights: ArrayLike | None = None,
+    density: bool | None = None,
 ) -> tuple[Array, Array]:
     """How many elements lie in each bin.
 
@@ -384,7 +391,7 @@ def histogram2d(
     return counts, first, second
 
 
-def _digitize(x: Any, bins: Any, right: bool) -> Any:
+def _digitize(x: Value, bins: Value, right: bool) -> Any:
     if bins.aval.ndim != 1:
         msg = f"digitize: bins must be a vector, got {bins.aval.str_short()}"
         raise RankError(msg)
@@ -404,7 +411,9 @@ def _digitize(x: Any, bins: Any, right: bool) -> Any:
 _digitize_planned = Planned(_digitize, "digitize")
 
 
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
+def digitize(
+    x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
+) -> Array:
     """The number of the bin of each element; 0 lies before the first edge.
 
     Args:

@@ -18,10 +18,13 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._losses import warn_of_loss
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import (
@@ -37,7 +40,7 @@ _INT32 = np.dtype(np.int32)
 _MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds", "raise")
 
 
-def _mode(name: str, mode: Any) -> str:
+def _mode(name: str, mode: str | lax.GatherScatterMode | None) -> str:
     """A mode argument as one of ``_MODES``; also GatherScatterMode objects."""
     if mode is None:
         return "fill"
@@ -50,7 +53,7 @@ def _mode(name: str, mode: Any) -> str:
     return text
 
 
-def in_range(name: str, indices: Any, size: Any, mode: str, wrap_negative: bool = True) -> Any:
+def in_range(name: str, indices: Value, size: Dim, mode: str, wrap_negative: bool = True) -> Any:
     """Integer indices made non-negative, and clamped or wrapped as ``mode`` says."""
     dtype = indices.aval.dtype
     if not is_integer(dtype):
@@ -69,7 +72,7 @@ def in_range(name: str, indices: Any, size: Any, mode: str, wrap_negative: bool 
     return indices
 
 
-def _size_like(size: Any, like: Any) -> Any:
+def _size_like(size: Dim, like: Any) -> Any:
     scalar = like.aval.strong.update(shape=())
     if type(size) is int:
         return lax.full_of(scalar, min(size, np.iinfo(scalar.dtype).max))
@@ -84,7 +87,13 @@ def _gather_mode(mode: str) -> Any:
 
 
 def take_rows_of(
-    x: Any, indices: Any, axis: Any, mode: str, unique: bool, is_sorted: bool, fill_value: Any
+    x: Value,
+    indices: Value,
+    axis: int | None,
+    mode: str,
+    unique: bool,
+    is_sorted: bool,
+    fill_value: Value | None,
 ) -> Any:
     """``take`` while planning."""
     if axis is None:
@@ -123,14 +132,14 @@ _take_filled = Planned(take_rows_of, "take", exact=True)
 
 
 def take(
-    a: Any,
-    indices: Any,
+    a: ArrayLike,
+    indices: ArrayLike,
     axis: int | None = None,
     out: None = None,
     mode: str | None = None,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    fill_value: Any = None,
+    fill_value: object = None,
 ) -> Array:
     """Elements at ``indices`` along an axis.
 
@@ -173,7 +182,7 @@ def take(
         raise
 
 
-def _along_axis(name: str, x: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:
+def _along_axis(name: str, x: Value, indices: Value, axis: int | None) -> tuple[Any, Any, int]:
     """Array and indices of one shape but for ``axis``, and the axis."""
     if axis is None:
         return lax.reshape(x, (x.aval.size,)), lax.reshape(indices, (indices.aval.size,)), 0
@@ -194,7 +203,7 @@ def _along_axis(name: str, x: Any, indices: Any, axis: int | None) -> tuple[Any,
 
 
 def _take_along_axis(
-    x: Any, indices: Any, axis: Any, mode: str, fill_value: Any, wrap_negative: bool
+    x: Value, indices: Value, axis: int, mode: str, fill_value: Value | None, wrap_negative: bool
 ) -> Any:
     x, indices, axis = _along_axis("take_along_axis", x, indices, axis)
     size = x.aval.shape[axis]
@@ -225,11 +234,11 @@ _take_along_axis_filled = Planned(_take_along_axis, "take_along_axis", exact=Tru
 
 
 def take_along_axis(
-    arr: Any,
-    indices: Any,
+    arr: ArrayLike,
+    indices: ArrayLike,
     axis: int | None = -1,
-    mode: Any = None,
-    fill_value: Any = None,
+    mode: str | lax.GatherScatterMode | None = None,
+    fill_value: ArrayLike | None = None,
     *,
     wrap_negative_indices: bool = True,
 ) -> Array:
@@ -266,7 +275,7 @@ def _not_in_place(name: str, inplace: bool) -> None:
         raise ArgumentValueError(msg)
 
 
-def _put_along_axis(x: Any, indices: Any, values: Any, axis: Any, mode: str) -> Any:
+def _put_along_axis(x: Value, indices: Value, values: Value, axis: int, mode: str) -> Any:
     shape = x.aval.shape
     x, indices, where = _along_axis("put_along_axis", x, indices, axis)
     values = broadcast_to(lax.convert_dtype(values, x.aval.dtype), indices.aval.shape)
@@ -288,9 +297,9 @@ _put_along_axis_planned = Planned(_put_along_axis, "put_along_axis")
 
 
 def put_along_axis(
-    arr: Any,
-    indices: Any,
-    values: Any,
+    arr: ArrayLike,
+    indices: ArrayLike,
+    values: ArrayLike,
     axis: int | None,
     inplace: bool = True,
     *,
@@ -317,13 +326,13 @@ def put_along_axis(
     return _put_along_axis_planned((arr, indices, values), (where, _mode("put_along_axis", mode)))
 
 
-def _cycle(values: Any, positions: Any) -> Any:
+def _cycle(values: Value, positions: Value) -> Any:
     """Elements of a vector at positions counted around it."""
     size = values.aval.shape[0]
     return take_rows(values, lax.rem(positions, lax.full_of(positions.aval, size)))
 
 
-def _put(x: Any, indices: Any, values: Any, mode: str) -> Any:
+def _put(x: Value, indices: Value, values: Value, mode: str) -> Any:
     flat = lax.reshape(x, (x.aval.size,))
     indices = lax.reshape(indices, (indices.aval.size,))
     if mode == "clip":  # as in NumPy: negative ones are before the start
@@ -338,7 +347,9 @@ def _put(x: Any, indices: Any, values: Any, mode: str) -> Any:
 _put_planned = Planned(_put, "put")
 
 
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Array:
+def put(
+    a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True
+) -> Array:
     """A copy of ``a`` with elements of the flattened array replaced.
 
     Args:
@@ -359,7 +370,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     return _put_planned((a, ind, v), (_mode("put", mode),))
 
 
-def _place(x: Any, mask: Any, values: Any) -> Any:
+def _place(x: Value, mask: Value, values: Value) -> Any:
     if x.aval.size != mask.aval.size:
         msg = f"place: array {x.aval.str_short()} and mask {mask.aval.str_short()} differ in size"
         raise ShapeMismatchError(msg)
@@ -374,7 +385,7 @@ def _place(x: Any, mask: Any, values: Any) -> Any:
 _place_planned = Planned(_place, "place")
 
 
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
     """A copy of ``arr`` with the elements under ``mask`` replaced by ``vals``, one after another.
 
     Args:
@@ -399,7 +410,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
     return value_of(arr) if value_of(arr).aval.size == 0 else _place_planned((arr, mask, vals))
 
 
-def _fill_diagonal(x: Any, values: Any, wrap: bool) -> Any:
+def _fill_diagonal(x: Value, values: Value, wrap: bool) -> Any:
     shape = x.aval.shape
     if len(shape) < 2:
         msg = f"fill_diagonal: needs at least two axes, got {x.aval.str_short()}"
@@ -422,7 +433,9 @@ def _fill_diagonal(x: Any, values: Any, wrap: bool) -> Any:
 _fill_diagonal_planned = Planned(_fill_diagonal, "fill_diagonal")
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Array:
+def fill_diagonal(
+    a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True
+) -> Array:
     """A copy of ``a`` with the main diagonal replaced.
 
     Args:

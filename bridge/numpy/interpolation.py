@@ -11,7 +11,9 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact
 from tracebridge.numpy.searching import search_halving, take_rows
@@ -65,7 +67,7 @@ def _interp(*args: Any) -> Any:
     return out
 
 
-def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+def _periodic(x: Value, xp: Value, fp: Value, period: Value) -> tuple[Any, Any, Any]:
     """Points of one period in order, with the last before and the first after them."""
     x, xp = (_modulo(v, period) for v in (x, xp))
     order = lax.sort_key_val(xp, lax.iota(np.dtype(np.int32), xp.aval.shape[0]))[1]
@@ -77,7 +79,7 @@ def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     return x, xp, lax.concatenate([ends[0], fp, ends[1]], 0)
 
 
-def _modulo(v: Any, period: Any) -> Any:
+def _modulo(v: Value, period: Value) -> Any:
     rest = lax.rem(v, period)
     negative = lax.lt(rest, lax.zeros_of(rest.aval.update(shape=())))
     return lax.select_n(negative, rest, lax.add(rest, period))
@@ -87,7 +89,12 @@ _interp_planned = Planned(_interp, "interp")
 
 
 def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
 ) -> Array:
     """The function that is linear between points, at ``x``.
 

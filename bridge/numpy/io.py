@@ -13,7 +13,9 @@ from tracebridge.core.dtypes.dtypes import bfloat16
 from tracebridge.core.errors.argument_errors import kind_of
 from tracebridge.core.errors.exchange_errors import ExchangeError
 from tracebridge.core.ir.operators import ArrayOperators
+from tracebridge.core.runtime.arrays.argument_types import DeviceLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
 from tracebridge.numpy._planning import concrete
@@ -41,7 +43,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     return put_numpy(host.astype(canonicalize_explicit(dtype, "frombuffer")))
 
 
-def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1) -> Array:
+def fromiter(iter: Iterable[Any], dtype: DTypeLike, count: int = -1) -> Array:
     """An array of the numbers that an iterable gives.
 
     >>> import tracebridge.numpy as tnp
@@ -67,7 +69,7 @@ def fromfile(
     return put_numpy(host.astype(canonicalize_explicit(dtype, "fromfile")))
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Array:
+def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
     """An array of the numbers in a text.
 
     >>> import tracebridge.numpy as tnp
@@ -78,7 +80,9 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
     return put_numpy(host.astype(canonicalize_explicit(dtype, "fromstring")))
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+def from_dlpack(
+    x: object, /, *, device: DeviceLike | None = None, copy: bool | None = None
+) -> Array:
     """An array of a tensor of another library, without a copy where that is possible.
 
     Args:
@@ -103,7 +107,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return import_dlpack(x, device=device, copy=copy)
 
 
-def load(file: File, *args: Any, **kwargs: Any) -> Any:
+def load(file: File, *args: Any, **kwargs: object) -> Any:
     """The array in a ``.npy`` file, or the arrays in a ``.npz`` file.
 
     Args:
@@ -129,7 +133,7 @@ def load(file: File, *args: Any, **kwargs: Any) -> Any:
     return found if found.dtype.kind == "V" and found.dtype.type is np.void else asarray(found)
 
 
-def save(file: File, arr: Any, allow_pickle: bool = True) -> None:
+def save(file: File, arr: ArrayLike, allow_pickle: bool = True) -> None:
     """Write an array to a ``.npy`` file.
 
     >>> import io, tracebridge.numpy as tnp
@@ -138,7 +142,7 @@ def save(file: File, arr: Any, allow_pickle: bool = True) -> None:
     np.save(file, concrete(arr, "Its elements are written"), allow_pickle=allow_pickle)
 
 
-def savez(file: File, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
+def savez(file: File, *args: ArrayLike, allow_pickle: bool = True, **kwds: object) -> None:
     """Write arrays to a ``.npz`` file, by position (``arr_0``, ...) or by name.
 
     >>> import io, tracebridge.numpy as tnp
@@ -150,7 +154,7 @@ def savez(file: File, *args: Any, allow_pickle: bool = True, **kwds: Any) -> Non
 
 
 def array_repr(
-    arr: Any,
+    arr: ArrayLike,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,
@@ -166,7 +170,7 @@ def array_repr(
 
 
 def array_str(
-    a: Any,
+    a: ArrayLike,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,

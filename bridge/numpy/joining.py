@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from tracebridge.core.errors.argument_errors import (
 )
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
@@ -45,13 +47,13 @@ def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
     return found
 
 
-def _convert(xs: Sequence[Any], dtype: Any) -> list[Any]:
+def _convert(xs: Sequence[Value], dtype: Any) -> list[Any]:
     if dtype is None:
         return promote_dtypes(*xs)
     return [lax.convert_dtype(x, dtype) for x in xs]
 
 
-def _join(name: str, xs: Sequence[Any], axis: int) -> Any:
+def _join(name: str, xs: Sequence[Value], axis: int) -> Any:
     """Concatenate along ``axis`` of arrays of one rank and dtype."""
     first = xs[0].aval
     if first.ndim == 0:
@@ -79,7 +81,9 @@ def _concatenate(*args: Any) -> Any:
 _concatenate_planned = Planned(_concatenate, "concatenate")
 
 
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Array:
+def concatenate(
+    arrays: ArrayLike | Sequence[ArrayLike], axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Array:
     """Arrays joined along an existing axis.
 
     Args:
@@ -105,7 +109,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Array:
         raise
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
+def concat(arrays: ArrayLike | Sequence[ArrayLike], /, *, axis: int | None = 0) -> Array:
     """Arrays joined along an existing axis: the array-API name of ``concatenate``.
 
     >>> import tracebridge.numpy as tnp
@@ -115,7 +119,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
     return concatenate(arrays, axis)
 
 
-def _stack(*args: Any) -> Any:
+def _stack(*args: Value) -> Any:
     *xs, axis, dtype = args
     first = xs[0].aval
     if any([x.aval.shape != first.shape for x in xs]):
@@ -130,7 +134,12 @@ def _stack(*args: Any) -> Any:
 _stack_planned = Planned(_stack, "stack")
 
 
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Array:
+def stack(
+    arrays: ArrayLike | Sequence[ArrayLike],
+    axis: int = 0,
+    out: None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """Arrays of one shape joined along a new axis.
 
     Args:
@@ -155,7 +164,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Ar
         raise
 
 
-def at_least(x: Any, n: int) -> Any:
+def at_least(x: Value, n: int) -> Any:
     """``x`` with at least ``n`` axes, placed as ``atleast_1d``, ``2d`` and ``3d`` do."""
     ndim, shape = x.aval.ndim, x.aval.shape
     if ndim >= n:
@@ -165,7 +174,7 @@ def at_least(x: Any, n: int) -> Any:
     return lax.reshape(x, (*(1,) * (n - ndim), *shape))
 
 
-def _column(x: Any) -> Any:
+def _column(x: Value) -> Any:
     return lax.reshape(x, (x.aval.size, 1)) if x.aval.ndim <= 1 else x
 
 
@@ -190,7 +199,7 @@ def _stack_along(*args: Any) -> Any:
 _stack_along_planned = Planned(_stack_along, "stack")
 
 
-def vstack(tup: Any, dtype: Any = None) -> Array:
+def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Arrays joined along axis 0; vectors are rows.
 
     >>> import tracebridge.numpy as tnp
@@ -201,7 +210,7 @@ def vstack(tup: Any, dtype: Any = None) -> Array:
     return _stack_along_planned(xs, ("vstack", static_dtype("vstack", dtype)))
 
 
-def hstack(tup: Any, dtype: Any = None) -> Array:
+def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Arrays joined along axis 1; vectors along axis 0.
 
     >>> import tracebridge.numpy as tnp
@@ -212,7 +221,7 @@ def hstack(tup: Any, dtype: Any = None) -> Array:
     return _stack_along_planned(xs, ("hstack", static_dtype("hstack", dtype)))
 
 
-def dstack(tup: Any, dtype: Any = None) -> Array:
+def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
     """Arrays joined along axis 2, which vectors and matrices get first.
 
     >>> import tracebridge.numpy as tnp
@@ -223,7 +232,7 @@ def dstack(tup: Any, dtype: Any = None) -> Array:
     return _stack_along_planned(xs, ("dstack", static_dtype("dstack", dtype)))
 
 
-def column_stack(tup: Any) -> Array:
+def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     """Arrays joined along axis 1; vectors are columns.
 
     >>> import tracebridge.numpy as tnp
@@ -233,7 +242,7 @@ def column_stack(tup: Any) -> Array:
     return _stack_along_planned(array_sequence("column_stack", tup), ("column_stack", None))
 
 
-def append(arr: Any, values: Any, axis: int | None = None) -> Array:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """``values`` joined to the end of ``arr``; both are flattened without ``axis``.
 
     >>> import tracebridge.numpy as tnp
@@ -244,7 +253,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     return _concatenate_planned((arr, values), ("append", where, None))
 
 
-def _block(*args: Any) -> Any:
+def _block(*args: Value) -> Any:
     *xs, form = args
     ndim = max([x.aval.ndim for x in xs], default=0)
     depth = _depth(form)
@@ -252,7 +261,7 @@ def _block(*args: Any) -> Any:
     return _assemble(form, values, depth)
 
 
-def _with_leading_axes(x: Any, n: int) -> Any:
+def _with_leading_axes(x: Value, n: int) -> Any:
     return lax.reshape(x, (*(1,) * (n - x.aval.ndim), *x.aval.shape)) if x.aval.ndim < n else x
 
 
@@ -271,7 +280,7 @@ def _assemble(form: Any, values: Any, depth: int) -> Any:
 _block_planned = Planned(_block, "block")
 
 
-def block(arrays: Any) -> Array:
+def block(arrays: object) -> Array:
     """An array put together from nested lists of blocks.
 
     Args:
@@ -319,7 +328,7 @@ def _form_of(arrays: Any, leaves: list[Any]) -> Any:
 # splitting ---------------------------------------------------------------------------------------
 
 
-def _split(x: Any, name: str, where: Any, axis: int, equal: bool) -> list[Any]:
+def _split(x: Value, name: str, where: Value, axis: int, equal: bool) -> list[Any]:
     """``where``: the number of parts, or a tuple of positions to cut at."""
     if x.aval.ndim == 0:
         msg = f"{name}: got an array without axes, expected at least one axis"
@@ -357,7 +366,9 @@ def _cuts(name: str, where: Any) -> Any:
     return tuple([index_of(p, name, "an entry of indices_or_sections") for p in positions])
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def split(
+    ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex], axis: int = 0
+) -> list[Array]:
     """Parts of ``ary`` along an axis.
 
     Args:
@@ -376,7 +387,9 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     return _split_planned((ary,), ("split", cuts, index_of(axis, "split", "axis"), True))
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+def array_split(
+    ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex], axis: int = 0
+) -> list[Array]:
     """Parts of ``ary`` along an axis; as ``split``, but the parts may differ in size by one.
 
     >>> import tracebridge.numpy as tnp
@@ -389,7 +402,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
     )
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex]) -> list[Array]:
     """Parts of ``ary`` along axis 0; see ``split``.
 
     >>> import tracebridge.numpy as tnp
@@ -399,7 +412,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     return _split_planned((ary,), ("vsplit", _cuts("vsplit", indices_or_sections), 0, True))
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex]) -> list[Array]:
     """Parts of ``ary`` along axis 1, of a vector along axis 0; see ``split``.
 
     >>> import tracebridge.numpy as tnp
@@ -410,7 +423,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     return _split_planned((ary,), ("hsplit", _cuts("hsplit", indices_or_sections), axis, True))
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex]) -> list[Array]:
     """Parts of ``ary`` along axis 2; see ``split``.
 
     >>> import tracebridge.numpy as tnp
@@ -420,7 +433,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     return _split_planned((ary,), ("dsplit", _cuts("dsplit", indices_or_sections), 2, True))
 
 
-def _unstack(x: Any, axis: int) -> list[Any]:
+def _unstack(x: Value, axis: int) -> list[Any]:
     if x.aval.ndim == 0:
         msg = "unstack: got an array without axes, expected at least one axis"
         raise RankError(msg)
@@ -432,7 +445,7 @@ def _unstack(x: Any, axis: int) -> list[Any]:
 _unstack_planned = Planned(_unstack, "unstack")
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Array, ...]:
+def unstack(x: ArrayLike | None, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of ``x`` along an axis, without that axis.
 
     >>> import tracebridge.numpy as tnp

@@ -10,9 +10,15 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.aval import Shape
+from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.arrays.argument_types import Axis, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned, binary
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -23,7 +29,7 @@ from tracebridge.numpy._promote import (
 )
 
 
-def _check_inner(name: str, a: Any, b: Any, size_a: Any, size_b: Any) -> None:
+def _check_inner(name: str, a: Value, b: Value, size_a: Dim, size_b: Dim) -> None:
     if size_a != size_b:
         msg = (
             f"{name}: the inner sizes differ: {size_a} and {size_b}\n"
@@ -38,7 +44,9 @@ def _check_inner(name: str, a: Any, b: Any, size_a: Any, size_b: Any) -> None:
         raise ShapeMismatchError(msg, hint=hint)
 
 
-def _matmul(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def _matmul(
+    a: Value, b: Value, precision: PrecisionLike = None, preferred_element_type: DType | None = None
+) -> Any:
     a, b = promote_dtypes(a, b)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
         msg = (
@@ -76,7 +84,7 @@ def _matmul(a: Any, b: Any, precision: Any = None, preferred_element_type: Any =
     return out
 
 
-def _expand_batch(x: Any, batch: tuple[Any, ...], n: int) -> Any:
+def _expand_batch(x: Value, batch: Shape, n: int) -> Any:
     shape = (*batch, *x.aval.shape[n:])
     return broadcast_to(x, shape)
 
@@ -86,12 +94,12 @@ _matmul_fast = binary(_matmul_planned)
 
 
 def matmul(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Matrix product; leading axes are batches and broadcast.
 
@@ -131,14 +139,16 @@ def matmul(
         raise
 
 
-def _product(a: Any, b: Any, dtype: Any) -> Any:
+def _product(a: Value, b: Value, dtype: DType | None) -> Any:
     """The product with a scalar."""
     if dtype is not None:
         a, b = lax.convert_dtype(a, dtype), lax.convert_dtype(b, dtype)
     return lax.bitwise_and(a, b) if is_bool(a.aval.dtype) else lax.mul(a, b)
 
 
-def _dot(a: Any, b: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def _dot(
+    a: Value, b: Value, precision: PrecisionLike = None, preferred_element_type: DType | None = None
+) -> Any:
     a, b = promote_dtypes(a, b)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
         return _product(a, b, preferred_element_type)
@@ -157,12 +167,12 @@ _dot_planned = Planned(_dot, "dot")
 
 
 def dot(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Sum over the last axis of ``a`` and the second-to-last of ``b``; scalars multiply.
 
@@ -191,7 +201,11 @@ def dot(
 
 
 def _tensordot(
-    a: Any, b: Any, axes: Any, precision: Any = None, preferred_element_type: Any = None
+    a: Value,
+    b: Value,
+    axes: Any,
+    precision: PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> Any:
     a, b = promote_dtypes(a, b)
     n_a, n_b = a.aval.ndim, b.aval.ndim
@@ -223,7 +237,7 @@ def _tensordot(
 _tensordot_planned = Planned(_tensordot, "tensordot")
 
 
-def _axes_static(axes: Any) -> Any:
+def _axes_static(axes: Axis) -> Any:
     if isinstance(axes, Sequence):
         pair = [(x,) if not isinstance(x, Sequence) else tuple(x) for x in axes]
         return tuple([tuple([index_of(i, "tensordot", "an axis") for i in p]) for p in pair])
@@ -231,13 +245,13 @@ def _axes_static(axes: Any) -> Any:
 
 
 def tensordot(
-    a: Any,
-    b: Any,
-    axes: Any = 2,
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: Axis = 2,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Sum over axes of both operands.
 
@@ -275,7 +289,7 @@ def tensordot(
         raise
 
 
-def _vdot(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
+def _vdot(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: DType) -> Any:
     a, b = promote_dtypes(a, b)
     a, b = lax.reshape(a, (a.aval.size,)), lax.reshape(b, (b.aval.size,))
     a = lax.conj(a) if is_complex(a.aval.dtype) else a
@@ -285,7 +299,13 @@ def _vdot(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
 _vdot_planned = Planned(_vdot, "vdot")
 
 
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def vdot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
     """Sum of ``conj(a) * b`` over all elements.
 
     >>> import tracebridge.numpy as tnp
@@ -297,7 +317,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     )
 
 
-def _inner(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
+def _inner(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: DType) -> Any:
     a, b = promote_dtypes(a, b)
     if a.aval.ndim == 0 or b.aval.ndim == 0:
         return _product(a, b, preferred_element_type)
@@ -314,7 +334,13 @@ def _inner(a: Any, b: Any, precision: Any, preferred_element_type: Any) -> Any:
 _inner_planned = Planned(_inner, "inner")
 
 
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
+def inner(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
     """Sum of products over the last axis of both operands.
 
     >>> import tracebridge.numpy as tnp
@@ -327,7 +353,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     )
 
 
-def _outer(a: Any, b: Any) -> Any:
+def _outer(a: Value, b: Value) -> Any:
     a, b = promote_dtypes(a, b)
     shape = (a.aval.size, b.aval.size)
     left = lax.broadcast_in_dim(lax.reshape(a, shape[:1]), shape, (0,))
@@ -338,7 +364,7 @@ def _outer(a: Any, b: Any) -> Any:
 _outer_planned = Planned(_outer, "outer")
 
 
-def outer(a: Any, b: Any, out: None = None) -> Array:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of elements of ``a`` and ``b``, flattened.
 
     >>> import tracebridge.numpy as tnp

@@ -8,9 +8,13 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.sharding_constraint import split_result
+from tracebridge.core.runtime.arrays.argument_types import Axis, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,
@@ -24,7 +28,7 @@ from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.creation import canonical_shape
 
 
-def _resolve_shape(x: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+def _resolve_shape(x: Value, shape: Shape) -> tuple[Any, ...]:
     """``shape`` with one -1 replaced by what is left."""
     unknown = [i for i, d in enumerate(shape) if type(d) is int and d == -1]
     if not unknown:
@@ -47,7 +51,7 @@ def _resolve_shape(x: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*shape[: unknown[0]], rest, *shape[unknown[0] + 1 :])
 
 
-def _reshape(x: Any, shape: tuple[Any, ...], order: str) -> Any:
+def _reshape(x: Value, shape: Shape, order: str) -> Any:
     shape = _resolve_shape(x, shape)
     if order == "F":
         axes = tuple(range(x.aval.ndim))[::-1]
@@ -59,7 +63,7 @@ def _reshape(x: Any, shape: tuple[Any, ...], order: str) -> Any:
 _reshape_planned = Planned(_reshape, "reshape")
 
 
-def _size(name: str, d: Any) -> Any:
+def _size(name: str, d: object) -> Any:
     if type(d) is int or getattr(d, "is_symbolic_dim", False):
         return d
     return index_of(d, name, "a size")
@@ -72,12 +76,12 @@ def shape_argument(name: str, shape: Any) -> tuple[Any, ...]:
 
 
 def reshape(
-    a: Any,
-    shape: Any,
+    a: ArrayLike,
+    shape: object,
     order: str = "C",
     *,
     copy: bool | None = None,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """The same elements in another shape; one size may be -1.
 
@@ -102,7 +106,7 @@ def reshape(
         raise
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Array:
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: ShardingLike | None = None) -> Array:
     """All elements in one axis.
 
     Raises:
@@ -124,7 +128,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Array:
         raise
 
 
-def _transpose(x: Any, axes: Any) -> Any:
+def _transpose(x: Value, axes: Any) -> Any:
     n = x.aval.ndim
     order = range(n)[::-1] if axes is None else [normalize_axis(a, n, "transpose") for a in axes]
     return lax.transpose(x, tuple(order))
@@ -133,7 +137,7 @@ def _transpose(x: Any, axes: Any) -> Any:
 _transpose_planned = Planned(_transpose, "transpose")
 
 
-def transpose(a: Any, axes: Any = None) -> Array:
+def transpose(a: ArrayLike, axes: object = None) -> Array:
     """``a`` with its axes in another order (default: reversed).
 
     >>> import tracebridge.numpy as tnp
@@ -148,7 +152,7 @@ def transpose(a: Any, axes: Any = None) -> Array:
         raise
 
 
-def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Array:
+def permute_dims(a: ArrayLike, /, axes: tuple[int, ...]) -> Array:
     """``a`` with its axes in the order ``axes``.
 
     >>> import tracebridge.numpy as tnp
@@ -158,7 +162,7 @@ def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Array:
     return transpose(a, axes)
 
 
-def _matrix_transpose(x: Any) -> Any:
+def _matrix_transpose(x: Value) -> Any:
     n = x.aval.ndim
     if n < 2:
         msg = f"matrix_transpose: needs at least two axes, got {x.aval.str_short()}"
@@ -169,7 +173,7 @@ def _matrix_transpose(x: Any) -> Any:
 _matrix_transpose_fast = unary(Planned(_matrix_transpose, "matrix_transpose"))
 
 
-def matrix_transpose(x: Any, /) -> Array:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """``x`` with its last two axes exchanged.
 
     >>> import tracebridge.numpy as tnp
@@ -179,7 +183,7 @@ def matrix_transpose(x: Any, /) -> Array:
     return _matrix_transpose_fast(x)
 
 
-def _swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+def _swapaxes(x: Value, axis1: int, axis2: int) -> Any:
     n = x.aval.ndim
     i, j = normalize_axis(axis1, n, "swapaxes"), normalize_axis(axis2, n, "swapaxes")
     order = list(range(n))
@@ -190,7 +194,7 @@ def _swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 _swapaxes_planned = Planned(_swapaxes, "swapaxes")
 
 
-def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """``a`` with two axes exchanged.
 
     >>> import tracebridge.numpy as tnp
@@ -206,7 +210,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
         raise
 
 
-def _moveaxis(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
+def _moveaxis(x: Value, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
     n = x.aval.ndim
     sources = [normalize_axis(a, n, "moveaxis") for a in source]
     targets = [normalize_axis(a, n, "moveaxis") for a in target]
@@ -222,7 +226,7 @@ def _moveaxis(x: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Any:
 _moveaxis_planned = Planned(_moveaxis, "moveaxis")
 
 
-def moveaxis(a: Any, source: Any, destination: Any) -> Array:
+def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
     """``a`` with axes ``source`` moved to ``destination``.
 
     >>> import tracebridge.numpy as tnp
@@ -243,7 +247,7 @@ def _axes_tuple(axes: Any, name: str) -> tuple[int, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
+def _expand_dims(x: Value, axis: tuple[int, ...]) -> Any:
     n = x.aval.ndim + len(axis)
     new = sorted([normalize_axis(a, n, "expand_dims") for a in axis])
     if len(set(new)) != len(new):
@@ -257,7 +261,7 @@ def _expand_dims(x: Any, axis: tuple[int, ...]) -> Any:
 _expand_dims_planned = Planned(_expand_dims, "expand_dims")
 
 
-def expand_dims(a: Any, axis: Any) -> Array:
+def expand_dims(a: ArrayLike | None, axis: Axis) -> Array:
     """``a`` with new axes of size 1 at ``axis``.
 
     >>> import tracebridge.numpy as tnp
@@ -271,7 +275,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
         raise
 
 
-def _squeeze(x: Any, axis: Any) -> Any:
+def _squeeze(x: Value, axis: Axis) -> Any:
     shape = x.aval.shape
     if axis is None:
         axes = tuple([i for i, d in enumerate(shape) if type(d) is int and d == 1])
@@ -287,7 +291,7 @@ def _squeeze(x: Any, axis: Any) -> Any:
 _squeeze_planned = Planned(_squeeze, "squeeze")
 
 
-def squeeze(a: Any, axis: Any = None) -> Array:
+def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     """``a`` without axes of size 1 (all of them, or those of ``axis``).
 
     >>> import tracebridge.numpy as tnp
@@ -301,14 +305,16 @@ def squeeze(a: Any, axis: Any = None) -> Array:
         raise
 
 
-def _broadcast(x: Any, shape: tuple[Any, ...]) -> Any:
+def _broadcast(x: Value, shape: Shape) -> Any:
     return _broadcast_value(x, shape)
 
 
 _broadcast_planned = Planned(_broadcast, "broadcast_to")
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
+def broadcast_to(
+    array: ArrayLike, shape: ShapeLike, *, out_sharding: ShardingLike | None = None
+) -> Array:
     """``array`` repeated to ``shape`` by NumPy's rules.
 
     Raises:
@@ -327,7 +333,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Array:
         raise
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+def broadcast_shapes(*shapes: ShapeLike) -> tuple[Any, ...]:
     """The common shape of arrays of these shapes.
 
     >>> import tracebridge.numpy as tnp
@@ -339,7 +345,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     )
 
 
-def broadcast_arrays(*args: Any) -> list[Array]:
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, repeated to their common shape.
 
     >>> import tracebridge.numpy as tnp
@@ -352,7 +358,7 @@ def broadcast_arrays(*args: Any) -> list[Array]:
 
 
 def _atleast(name: str, n: int) -> Any:
-    def run(x: Any) -> Any:
+    def run(x: Value) -> Any:
         ndim, shape = x.aval.ndim, x.aval.shape
         if ndim >= n:
             return x
@@ -367,12 +373,12 @@ _atleast_1d, _atleast_2d, _atleast_3d = (_atleast(f"atleast_{n}d", n) for n in (
 
 
 @overload
-def atleast_1d(ary: Any, /) -> Array: ...
+def atleast_1d(ary: Value, /) -> Array: ...
 
 
 @overload
-def atleast_1d(*arys: Any) -> Any: ...
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: Value) -> Any: ...
+def atleast_1d(*arys: ArrayLike) -> Any:
     """Arrays with at least one axis.
 
     >>> import tracebridge.numpy as tnp
@@ -383,12 +389,12 @@ def atleast_1d(*arys: Any) -> Any:
 
 
 @overload
-def atleast_2d(ary: Any, /) -> Array: ...
+def atleast_2d(ary: Value, /) -> Array: ...
 
 
 @overload
-def atleast_2d(*arys: Any) -> Any: ...
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: Value) -> Any: ...
+def atleast_2d(*arys: ArrayLike) -> Any:
     """Arrays with at least two axes.
 
     >>> import tracebridge.numpy as tnp
@@ -399,12 +405,12 @@ def atleast_2d(*arys: Any) -> Any:
 
 
 @overload
-def atleast_3d(ary: Any, /) -> Array: ...
+def atleast_3d(ary: Value, /) -> Array: ...
 
 
 @overload
-def atleast_3d(*arys: Any) -> Any: ...
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: Value) -> Any: ...
+def atleast_3d(*arys: ArrayLike) -> Any:
     """Arrays with at least three axes.
 
     >>> import tracebridge.numpy as tnp

@@ -10,8 +10,12 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import is_traced
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
 from tracebridge.numpy.creation import canonical_shape, traced_offset
@@ -22,7 +26,7 @@ _INT32 = np.dtype(np.int32)
 # diagonals ---------------------------------------------------------------------------------------
 
 
-def diagonal_of(x: Any, offset: int, axis1: int, axis2: int, name: str = "diagonal") -> Any:
+def diagonal_of(x: Value, offset: int, axis1: int, axis2: int, name: str = "diagonal") -> Any:
     """The diagonal of two axes, as the last axis of the result."""
     ndim = x.aval.ndim
     if ndim < 2:
@@ -55,7 +59,7 @@ def diagonal_of(x: Any, offset: int, axis1: int, axis2: int, name: str = "diagon
 _diagonal_planned = Planned(diagonal_of, "diagonal")
 
 
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements of ``a`` on a diagonal of two axes, as the last axis of the result.
 
     Args:
@@ -76,7 +80,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     return _diagonal_planned((a,), statics)
 
 
-def _diag(x: Any, k: int) -> Any:
+def _diag(x: Value, k: int) -> Any:
     if x.aval.ndim == 1:
         return _matrix_of(x, k)
     if x.aval.ndim == 2:
@@ -85,7 +89,7 @@ def _diag(x: Any, k: int) -> Any:
     raise RankError(msg)
 
 
-def _matrix_of(x: Any, k: int) -> Any:
+def _matrix_of(x: Value, k: int) -> Any:
     """A matrix with the vector ``x`` on diagonal ``k``."""
     n = x.aval.shape[0]
     size = n + abs(k)
@@ -95,7 +99,7 @@ def _matrix_of(x: Any, k: int) -> Any:
     return lax.select_n(on, lax.zeros_of(rows.aval), rows)
 
 
-def _on_diagonal(shape: tuple[Any, Any], k: int) -> Any:
+def _on_diagonal(shape: tuple[Dim, Dim], k: int) -> Any:
     rows = lax.broadcasted_iota(_INT32, shape, 0)
     columns = lax.broadcasted_iota(_INT32, shape, 1)
     return lax.eq(lax.add(rows, k), columns)
@@ -104,7 +108,7 @@ def _on_diagonal(shape: tuple[Any, Any], k: int) -> Any:
 _diag_planned = Planned(_diag, "diag")
 
 
-def diag(v: Any, k: int = 0) -> Array:
+def diag(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with a vector on diagonal ``k``, or the diagonal ``k`` of a matrix.
 
     >>> import tracebridge.numpy as tnp
@@ -119,7 +123,7 @@ def diag(v: Any, k: int = 0) -> Array:
 _diagflat_planned = Planned(lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat")
 
 
-def diagflat(v: Any, k: int = 0) -> Array:
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with the flattened ``v`` on diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -132,7 +136,7 @@ def diagflat(v: Any, k: int = 0) -> Array:
 # triangles ---------------------------------------------------------------------------------------
 
 
-def lower_mask(shape: tuple[Any, Any], k: Any) -> Any:
+def lower_mask(shape: tuple[Dim, Dim], k: ArrayLike) -> Any:
     """True on and below diagonal ``k``."""
     rows = lax.broadcasted_iota(_INT32, shape, 0)
     columns = lax.broadcasted_iota(_INT32, shape, 1)
@@ -150,7 +154,9 @@ _tri_traced = Planned(
 )
 
 
-def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
+def tri(
+    N: DimLike, M: DimLike | None = None, k: ArrayLike = 0, dtype: DTypeLike | None = None
+) -> Array:
     """Ones on and below diagonal ``k``, which may be traced; zeros above.
 
     >>> import tracebridge.numpy as tnp
@@ -164,7 +170,7 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
     return _tri_planned((), (rows, columns, index_of(k, "tri", "k"), kind))
 
 
-def _triangle(x: Any, k: int, lower: bool) -> Any:
+def _triangle(x: Value, k: int, lower: bool) -> Any:
     name = "tril" if lower else "triu"
     if x.aval.ndim < 1:
         msg = f"{name}: needs at least one axis, got {x.aval.str_short()}"
@@ -181,7 +187,7 @@ def _triangle(x: Any, k: int, lower: bool) -> Any:
 _triangle_planned = Planned(_triangle, "triangle")
 
 
-def tril(m: Any, k: int = 0) -> Array:
+def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangles of matrices: zeros above diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -191,7 +197,7 @@ def tril(m: Any, k: int = 0) -> Array:
     return _triangle_planned((m,), (index_of(k, "tril", "k"), True))
 
 
-def triu(m: Any, k: int = 0) -> Array:
+def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangles of matrices: zeros below diagonal ``k``.
 
     >>> import tracebridge.numpy as tnp
@@ -201,7 +207,7 @@ def triu(m: Any, k: int = 0) -> Array:
     return _triangle_planned((m,), (index_of(k, "triu", "k"), False))
 
 
-def _vander(x: Any, n: int, increasing: bool) -> Any:
+def _vander(x: Value, n: int, increasing: bool) -> Any:
     if x.aval.ndim != 1:
         msg = f"vander: needs a vector, got {x.aval.str_short()}"
         raise RankError(msg)

@@ -9,7 +9,10 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
@@ -35,7 +38,7 @@ from tracebridge.numpy.reductions import (
 from tracebridge.numpy.variances import masked_spread
 
 
-def _fill(x: Any, value: Any) -> Any:
+def _fill(x: Value, value: Value) -> Any:
     """``x`` with ``value`` in the place of NaNs."""
     if not is_inexact(x.aval.dtype):
         return x
@@ -46,13 +49,13 @@ _fill_planned = Planned(_fill, "nan_fill", judges=False)
 
 
 def nansum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Sum over axes, NaNs left out; arguments as of ``sum``.
 
@@ -64,13 +67,13 @@ def nansum(
 
 
 def nanprod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Product over axes, NaNs left out; arguments as of ``prod``.
 
@@ -114,12 +117,12 @@ _fill_highest = Planned(lambda x: _fill(x, highest(real_of(x.aval.dtype))), "nan
 
 
 def nanmax(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Largest number over axes, NaNs left out; NaN where there is none. Arguments as of ``max``.
 
@@ -131,12 +134,12 @@ def nanmax(
 
 
 def nanmin(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Smallest number over axes, NaNs left out; NaN where there is none. Arguments as of ``min``.
 
@@ -147,7 +150,7 @@ def nanmin(
     return _nan_extreme(min, _fill_highest, a, axis, out, keepdims, initial, where)
 
 
-def _selected(x: Any, mask: Any) -> Any:
+def _selected(x: Value, mask: Value | None) -> Any:
     """True for numbers that are not NaN and that the mask (or ``None``) selects."""
     number = lax.eq(x, x)
     if mask is None:
@@ -169,12 +172,12 @@ _nanmean_planned = Planned(_nanmean, "nanmean", judges=False)
 
 
 def nanmean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Mean over axes, NaNs left out; NaN where there are only NaNs. Arguments as of ``mean``.
 
@@ -208,7 +211,14 @@ _nanvar_planned = Planned(_nanvar, "nanvar", exact=True, judges=False)
 
 
 def _variance(
-    name: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any
+    name: str,
+    a: ArrayLike,
+    axis: Axis,
+    dtype: DTypeLike | None,
+    ddof: Any,
+    keepdims: bool,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
 ) -> Any:
     xs = [a, *[v for v in (where, mean) if v is not None]]
     statics = (
@@ -224,14 +234,14 @@ def _variance(
 
 
 def nanvar(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
     keepdims: bool = False,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
 ) -> Array:
     """Variance over axes, NaNs left out; ``mean`` is used if given (with reduced axes kept).
 
@@ -244,14 +254,14 @@ def nanvar(
 
 
 def nanstd(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
     keepdims: bool = False,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
 ) -> Array:
     """Standard deviation over axes, NaNs left out: the square root of ``nanvar``.
 
@@ -264,8 +274,8 @@ def nanstd(
 
 
 def nanmedian(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     overwrite_input: bool = False,
     keepdims: bool = False,
@@ -284,15 +294,15 @@ def nanmedian(
 
 
 def nanquantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Quantiles over axes, NaNs left out; arguments as of ``quantile``.
 
@@ -308,15 +318,15 @@ def nanquantile(
 
 
 def nanpercentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Percentiles over axes, NaNs left out; arguments as of ``percentile``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.ir.operators import EngineValue
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_to
@@ -68,11 +70,11 @@ def _widths(given: Any, ndim: int) -> Pairs:
 # pieces ------------------------------------------------------------------------------------------
 
 
-def _part(x: Any, axis: int, start: int, stop: int) -> Any:
+def _part(x: Value | None, axis: int, start: int, stop: int) -> Any:
     return lax.slice_in_dim(x, start, stop, axis=axis)
 
 
-def _repeated(x: Any, axis: int, count: int) -> Any:
+def _repeated(x: Value, axis: int, count: int) -> Any:
     """A slice of size 1 repeated along ``axis``."""
     shape = tuple([count if i == axis else d for i, d in enumerate(x.aval.shape)])
     return broadcast_to(x, shape)
@@ -83,7 +85,7 @@ def _joined(parts: Sequence[Any], axis: int) -> Any:
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
 
 
-def _pad_constant(x: Any, widths: Pairs, values: Sequence[Any]) -> Any:
+def _pad_constant(x: Value, widths: Pairs, values: Sequence[Value]) -> Any:
     """``values``: one scalar, or before and after for each axis."""
     if len(values) == 1:
         fill = lax.convert_dtype(values[0], x.aval.dtype, x.aval.weak_type)
@@ -98,14 +100,14 @@ def _pad_constant(x: Any, widths: Pairs, values: Sequence[Any]) -> Any:
     return x
 
 
-def _pad_edge(x: Any, axis: int, before: int, after: int) -> Any:
+def _pad_edge(x: Value, axis: int, before: int, after: int) -> Any:
     size = x.aval.shape[axis]
     first = _repeated(_part(x, axis, 0, 1), axis, before) if before else None
     last = _repeated(_part(x, axis, size - 1, size), axis, after) if after else None
     return _joined([first, x, last], axis)
 
 
-def _pad_mirrored(x: Any, axis: int, before: int, after: int, mode: str, odd: bool) -> Any:
+def _pad_mirrored(x: Value, axis: int, before: int, after: int, mode: str, odd: bool) -> Any:
     """The array reflected at its ends, as often as needed."""
     n = x.aval.shape[axis]
     skip = 1 if mode == "reflect" else 0
@@ -122,7 +124,7 @@ def _pad_mirrored(x: Any, axis: int, before: int, after: int, mode: str, odd: bo
     return x
 
 
-def _mirrored(x: Any, axis: int, skip: int, count: int, odd: bool, front: bool) -> Any:
+def _mirrored(x: Value, axis: int, skip: int, count: int, odd: bool, front: bool) -> Any:
     size = x.aval.shape[axis]
     if front:
         part, edge = _part(x, axis, skip, skip + count), _part(x, axis, 0, 1)
@@ -136,7 +138,7 @@ def _mirrored(x: Any, axis: int, skip: int, count: int, odd: bool, front: bool) 
     return part
 
 
-def _pad_wrap(x: Any, axis: int, before: int, after: int) -> Any:
+def _pad_wrap(x: Value, axis: int, before: int, after: int) -> Any:
     n = x.aval.shape[axis]
     copies_before, rest_before = divmod(before, n)
     copies_after, rest_after = divmod(after, n)
@@ -145,7 +147,7 @@ def _pad_wrap(x: Any, axis: int, before: int, after: int) -> Any:
     return _joined([head, *[x] * (copies_before + 1 + copies_after), tail], axis)
 
 
-def _pad_ramp(x: Any, axis: int, before: int, after: int, ends: Sequence[Any]) -> Any:
+def _pad_ramp(x: Value, axis: int, before: int, after: int, ends: Sequence[Value]) -> Any:
     size = x.aval.shape[axis]
     first, last = _part(x, axis, 0, 1), _part(x, axis, size - 1, size)
     head = _ramp(first, axis, before, ends[0]) if before else None
@@ -153,7 +155,7 @@ def _pad_ramp(x: Any, axis: int, before: int, after: int, ends: Sequence[Any]) -
     return _joined([head, x, tail], axis)
 
 
-def _ramp(edge: Any, axis: int, width: int, end: Any) -> Any:
+def _ramp(edge: Value, axis: int, width: int, end: Value) -> Any:
     """Evenly spaced steps from ``end`` towards ``edge``, which is left out."""
     dtype, weak = edge.aval.dtype, edge.aval.weak_type
     # Integers are computed with exactly: a float just below one would be rounded down.
@@ -189,7 +191,7 @@ def _pad_statistic(
     return _joined(parts, axis)
 
 
-def _statistic(x: Any, axis: int, mode: str) -> Any:
+def _statistic(x: Value, axis: int, mode: str) -> Any:
     dtype = x.aval.dtype
     shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
     if mode == "maximum":
@@ -239,7 +241,7 @@ _pad_planned = Planned(_pad, "pad")
 
 
 def _pad_by_function(
-    x: Any, widths: Pairs, function: Callable[..., Any], options: dict[str, Any]
+    x: Any, widths: Pairs, function: Callable[..., Any], options: Mapping[str, object]
 ) -> Any:
     """``function(vector, (before, after), axis, options)`` gives each padded vector."""
     x = _pad_planned((x,), (widths, "constant", None))
@@ -254,7 +256,7 @@ def _pad_by_function(
     return x
 
 
-def _rows(x: Any, axis: int) -> list[Any]:
+def _rows(x: Value, axis: int) -> list[Any]:
     """The vectors along ``axis``."""
     order = (*[i for i in range(x.aval.ndim) if i != axis], axis)
     size = x.aval.shape[axis]
@@ -277,7 +279,9 @@ _rows_planned = Planned(_rows, "pad")
 _from_rows_planned = Planned(_from_rows, "pad")
 
 
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+def pad(
+    array: ArrayLike, pad_width: object, mode: str | None = "constant", **kwargs: object
+) -> Array:
     """``array`` with elements put around it.
 
     Args:
@@ -344,12 +348,12 @@ def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[A
     return [], None
 
 
-def _pairs_of_array(values: Any, ndim: int) -> list[Any]:
+def _pairs_of_array(values: ArrayLike, ndim: int) -> list[Any]:
     """The ``2 * ndim`` scalars of an array of values, by axis."""
     return _scalars_planned((values,), (ndim,))
 
 
-def _scalars(values: Any, ndim: int) -> list[Any]:
+def _scalars(values: Value, ndim: int) -> list[Any]:
     flat = lax.reshape(broadcast_to(values, (ndim, 2)), (2 * ndim,))
     return [lax.index_in_dim(flat, i, 0, keepdims=False) for i in range(2 * ndim)]
 

@@ -11,7 +11,11 @@ from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.contract.precision import PrecisionLike
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import shape_of, static_dtype, value_of
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
@@ -20,7 +24,7 @@ from tracebridge.numpy.editing import trim_zeros
 _INT32 = np.dtype(np.int32)
 
 
-def _vector(name: str, x: Any) -> Any:
+def _vector(name: str, x: Value) -> Any:
     """Coefficients; a number is a polynomial of degree 0."""
     if x.aval.ndim > 1:
         msg = f"{name}: coefficients must be vectors, got {x.aval.str_short()}"
@@ -28,7 +32,7 @@ def _vector(name: str, x: Any) -> Any:
     return lax.reshape(x, (x.aval.size,))
 
 
-def _polyval(p: Any, x: Any) -> Any:
+def _polyval(p: Value, x: Value) -> Any:
     p, x = promote_numeric(p, x)
     if p.aval.ndim < 1:
         msg = f"polyval: the coefficients need at least one axis, got {p.aval.str_short()}"
@@ -48,7 +52,7 @@ def _polyval(p: Any, x: Any) -> Any:
 _polyval_planned = Planned(_polyval, "polyval")
 
 
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Array:
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The values of a polynomial.
 
     Args:
@@ -64,7 +68,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Array:
     return _polyval_planned((p, x))
 
 
-def _aligned(name: str, a: Any, b: Any) -> list[Any]:
+def _aligned(name: str, a: Value, b: Value) -> list[Any]:
     """Two polynomials with equally many coefficients; with further axes, as many side by side."""
     a, b = promote_numeric(a, b)
     if a.aval.ndim != b.aval.ndim or a.aval.ndim < 2:
@@ -80,7 +84,7 @@ _polyadd_planned = Planned(lambda a, b: lax.add(*_aligned("polyadd", a, b)), "po
 _polysub_planned = Planned(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
 
 
-def polyadd(a1: Any, a2: Any) -> Array:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
     >>> import tracebridge.numpy as tnp
@@ -90,7 +94,7 @@ def polyadd(a1: Any, a2: Any) -> Array:
     return _polyadd_planned((a1, a2))
 
 
-def polysub(a1: Any, a2: Any) -> Array:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
     >>> import tracebridge.numpy as tnp
@@ -107,7 +111,7 @@ def polysub(a1: Any, a2: Any) -> Array:
 _MAX_UNROLLED_TAPS = 32
 
 
-def _full_convolution(a: Any, v: Any) -> Any:
+def _full_convolution(a: Value, v: Value) -> Any:
     """All sums ``out[k] = sum(a[i] * v[k - i])``: shifted copies of the longer, times the taps."""
     n, m = a.aval.shape[0], v.aval.shape[0]
     if n < m:
@@ -123,7 +127,7 @@ def _full_convolution(a: Any, v: Any) -> Any:
             total = part if total is None else lax.add(total, part)
         return total
 
-    def add_tap(total: Any, tap: tuple[Any, Any]) -> tuple[Any, None]:
+    def add_tap(total: Value, tap: tuple[Value, Value]) -> tuple[Any, None]:
         weight, start = tap
         return lax.add(total, lax.mul(lax.dynamic_slice(padded, (start,), (size,)), weight)), None
 
@@ -132,7 +136,7 @@ def _full_convolution(a: Any, v: Any) -> Any:
     return out
 
 
-def _convolve(a: Any, v: Any, mode: str, name: str, preferred: Any) -> Any:
+def _convolve(a: Value, v: Value, mode: str, name: str, preferred: DType | None) -> Any:
     a, v = promote_inexact(a, v)
     if preferred is not None:
         a, v = lax.convert_dtype(a, preferred), lax.convert_dtype(v, preferred)
@@ -165,7 +169,12 @@ def _check_mode(name: str, mode: str) -> None:
 
 
 def convolve(
-    a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "full",
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
 ) -> Array:
     """The convolution of two vectors; integers become floats.
 
@@ -187,12 +196,12 @@ def convolve(
 
 
 def correlate(
-    a: Any,
-    v: Any,
+    a: ArrayLike,
+    v: ArrayLike,
     mode: str = "valid",
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
 ) -> Array:
     """The cross-correlation of two vectors: sums of ``a[n + k] * conj(v[n])``.
 
@@ -207,7 +216,7 @@ def correlate(
     return _convolve_planned((a, v), (mode, "correlate", preferred))
 
 
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Array:
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials; integers become floats.
 
     Args:
@@ -227,7 +236,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Array:
     return convolve(first, second)
 
 
-def _polydiv(u: Any, v: Any) -> list[Any]:
+def _polydiv(u: Value, v: Value) -> list[Any]:
     u, v = (_vector("polydiv", x) for x in promote_inexact(u, v))
     m, n = u.aval.shape[0] - 1, v.aval.shape[0] - 1
     steps = max(m - n + 1, 1)
@@ -246,7 +255,7 @@ def _polydiv(u: Any, v: Any) -> list[Any]:
 _polydiv_planned = Planned(_polydiv, "polydiv")
 
 
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
     """Quotient and remainder of two polynomials; the remainder has as many coefficients as ``u``.
 
     Args:
@@ -266,7 +275,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array,
 # derivatives and integrals -----------------------------------------------------------------------
 
 
-def _polyder(p: Any, m: int) -> Any:
+def _polyder(p: Value, m: int) -> Any:
     (p,) = promote_inexact(p)
     p = _vector("polyder", p)
     size = p.aval.shape[0]
@@ -285,7 +294,7 @@ def _polyder(p: Any, m: int) -> Any:
 _polyder_planned = Planned(_polyder, "polyder")
 
 
-def _order(name: str, m: Any) -> int:
+def _order(name: str, m: ArrayLike) -> int:
     count = index_of(m, name, "m")
     if count < 0:
         msg = f"{name}: the order must not be negative, got {count}"
@@ -293,7 +302,7 @@ def _order(name: str, m: Any) -> int:
     return count
 
 
-def polyder(p: Any, m: int = 1) -> Array:
+def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The ``m``-th derivative of a polynomial.
 
     >>> import tracebridge.numpy as tnp
@@ -303,7 +312,7 @@ def polyder(p: Any, m: int = 1) -> Array:
     return _polyder_planned((p,), (_order("polyder", m),))
 
 
-def _polyint(p: Any, *rest: Any) -> Any:
+def _polyint(p: Value, *rest: Value) -> Any:
     *given, m = rest
     p, *given = promote_inexact(p, *given)
     k = given[0] if given else lax.zeros_of(p.aval.update(shape=()))
@@ -327,7 +336,7 @@ def _polyint(p: Any, *rest: Any) -> Any:
 _polyint_planned = Planned(_polyint, "polyint")
 
 
-def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The ``m``-th integral of a polynomial.
 
     Args:
@@ -345,7 +354,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     return _polyint_planned((p,) if k is None else (p, k), (count,))
 
 
-def _poly(zeros: Any) -> Any:
+def _poly(zeros: Value) -> Any:
     (zeros,) = promote_inexact(zeros)
     if zeros.aval.shape[0] == 0:
         return lax.full_of(zeros.aval.update(shape=()), 1)
@@ -362,7 +371,7 @@ def _poly(zeros: Any) -> Any:
 _poly_planned = Planned(_poly, "poly")
 
 
-def poly(seq_of_zeros: Any) -> Array:
+def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with the given zeros and leading coefficient 1.
 
     Args:

@@ -10,7 +10,11 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import Shape
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
@@ -40,7 +44,7 @@ METHODS = (
 )
 
 
-def _flat_last(x: Any, axes: tuple[int, ...]) -> Any:
+def _flat_last(x: Value, axes: tuple[int, ...]) -> Any:
     """``x`` with ``axes`` flattened into one last axis."""
     kept = [i for i in range(x.aval.ndim) if i not in axes]
     x = lax.transpose(x, (*kept, *axes)) if axes else x
@@ -51,7 +55,7 @@ def _flat_last(x: Any, axes: tuple[int, ...]) -> Any:
     return lax.reshape(x, (*shape, size))
 
 
-def _position(q: Any, n: Any, method: str) -> tuple[Any, Any, Any]:
+def _position(q: Value, n: Value, method: str) -> tuple[Any, Any, Any]:
     """Two neighbours in the sorted row and the weight of the second, for quantiles ``q``.
 
     ``n`` is the number of elements that count, of the dtype of ``q``.
@@ -91,7 +95,9 @@ def _position(q: Any, n: Any, method: str) -> tuple[Any, Any, Any]:
     return _between(below, zero, last), _between(above, zero, last), gamma
 
 
-def _discrete(where: Any, method: str, zero: Any, last: Any, half: Any) -> tuple[Any, Any, Any]:
+def _discrete(
+    where: Value, method: str, zero: Value, last: Value, half: Value
+) -> tuple[Any, Any, Any]:
     low, high = lax.floor(where), lax.ceil(where)
     if method == "lower":
         high = low
@@ -103,12 +109,12 @@ def _discrete(where: Any, method: str, zero: Any, last: Any, half: Any) -> tuple
     return low, high, lax.broadcast_in_dim(half, where.aval.shape, ()) if where.aval.ndim else half
 
 
-def _between(x: Any, low: Any, high: Any) -> Any:
+def _between(x: Value, low: Any, high: Any) -> Any:
     return lax.max(lax.min(x, high), low)
 
 
 def quantile_of(
-    x: Any, q: Any, axes: tuple[int, ...], method: str, keepdims: bool, skip_nan: bool
+    x: Value, q: Value, axes: tuple[int, ...], method: str, keepdims: bool, skip_nan: bool
 ) -> Any:
     """Quantiles ``q`` (of any shape, whose axes come first) over ``axes``."""
     ndim, shape = x.aval.ndim, x.aval.shape
@@ -148,7 +154,7 @@ def quantile_of(
     return _kept(lax.convert_dtype(result, x.aval.dtype), q, shape, axes, keepdims, ndim)
 
 
-def _spoiled(rows: Any, is_nan: Any) -> Any:
+def _spoiled(rows: Value, is_nan: Value) -> Any:
     """``rows``, all NaN where one element is. A factor: the derivatives are NaN as well."""
     last = rows.aval.ndim - 1
     any_nan = lax.reduce_or(is_nan, (last,))
@@ -157,7 +163,7 @@ def _spoiled(rows: Any, is_nan: Any) -> Any:
     return lax.mul(rows, lax.broadcast_in_dim(factor, rows.aval.shape, tuple(range(last))))
 
 
-def _interpolated(below: Any, above: Any, weight: Any) -> Any:
+def _interpolated(below: Value, above: Value, weight: Value) -> Any:
     """``weight`` of the way from ``below`` to ``above``; beside infinities without inf - inf.
 
     Elements that tie have the derivatives of their places, as all others.
@@ -173,7 +179,7 @@ def _interpolated(below: Any, above: Any, weight: Any) -> Any:
 
 
 def _kept(
-    result: Any, q: Any, shape: tuple[Any, ...], axes: tuple[int, ...], keepdims: bool, ndim: int
+    result: Value, q: Value, shape: Shape, axes: tuple[int, ...], keepdims: bool, ndim: int
 ) -> Any:
     if not keepdims:
         return result
@@ -181,7 +187,7 @@ def _kept(
     return lax.reshape(result, (*q.aval.shape, *sizes))
 
 
-def _pick(rows: Any, places: Any, first: int) -> Any:
+def _pick(rows: Value, places: Value, first: int) -> Any:
     """``rows[..., places[q, ...]]``: one place in each row for each quantile."""
     kept = rows.aval.ndim - 1
     if rows.aval.size == 0:
@@ -204,7 +210,13 @@ def _pick(rows: Any, places: Any, first: int) -> Any:
 
 
 def _weighted_quantile(
-    x: Any, q: Any, w: Any, axes: tuple[int, ...], axis: Any, keepdims: bool, skip_nan: bool
+    x: Value,
+    q: Value,
+    w: Value,
+    axes: tuple[int, ...],
+    axis: int | None,
+    keepdims: bool,
+    skip_nan: bool,
 ) -> Any:
     """Quantiles of weighted elements, by the inverse of their distribution function."""
     ndim, shape = x.aval.ndim, x.aval.shape
@@ -265,12 +277,12 @@ _quantile_planned = Planned(_quantile, "quantile", judges=False)
 
 def quantiles(
     name: str,
-    a: Any,
-    q: Any,
-    axis: Any,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis,
     method: str,
     keepdims: bool,
-    weights: Any,
+    weights: ArrayLike | None,
     *,
     percent: bool,
     skip_nan: bool,
@@ -288,15 +300,15 @@ def quantiles(
 
 
 def quantile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
 ) -> Array:
     """Quantiles over axes.
 
@@ -323,16 +335,16 @@ def quantile(
 
 
 def percentile(
-    a: Any,
-    q: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
     *,
-    weights: Any = None,
-    out_sharding: Any = None,
+    weights: ArrayLike | None = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Percentiles over axes: ``quantile`` with ``q`` from 0 to 100.
 
@@ -350,13 +362,13 @@ def percentile(
     return lax.constrained_result("percentile", found, out_sharding)
 
 
-def median_of(x: Any, axes: tuple[int, ...], keepdims: bool, skip_nan: bool = False) -> Any:
+def median_of(x: Value, axes: tuple[int, ...], keepdims: bool, skip_nan: bool = False) -> Any:
     """The median of floats over ``axes`` (while planning)."""
     half = lax.full_of(x.aval.update(shape=()), 0.5)
     return quantile_of(x, half, axes, "midpoint" if not skip_nan else "linear", keepdims, skip_nan)
 
 
-def _median(x: Any, name: str, axis: Any, keepdims: bool, skip_nan: bool) -> Any:
+def _median(x: Value, name: str, axis: Axis, keepdims: bool, skip_nan: bool) -> Any:
     if is_complex(x.aval.dtype):
         msg = f"{name}: complex numbers have no median, got {x.aval.str_short()}"
         raise UnsupportedDtypeError(msg)
@@ -369,8 +381,8 @@ median_planned = Planned(_median, "median", judges=False)
 
 
 def median(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     overwrite_input: bool = False,
     keepdims: bool = False,

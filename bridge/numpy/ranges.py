@@ -7,8 +7,12 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -19,14 +23,14 @@ from tracebridge.numpy._promote import (
 from tracebridge.numpy.creation import spread
 
 
-def _in_dtype(x: Any, dtype: Any) -> Any:
+def _in_dtype(x: Value, dtype: DType | None) -> Any:
     if dtype is None:
         return x
     # Integers are rounded down, as those of linspace.
     return lax.convert_dtype(x if is_inexact(dtype) else lax.floor(x), dtype)
 
 
-def _count(name: str, num: Any) -> int:
+def _count(name: str, num: Dim) -> int:
     count = index_of(num, name, "num")
     if count < 0:
         msg = f"{name}: num={count} is negative"
@@ -35,7 +39,7 @@ def _count(name: str, num: Any) -> int:
 
 
 def _logspace(
-    start: Any, stop: Any, base: Any, num: int, endpoint: bool, axis: int, dtype: Any
+    start: Value, stop: Value, base: Value, num: int, endpoint: bool, axis: int, dtype: DType
 ) -> Any:
     if base.aval.weak_type:
         # The default base is no operand that the user mixes with integers.
@@ -52,12 +56,12 @@ _logspace_planned = Planned(_logspace, "logspace")
 
 
 def logspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
-    base: Any = 10.0,
-    dtype: Any = None,
+    base: ArrayLike = 10.0,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
     """``base`` to the power of ``num`` evenly spaced numbers from ``start`` to ``stop``.
@@ -84,7 +88,7 @@ def logspace(
     return _logspace_planned((start, stop, base), statics)
 
 
-def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, axis: int, dtype: Any) -> Any:
+def _geomspace(start: Value, stop: Value, num: int, endpoint: bool, axis: int, dtype: DType) -> Any:
     start, stop = broadcast_operands("geomspace", *promote_inexact(start, stop))
     ratio = lax.log(lax.div(stop, start))
     exponents, _ = spread(lax.zeros_of(ratio.aval), ratio, num, endpoint, axis)
@@ -106,7 +110,12 @@ _geomspace_planned = Planned(_geomspace, "geomspace")
 
 
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
 ) -> Array:
     """``num`` numbers from ``start`` to ``stop``, each the same multiple of the one before.
 

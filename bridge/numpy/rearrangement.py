@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument
 
 
-def _flip(x: Any, axis: Any) -> Any:
+def _flip(x: Value, axis: Axis) -> Any:
     return lax.rev(x, normalize_axes(axis, x.aval.ndim, "flip"))
 
 
 _flip_planned = Planned(_flip, "flip")
 
 
-def flip(m: Any, axis: Any = None) -> Array:
+def flip(m: ArrayLike, axis: Axis = None) -> Array:
     """``m`` with the order of elements reversed along axes.
 
     >>> import tracebridge.numpy as tnp
@@ -32,7 +36,7 @@ def flip(m: Any, axis: Any = None) -> Array:
     return _flip_planned((m,), (hashable_axis(axis, "flip"),))
 
 
-def fliplr(m: Any) -> Array:
+def fliplr(m: ArrayLike) -> Array:
     """``m`` reversed along axis 1.
 
     >>> import tracebridge.numpy as tnp
@@ -42,7 +46,7 @@ def fliplr(m: Any) -> Array:
     return flip(m, 1)
 
 
-def flipud(m: Any) -> Array:
+def flipud(m: ArrayLike) -> Array:
     """``m`` reversed along axis 0.
 
     >>> import tracebridge.numpy as tnp
@@ -52,7 +56,7 @@ def flipud(m: Any) -> Array:
     return flip(m, 0)
 
 
-def _roll(x: Any, shift: Any, axis: Any) -> Any:
+def _roll(x: Any, shift: ArrayLike | Sequence[SupportsIndex], axis: Any) -> Any:
     if axis is None:
         flat = lax.reshape(x, (x.aval.size,))
         return lax.reshape(_roll(flat, shift, 0), x.aval.shape)
@@ -78,7 +82,7 @@ def _roll(x: Any, shift: Any, axis: Any) -> Any:
 _roll_planned = Planned(_roll, "roll")
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Array:
+def roll(a: ArrayLike, shift: ArrayLike | Sequence[SupportsIndex], axis: Axis = None) -> Array:
     """Elements moved along axes; those that leave at the end come back at the start.
 
     ``shift`` is an int or a tuple of ints, or a traced integer for one axis.
@@ -92,7 +96,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     return _roll_dynamic_planned((a, shift), (hashable_axis(axis, "roll"),))
 
 
-def _roll_dynamic(x: Any, shift: Any, axis: Any) -> Any:
+def _roll_dynamic(x: Value, shift: Any, axis: int | None) -> Any:
     if axis is None:
         flat = lax.reshape(x, (x.aval.size,))
         return lax.reshape(_roll_dynamic(flat, shift, 0), x.aval.shape)
@@ -112,7 +116,7 @@ def _roll_dynamic(x: Any, shift: Any, axis: Any) -> Any:
 _roll_dynamic_planned = Planned(_roll_dynamic, "roll")
 
 
-def _tile(x: Any, reps: tuple[int, ...]) -> Any:
+def _tile(x: Value, reps: tuple[int, ...]) -> Any:
     n = max(x.aval.ndim, len(reps))
     shape = (*(1,) * (n - x.aval.ndim), *x.aval.shape)
     counts = (*(1,) * (n - len(reps)), *reps)
@@ -125,7 +129,7 @@ def _tile(x: Any, reps: tuple[int, ...]) -> Any:
 _tile_planned = Planned(_tile, "tile")
 
 
-def tile(A: Any, reps: Any) -> Array:
+def tile(A: ArrayLike, reps: ArrayLike | Sequence[SupportsIndex]) -> Array:
     """``A`` repeated ``reps`` times along each axis.
 
     >>> import tracebridge.numpy as tnp
@@ -135,7 +139,7 @@ def tile(A: Any, reps: Any) -> Array:
     return _tile_planned((A,), (shape_argument("tile", reps),))
 
 
-def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
+def _rot90(x: Value, k: int, axes: tuple[int, int]) -> Any:
     n = x.aval.ndim
     i, j = normalize_axis(axes[0], n, "rot90"), normalize_axis(axes[1], n, "rot90")
     if i == j:
@@ -155,7 +159,7 @@ def _rot90(x: Any, k: int, axes: tuple[int, int]) -> Any:
 _rot90_planned = Planned(_rot90, "rot90")
 
 
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """``m`` turned by ``k`` quarter turns, from the first axis towards the second.
 
     >>> import tracebridge.numpy as tnp

@@ -24,7 +24,10 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.typeof import typeof
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._planning import static_dtype
@@ -40,7 +43,7 @@ from tracebridge.numpy.elementwise_logic import truth
 _BOOL = np.dtype(np.bool_)
 
 
-def keep_axes(result: Any, like: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def keep_axes(result: Value, like: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """``result`` with the reduced axes put back as axes of size 1."""
     if not keepdims:
         return result
@@ -48,7 +51,7 @@ def keep_axes(result: Any, like: Any, axes: tuple[int, ...], keepdims: bool) -> 
     return lax.reshape(result, shape)
 
 
-def drop_axes(kept: Any, axes: tuple[int, ...]) -> Any:
+def drop_axes(kept: Value, axes: tuple[int, ...]) -> Any:
     """``kept`` without the axes of size 1 that a reduction kept."""
     return lax.reshape(kept, tuple([d for i, d in enumerate(kept.aval.shape) if i not in axes]))
 
@@ -64,7 +67,7 @@ def masked(x: Any, where: Any, fill: Any, name: str) -> Any:
     return lax.select_n(where, filler, x)
 
 
-def mask_of(where: Any, name: str) -> Any:
+def mask_of(where: Value, name: str) -> Any:
     """The mask ``where`` as it is.
 
     Raises:
@@ -76,7 +79,7 @@ def mask_of(where: Any, name: str) -> Any:
     return where
 
 
-def _with_initial(name: str, combine: Callable[..., Any], result: Any, initial: Any) -> Any:
+def _with_initial(name: str, combine: Callable[..., Any], result: Value, initial: Any) -> Any:
     if initial is None:
         return result
     if initial.aval.ndim:
@@ -85,13 +88,13 @@ def _with_initial(name: str, combine: Callable[..., Any], result: Any, initial: 
     return combine(result, lax.convert_dtype(initial, result.aval.dtype))
 
 
-def _narrow(a: Any) -> Any:
+def _narrow(a: ArrayLike) -> Any:
     # Booleans are counted in any case.
     found = typeof(a).dtype
     return None if is_bool(found) else found
 
 
-def sum_dtype(dtype: Any) -> Any:
+def sum_dtype(dtype: DType) -> Any:
     """The dtype in which NumPy sums: narrow integers and bools become the default integer."""
     if is_bool(dtype):
         return default_int()
@@ -101,21 +104,28 @@ def sum_dtype(dtype: Any) -> Any:
     return dtype
 
 
-def lowest(dtype: Any) -> Any:
+def lowest(dtype: DType) -> Any:
     """The identity of max."""
     if is_bool(dtype):
         return False
     return iinfo(dtype).min if is_integer(dtype) else -np.inf
 
 
-def highest(dtype: Any) -> Any:
+def highest(dtype: DType) -> Any:
     """The identity of min."""
     if is_bool(dtype):
         return True
     return iinfo(dtype).max if is_integer(dtype) else np.inf
 
 
-def sum_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def sum_of(
+    x: Value,
+    axis: Axis,
+    dtype: DType | None,
+    keepdims: bool,
+    initial: Value | None,
+    where: Value | None,
+) -> Any:
     """The sum, as a plan computes it."""
     axes = normalize_axes(axis, x.aval.ndim, "sum")
     kind = dtype or sum_dtype(x.aval.dtype)
@@ -126,7 +136,7 @@ def sum_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: A
     return _with_initial("sum", add, keep_axes(total, x, axes, keepdims), initial)
 
 
-def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def _prod(x: Value, axis: Axis, dtype: DType, keepdims: bool, initial: Value, where: Value) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "prod")
     kind = dtype or sum_dtype(x.aval.dtype)
     x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 1, "prod")
@@ -138,7 +148,14 @@ def _prod(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: An
 def _extreme(
     name: str, reduce: Callable[..., Any], combine: Callable[..., Any], fill: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    def run(
+        x: Any,
+        axis: object,
+        dtype: DType,
+        keepdims: bool,
+        initial: ArrayLike | None,
+        where: ArrayLike | None,
+    ) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
         if initial is None and builtins.any([is_empty(x.aval.shape[a]) for a in axes]):
@@ -157,7 +174,9 @@ def _extreme(
 def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Callable[..., Any]:
     combine = lax.bitwise_and if fill else lax.bitwise_or
 
-    def run(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    def run(
+        x: Value, axis: Axis, dtype: DType, keepdims: bool, initial: Value | None, where: Value
+    ) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
         x = masked(truth(x), where, fill, name)
@@ -167,7 +186,14 @@ def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Cal
     return run
 
 
-def mean_of(x: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def mean_of(
+    x: Value,
+    axis: Axis,
+    dtype: DType | None,
+    keepdims: bool,
+    initial: Value | None,
+    where: Value | None,
+) -> Any:
     """The mean, as a plan computes it."""
     del initial
     axes = normalize_axes(axis, x.aval.ndim, "mean")
@@ -187,7 +213,7 @@ def wide_of(dtype: Any) -> Any:
     return np.dtype(np.float32) if is_float(dtype) and dtype.itemsize < 4 else dtype
 
 
-def masked_mean(x: Any, on: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+def masked_mean(x: Value, on: Value, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """The mean of the elements that ``on`` selects, NaN without any, and their number.
 
     The reduced axes are kept. What is not selected has derivative 0, in slices without any
@@ -203,7 +229,7 @@ def masked_mean(x: Any, on: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     return lax.select_n(empty, mean, lax.full_of(mean.aval, np.nan)), count
 
 
-def count_of(x: Any, axes: tuple[int, ...]) -> Any:
+def count_of(x: Value, axes: tuple[int, ...]) -> Any:
     """The number of elements that a reduction over ``axes`` combines."""
     n: Any = 1
     for a in axes:
@@ -219,16 +245,16 @@ class _Reduction:
     def __init__(self, name: str, fun: Callable[..., Any]) -> None:
         self._name = name
 
-        def plain(x: Any, *statics: Any) -> Any:
+        def plain(x: Value, *statics: Any) -> Any:
             return fun(x, *statics, None, None)
 
-        def with_initial(x: Any, initial: Any, *statics: Any) -> Any:
+        def with_initial(x: Value, initial: Value, *statics: Any) -> Any:
             return fun(x, *statics, initial, None)
 
-        def with_where(x: Any, where: Any, *statics: Any) -> Any:
+        def with_where(x: Value, where: Value, *statics: Any) -> Any:
             return fun(x, *statics, None, where)
 
-        def with_both(x: Any, initial: Any, where: Any, *statics: Any) -> Any:
+        def with_both(x: Value, initial: Value, where: Value, *statics: Any) -> Any:
             return fun(x, *statics, initial, where)
 
         forms = (plain, with_initial, with_where, with_both)
@@ -236,7 +262,14 @@ class _Reduction:
         self._plain = unary_with_statics(self._plans[0])
 
     def __call__(
-        self, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
+        self,
+        a: ArrayLike,
+        axis: Axis,
+        dtype: DTypeLike | None,
+        out: object,
+        keepdims: object,
+        initial: ArrayLike | None,
+        where: ArrayLike | None,
     ) -> Any:
         if out is not None:
             check_no_out(self._name, out)
@@ -268,13 +301,13 @@ _mean_planned = _Reduction("mean", mean_of)
 
 
 def sum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
     """Sum over axes.
@@ -303,13 +336,13 @@ def sum(
 
 
 def prod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
     """Product over axes; arguments as of ``sum``.
@@ -328,12 +361,12 @@ def prod(
 
 
 def max(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Largest element over axes; NaN if there is one. Arguments as of ``sum``.
 
@@ -349,12 +382,12 @@ def max(
 
 
 def min(
-    a: Any,
-    axis: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
     out: None = None,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Smallest element over axes; NaN if there is one. Arguments as of ``sum``.
 
@@ -374,7 +407,12 @@ amin = min
 
 
 def all(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Whether all elements over axes are true.
 
@@ -390,7 +428,12 @@ def all(
 
 
 def any(
-    a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Whether any element over axes is true.
 
@@ -410,7 +453,12 @@ def truth_reduction(every: bool) -> Callable[..., Any]:
     planned = _all_planned if every else _any_planned
 
     def reduce(
-        a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+        a: Value,
+        axis: int | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Value | None = None,
+        where: Value | None = None,
     ) -> Any:
         return planned(a, axis, None, None, keepdims, initial, where)
 
@@ -418,13 +466,13 @@ def truth_reduction(every: bool) -> Callable[..., Any]:
 
 
 def mean(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
     *,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> Array:
     """Arithmetic mean over axes; integers become floats. Arguments as of ``sum``.
 
@@ -439,14 +487,14 @@ def mean(
         raise
 
 
-def _count_nonzero(x: Any, axis: Any, keepdims: bool) -> Any:
+def _count_nonzero(x: Value, axis: int, keepdims: bool) -> Any:
     return sum_of(truth(x), axis, default_int(), keepdims, None, None)
 
 
 _count_planned = Planned(_count_nonzero, "count_nonzero")
 
 
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Array:
+def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """Number of elements that are not zero, over axes.
 
     >>> import tracebridge.numpy as tnp
@@ -456,7 +504,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Array:
     return _count_planned((a,), (hashable_axis(axis, "count_nonzero"), bool(keepdims)))
 
 
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Array:
+def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element over axes.
 
     >>> import tracebridge.numpy as tnp

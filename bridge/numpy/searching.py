@@ -12,10 +12,13 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import concrete, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -29,7 +32,7 @@ from tracebridge.numpy.elementwise_logic import truth
 _INT32 = np.dtype(np.int32)
 
 
-def _where(condition: Any, x: Any, y: Any) -> Any:
+def _where(condition: Value, x: Value, y: Value) -> Any:
     x, y = promote_dtypes(x, y)
     condition, x, y = broadcast_operands("where", truth(condition), x, y)
     return lax.select_n(condition, y, x)
@@ -39,19 +42,33 @@ _where_planned = Planned(_where, "where")
 
 
 @overload
-def where(condition: Any, /, *, size: Any = None, fill_value: Any = None) -> tuple[Array, ...]: ...
+def where(
+    condition: Value, /, *, size: Dim | None = None, fill_value: Value | None = None
+) -> tuple[Array, ...]: ...
 
 
 @overload
-def where(condition: Any, x: Any, y: Any, /) -> Array: ...
+def where(condition: Value, x: Value, y: Value, /) -> Array: ...
 
 
 @overload
 def where(
-    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+    condition: Value,
+    x: Value | None = None,
+    y: Value | None = None,
+    /,
+    *,
+    size: Dim | None = None,
+    fill_value: Value | None = None,
 ) -> Any: ...
 def where(
-    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """Elements of ``x`` where ``condition`` is true, else of ``y``.
 
@@ -96,7 +113,7 @@ def where(
 # positions of extrema ----------------------------------------------------------------------------
 
 
-def _arg_extremum(x: Any, name: str, axis: Any, keepdims: bool) -> Any:
+def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
     """The first position of the extremum; NaN counts as extreme, unless ``name`` says otherwise."""
     shape = x.aval.shape
     if axis is None:
@@ -127,14 +144,14 @@ _arg_planned = {
 }
 
 
-def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def _arg(name: str, a: ArrayLike, axis: int | None, out: object, keepdims: object) -> Any:
     check_no_out(name, out)
     where_ = None if axis is None else index_of(axis, name, "axis")
     return _arg_planned[name]((a,), (name, where_, bool(keepdims)))
 
 
 def argmax(
-    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+    a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
     """Position of the first largest element; the first NaN counts as the largest.
 
@@ -159,7 +176,7 @@ def argmax(
 
 
 def argmin(
-    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+    a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
     """Position of the first smallest element; arguments as of ``argmax``.
 
@@ -175,7 +192,7 @@ def argmin(
 
 
 def nanargmax(
-    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+    a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
     """Position of the first largest number, NaNs left out; -1 where there are only NaNs.
 
@@ -187,7 +204,7 @@ def nanargmax(
 
 
 def nanargmin(
-    a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None
+    a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None
 ) -> Array:
     """Position of the first smallest number, NaNs left out; -1 where there are only NaNs.
 
@@ -201,7 +218,7 @@ def nanargmin(
 # positions of nonzero elements -------------------------------------------------------------------
 
 
-def true_positions(mask: Any, size: int) -> tuple[Any, Any]:
+def true_positions(mask: Value, size: int) -> tuple[Any, Any]:
     """Flat positions of the first ``size`` true elements of ``mask``, and how many there are.
 
     What is left over is ``mask.size`` (or garbage in an empty mask): the caller fills it.
@@ -251,7 +268,9 @@ def _nonzero(*args: Any) -> list[Any]:
 _nonzero_planned = Planned(_nonzero, "nonzero")
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Array, ...]:
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> tuple[Array, ...]:
     """Positions of the elements that are not zero: one array for each axis.
 
     Args:
@@ -296,7 +315,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     return tuple(_nonzero_planned((value, *fills), (count,)))
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
+def flatnonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Array:
     """Positions of nonzero elements of the flattened array; arguments as of ``nonzero``.
 
     >>> import tracebridge.numpy as tnp
@@ -309,7 +330,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 _flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
-def _rows(*xs: Any) -> Any:
+def _rows(*xs: Value) -> Any:
     columns = [lax.reshape(x, (x.aval.size, 1)) for x in xs]
     return lax.concatenate(columns, 1) if len(columns) > 1 else columns[0]
 
@@ -317,7 +338,9 @@ def _rows(*xs: Any) -> Any:
 _rows_planned = Planned(_rows, "argwhere")
 
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
+def argwhere(
+    a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
+) -> Array:
     """Positions of nonzero elements, one in each row; arguments as of ``nonzero``.
 
     >>> import tracebridge.numpy as tnp
@@ -334,7 +357,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Arra
 # searchsorted ------------------------------------------------------------------------------------
 
 
-def take_rows(x: Any, positions: Any) -> Any:
+def take_rows(x: Value, positions: Value) -> Any:
     """``x[positions]`` for a vector; positions out of bounds are clamped."""
     if not positions.aval.ndim:
         return lax.reshape(lax.dynamic_slice(x, [positions], (1,)), ())
@@ -345,7 +368,7 @@ def take_rows(x: Any, positions: Any) -> Any:
     return lax.gather(x, columns, numbers, (1,), mode=lax.GatherScatterMode.CLIP)
 
 
-def _before(x: Any, y: Any) -> Any:
+def _before(x: Value, y: Value) -> Any:
     """Whether ``x`` is sorted before ``y``: NaN is last, as in NumPy."""
     if is_complex(x.aval.dtype):
         (a, b), (c, d) = ((lax.real(v), lax.imag(v)) for v in (x, y))
@@ -357,12 +380,12 @@ def _before(x: Any, y: Any) -> Any:
     return lax.bitwise_or(less, lax.bitwise_and(lax.ne(y, y), lax.eq(x, x)))
 
 
-def _is_left(a: Any, v: Any, side: str) -> Any:
+def _is_left(a: Value, v: Value, side: str) -> Any:
     """Whether an element ``a`` stays left of where ``v`` is put in."""
     return _before(a, v) if side == "left" else lax.bitwise_not(_before(v, a))
 
 
-def search_halving(a: Any, v: Any, side: str) -> Any:
+def search_halving(a: Value, v: Value, side: str) -> Any:
     """By steps of halved length: after each, the first ``found`` elements are left of ``v``."""
     n = a.aval.shape[0]
     found = lax.full_of(v.aval.update(dtype=_INT32, weak_type=False), 0)
@@ -376,7 +399,7 @@ def search_halving(a: Any, v: Any, side: str) -> Any:
     return found
 
 
-def _search_comparing(a: Any, v: Any, side: str) -> Any:
+def _search_comparing(a: Value, v: Value, side: str) -> Any:
     """By counting: compares every element with every number."""
     n = a.aval.shape[0]
     shape = (n, *v.aval.shape)
@@ -413,7 +436,12 @@ SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 
 def searchsorted(
-    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = "scan",
 ) -> Array:
     """Positions at which numbers can be put into a sorted vector so that it stays sorted.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, settled, shape_of, value_of
 from tracebridge.numpy._promote import (
@@ -31,7 +33,7 @@ from tracebridge.numpy.searching import true_positions
 _INT32 = np.dtype(np.int32)
 
 
-def _choose(*args: Any) -> Any:
+def _choose(*args: Value) -> Any:
     which, *rest = args
     *choices, mode = rest
     choices = promote_dtypes(*choices)
@@ -49,7 +51,9 @@ def _choose(*args: Any) -> Any:
 _choose_planned = Planned(_choose, "choose")
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Array:
+def choose(
+    a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise"
+) -> Array:
     """Elements of ``choices[a]``, elementwise.
 
     Args:
@@ -108,7 +112,9 @@ def _select(*args: Any) -> Any:
 _select_planned = Planned(_select, "select")
 
 
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
+def select(
+    condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0
+) -> Array:
     """Elements of the first choice whose condition is true, else ``default``, elementwise.
 
     Raises:
@@ -149,7 +155,13 @@ def _piecewise(*args: Any) -> Any:
 _piecewise_planned = Planned(_piecewise, "piecewise")
 
 
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
+def piecewise(
+    x: ArrayLike,
+    condlist: ArrayLike | Sequence[ArrayLike],
+    funclist: Sequence[object],
+    *args: ArrayLike,
+    **kw: object,
+) -> Array:
     """A function given by pieces: where a condition is true, its function or number.
 
     Args:
@@ -195,7 +207,7 @@ def _condition_list(x: Any, condlist: Any) -> list[Any]:
     return [condlist]
 
 
-def _piece(f: Any, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+def _piece(f: object, x: Any, args: tuple[Any, ...], kw: Mapping[str, object]) -> Any:
     value = value_of(f(x, *args, **kw) if isinstance(f, Callable) else f)
     return lax.convert_dtype(value, x.aval.dtype)
 
@@ -203,7 +215,7 @@ def _piece(f: Any, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
 # masks -------------------------------------------------------------------------------------------
 
 
-def _compress(mask: Any, x: Any, fill: Any, axis: int, size: int) -> Any:
+def _compress(mask: Value, x: Value, fill: Value, axis: int, size: int) -> Any:
     """The rows of ``x`` under a mask along ``axis``, ``size`` of them."""
     n = x.aval.shape[axis]
     found, total = true_positions(mask, size)
@@ -222,12 +234,12 @@ _compress_planned = Planned(
 
 
 def compress(
-    condition: Any,
-    a: Any,
+    condition: ArrayLike,
+    a: ArrayLike,
     axis: int | None = None,
     *,
     size: int | None = None,
-    fill_value: Any = 0,
+    fill_value: ArrayLike | None = 0,
     out: None = None,
 ) -> Array:
     """The slices along an axis where ``condition`` is true.
@@ -271,7 +283,9 @@ def compress(
 _flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Array:
+def extract(
+    condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
+) -> Array:
     """The elements of ``arr`` where ``condition`` is true, in one axis; see ``compress``.
 
     >>> import tracebridge.numpy as tnp

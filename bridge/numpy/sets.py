@@ -13,7 +13,9 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.errors.argument_errors import IntegerRangeError, index_of
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_canonical, put_numpy
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, value_of
@@ -29,7 +31,7 @@ _WHY = "The number of unique elements is the size of the result"
 _FEW = 32
 
 
-def _chosen(values: Any, mask: Any, size: int, fill: Any, default: str) -> list[Any]:
+def _chosen(values: Value, mask: Value, size: int, fill: Any, default: str) -> list[Any]:
     """The elements under ``mask``, ``size`` of them, and their positions in ``values``."""
     n = values.aval.shape[0]
     places, total = true_positions(mask, size)
@@ -50,7 +52,7 @@ def _flat_pair(a: Any, b: Any) -> list[Any]:
     return [lax.reshape(v, (v.aval.size,)) for v in promote_dtypes(a, b)]
 
 
-def _first_of_runs(x: Any) -> Any:
+def _first_of_runs(x: Value) -> Any:
     """Whether each element of a sorted vector differs from the one before."""
     n = x.aval.shape[0]
     first = lax.full_of(x.aval.strong.update(shape=(min(n, 1),), dtype=np.dtype(np.bool_)), True)
@@ -60,7 +62,13 @@ def _first_of_runs(x: Any) -> Any:
     return lax.concatenate([first, changed], 0)
 
 
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Array:
+def union1d(
+    ar1: ArrayLike | None,
+    ar2: ArrayLike | None,
+    *,
+    size: int | None = None,
+    fill_value: object = None,
+) -> Array:
     """The distinct elements of both arrays, sorted; ``size`` and ``fill_value`` as of ``unique``.
 
     >>> import tracebridge.numpy as tnp
@@ -80,13 +88,13 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
 _joined_planned = Planned(lambda a, b: lax.concatenate(_flat_pair(a, b), 0), "union1d")
 
 
-def _filled(pair: tuple[Any, Any], fill_value: Any, length: int) -> Any:
+def _filled(pair: tuple[Value, Value], fill_value: ArrayLike | None, length: int) -> Any:
     """What a function gives that finds nothing: zeros, or the given value."""
     filler = value_of(0 if fill_value is None else fill_value)
     return broadcast_to(filler, (length,)).astype(_pair_planned(pair)[0].dtype)
 
 
-def _with_positions(x: Any) -> tuple[Any, Any]:
+def _with_positions(x: Value) -> tuple[Any, Any]:
     """A vector sorted, and where its elements were."""
     ordered, order = lax.sort_key_val(x, lax.iota(_INT32, x.aval.shape[0]), 0, True)
     return ordered, order
@@ -116,46 +124,46 @@ _intersect_planned = Planned(_intersect, "intersect1d")
 
 @overload
 def intersect1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: Value,
+    ar2: Value,
     assume_unique: bool = False,
     return_indices: Literal[False] = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: Value | None = None,
 ) -> Array: ...
 
 
 @overload
 def intersect1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: Value,
+    ar2: Value,
     assume_unique: bool = False,
     *,
     return_indices: Literal[True],
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: Value | None = None,
 ) -> tuple[Array, Array, Array]: ...
 
 
 @overload
 def intersect1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: Value,
+    ar2: Value,
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: Value | None = None,
 ) -> Array | tuple[Array, Array, Array]: ...
 def intersect1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any:
     """The distinct elements that both arrays have, sorted.
 
@@ -211,12 +219,12 @@ _difference_planned = Planned(_difference, "setdiff1d")
 
 
 def setdiff1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements of ``ar1`` that ``ar2`` does not have, sorted.
 
@@ -264,12 +272,12 @@ _exclusive_planned = Planned(_exclusive, "setxor1d")
 
 
 def setxor1d(
-    ar1: Any,
-    ar2: Any,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     *,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array:
     """The distinct elements that exactly one of the arrays has, sorted.
 
@@ -302,7 +310,7 @@ def setxor1d(
 # membership --------------------------------------------------------------------------------------
 
 
-def _is_member(x: Any, members: Any) -> Any:
+def _is_member(x: Value, members: Value) -> Any:
     """Whether each element of ``x`` is in the vector ``members``; NaN never is."""
     n = members.aval.shape[0]
     if n == 0:
@@ -317,7 +325,7 @@ def _is_member(x: Any, members: Any) -> Any:
     return lax.eq(take_rows(ordered, found), x)
 
 
-def _isin(x: Any, members: Any, invert: bool) -> Any:
+def _isin(x: Value, members: Value, invert: bool) -> Any:
     x, members = promote_dtypes(x, members)
     x = lax.convert_dtype(x, x.aval.dtype)
     members = lax.convert_dtype(members, x.aval.dtype)
@@ -329,8 +337,8 @@ _isin_planned = Planned(_isin, "isin")
 
 
 def isin(
-    element: Any,
-    test_elements: Any,
+    element: ArrayLike,
+    test_elements: ArrayLike,
     assume_unique: bool = False,
     invert: bool = False,
     *,

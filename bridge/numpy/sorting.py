@@ -12,7 +12,10 @@ from tracebridge.core.dtypes.canonicalize import default_int, to_inexact
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import AxisError, IndexingError, RankError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import normalize_axis
@@ -21,7 +24,7 @@ from tracebridge.numpy.joining import array_sequence
 _INT32 = np.dtype(np.int32)
 
 
-def _axis_of(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+def _axis_of(x: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """``x`` (flattened for ``None``) and the axis to work along."""
     if axis is None:
         return lax.reshape(x, (x.aval.size,)), 0
@@ -30,13 +33,13 @@ def _axis_of(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
     return x, normalize_axis(axis, x.aval.ndim, name)
 
 
-def _sort(x: Any, axis: int | None, stable: bool, descending: bool) -> Any:
+def _sort(x: Value, axis: int | None, stable: bool, descending: bool) -> Any:
     x, axis = _axis_of(x, axis, "sort")
     out = lax.sort(x, axis, stable)
     return lax.rev(out, (axis,)) if descending else out
 
 
-def positions(x: Any, axis: int, descending: bool = False) -> Any:
+def positions(x: Value, axis: int, descending: bool = False) -> Any:
     """The int32 positions that sort ``x`` stably along ``axis`` (while planning)."""
     if descending:
         # Sorted backwards twice: equal elements keep their order, NaNs come first.
@@ -48,7 +51,7 @@ def positions(x: Any, axis: int, descending: bool = False) -> Any:
     return lax.sub(x.aval.shape[axis] - 1, lax.rev(order, (axis,)))
 
 
-def _argsort(x: Any, axis: int | None, descending: bool, dtype: Any) -> Any:
+def _argsort(x: Value, axis: int | None, descending: bool, dtype: DType) -> Any:
     x, axis = _axis_of(x, axis, "argsort")
     return lax.convert_dtype(positions(x, axis, descending), dtype or default_int())
 
@@ -57,11 +60,11 @@ _sort_planned = Planned(_sort, "sort")
 _argsort_planned = Planned(_argsort, "argsort")
 
 
-def _axis(axis: Any) -> int | None:
+def _axis(axis: int | None) -> int | None:
     return None if axis is None else index_of(axis, "", "axis")
 
 
-def _check_options(name: str, kind: Any, order: Any) -> None:
+def _check_options(name: str, kind: DType | None, order: Any) -> None:
     if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
         msg = f"{name}: kind={kind!r}, expected None; use stable= to choose"
         raise ArgumentValueError(msg)
@@ -71,7 +74,7 @@ def _check_options(name: str, kind: Any, order: Any) -> None:
 
 
 def sort(
-    a: Any,
+    a: ArrayLike,
     axis: int | None = -1,
     *,
     kind: None = None,
@@ -98,14 +101,14 @@ def sort(
 
 
 def argsort(
-    a: Any,
+    a: ArrayLike,
     axis: int | None = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """The positions that put elements in increasing order along an axis; always stable.
 
@@ -128,7 +131,7 @@ def argsort(
     return _argsort_planned((a,), (_axis(axis), bool(descending), kind_of_positions))
 
 
-def _lexsort(*args: Any) -> Any:
+def _lexsort(*args: Value) -> Any:
     *keys, axis = args
     first = keys[0].aval
     if first.ndim == 0:
@@ -142,7 +145,7 @@ def _lexsort(*args: Any) -> Any:
 _lexsort_planned = Planned(_lexsort, "lexsort")
 
 
-def lexsort(keys: Any, axis: int = -1) -> Array:
+def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
     """The positions that sort by several keys: by the last, ties by the one before, and so on.
 
     >>> import tracebridge.numpy as tnp
@@ -153,7 +156,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     return _lexsort_planned([value_of(k) for k in found], (index_of(axis, "lexsort", "axis"),))
 
 
-def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
+def _check_kth(name: str, a: ArrayLike, kth: Any, axis: int) -> None:
     value = value_of(a)
     size = value.aval.shape[normalize_axis(axis, value.aval.ndim, name)]
     k = index_of(kth, name, "kth")
@@ -165,7 +168,7 @@ def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
         raise ArgumentTypeError(msg)
 
 
-def partition(a: Any, kth: int, axis: int = -1) -> Array:
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The elements along an axis with the ``kth`` in its sorted place, smaller ones before it.
 
     Here all elements are sorted.
@@ -178,7 +181,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Array:
     return sort(a, axis)
 
 
-def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The positions that ``partition`` the elements along an axis.
 
     >>> import tracebridge.numpy as tnp
@@ -189,7 +192,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
     return argsort(a, axis)
 
 
-def _sort_complex(x: Any) -> Any:
+def _sort_complex(x: Value) -> Any:
     if x.aval.ndim == 0:
         msg = "sort_complex: got an array without axes, expected at least one axis"
         raise RankError(msg)
@@ -200,7 +203,7 @@ def _sort_complex(x: Any) -> Any:
 _sort_complex_planned = Planned(_sort_complex, "sort_complex")
 
 
-def sort_complex(a: Any) -> Array:
+def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by real part, then by imaginary part.
 
     >>> import tracebridge.numpy as tnp

@@ -13,7 +13,10 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
@@ -57,7 +60,7 @@ def _average(*args: Any) -> list[Any]:
     return [lax.convert_dtype(v, kind) for v in (lax.div(total, size), size)]
 
 
-def fit_weights(a: Any, w: Any, axes: tuple[int, ...], axis: Any) -> Any:
+def fit_weights(a: Value, w: Value, axes: tuple[int, ...], axis: int | None) -> Any:
     """Weights of the shape of ``a``, or of its averaged axes, placed along those."""
     if w.aval.shape == a.aval.shape or not w.aval.ndim:
         return w
@@ -79,9 +82,9 @@ _average_planned = Planned(_average, "average")
 
 @overload
 def average(
-    a: Any,
-    axis: Any = None,
-    weights: Any = None,
+    a: Value,
+    axis: int | None = None,
+    weights: Value | None = None,
     returned: Literal[False] = False,
     keepdims: bool = False,
 ) -> Array: ...
@@ -89,9 +92,9 @@ def average(
 
 @overload
 def average(
-    a: Any,
-    axis: Any = None,
-    weights: Any = None,
+    a: Value,
+    axis: int | None = None,
+    weights: Value | None = None,
     *,
     returned: Literal[True],
     keepdims: bool = False,
@@ -100,10 +103,18 @@ def average(
 
 @overload
 def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    a: Value,
+    axis: int | None = None,
+    weights: Value | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
 ) -> Array | tuple[Array, Array]: ...
 def average(
-    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    a: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
 ) -> Any:
     """Weighted mean over axes.
 
@@ -176,7 +187,7 @@ def _cov(*args: Any) -> Any:
     return lax.reshape(result, ()) if size == 1 else result
 
 
-def _observations(x: Any, rowvar: bool) -> Any:
+def _observations(x: Value, rowvar: bool) -> Any:
     """Variables as rows, observations as columns."""
     if x.aval.ndim > 2:
         msg = f"cov: needs at most two axes, got {x.aval.str_short()}"
@@ -185,7 +196,7 @@ def _observations(x: Any, rowvar: bool) -> Any:
     return lax.transpose(wide, (1, 0)) if not rowvar and wide.aval.shape[0] != 1 else wide
 
 
-def _centered(m: Any, mean: Any) -> Any:
+def _centered(m: Value, mean: Value) -> Any:
     return lax.sub(m, lax.broadcast_in_dim(mean, m.aval.shape, (0,)))
 
 
@@ -193,14 +204,14 @@ _cov_planned = Planned(_cov, "cov", exact=True)
 
 
 def cov(
-    m: Any,
-    y: Any = None,
+    m: ArrayLike,
+    y: ArrayLike | None = None,
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
-    dtype: Any = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """The covariance matrix of variables.
 
@@ -232,7 +243,7 @@ def cov(
     return _cov_planned(xs, statics)
 
 
-def _corrcoef(*args: Any) -> Any:
+def _corrcoef(*args: Value) -> Any:
     *xs, rowvar, dtype = args
     c = _cov(*xs, len(xs) > 1, False, False, rowvar, 1, dtype)
     if not c.aval.ndim:
@@ -252,7 +263,7 @@ def _corrcoef(*args: Any) -> Any:
     return _unit(c)
 
 
-def _unit(x: Any) -> Any:
+def _unit(x: Value) -> Any:
     """Rounding may leave [-1, 1]."""
     scalar = x.aval.update(shape=())
     return lax.max(lax.min(x, lax.full_of(scalar, 1.0)), lax.full_of(scalar, -1.0))
@@ -261,7 +272,9 @@ def _unit(x: Any) -> Any:
 _corrcoef_planned = Planned(_corrcoef, "corrcoef")
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Array:
+def corrcoef(
+    x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None
+) -> Array:
     """The matrix of correlation coefficients of variables; arguments as of ``cov``.
 
     >>> import tracebridge.numpy as tnp

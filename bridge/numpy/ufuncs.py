@@ -14,6 +14,9 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
@@ -34,7 +37,7 @@ Function = Callable[..., Any]
 class _UfuncType(type):
     """Makes the elementwise functions that have the methods instances of ``ufunc``."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return type.__instancecheck__(cls, instance) or hasattr(instance, "_ufunc")
 
 
@@ -78,7 +81,7 @@ class ufunc(metaclass=_UfuncType):
         *,
         name: str | None = None,
         nargs: int | None = None,
-        identity: Any = None,
+        identity: object = None,
         call: Function | None = None,
         reduce: Function | None = None,
         accumulate: Function | None = None,
@@ -125,7 +128,7 @@ class ufunc(metaclass=_UfuncType):
     def __repr__(self) -> str:
         return f"<ufunc {self.__name__!r}>"
 
-    def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
+    def __call__(self, *args: ArrayLike, out: None = None, where: None = None) -> Any:
         """The function of broadcast arrays.
 
         >>> import tracebridge.numpy as tnp
@@ -148,13 +151,13 @@ class ufunc(metaclass=_UfuncType):
     @api_boundary
     def reduce(
         self,
-        a: Any,
-        axis: Any = 0,
-        dtype: Any = None,
+        a: Value,
+        axis: int = 0,
+        dtype: DType | None = None,
         out: None = None,
         keepdims: bool = False,
-        initial: Any = None,
-        where: Any = None,
+        initial: Value | None = None,
+        where: Value | None = None,
     ) -> Any:
         """The function folded over an axis, from the first element on.
 
@@ -183,7 +186,9 @@ class ufunc(metaclass=_UfuncType):
         return self._reduce(x, axis, keepdims=keepdims, **given)
 
     @api_boundary
-    def accumulate(self, a: Any, axis: int | None = 0, dtype: Any = None, out: None = None) -> Any:
+    def accumulate(
+        self, a: Value, axis: int | None = 0, dtype: DType | None = None, out: None = None
+    ) -> Any:
         """The running results of the function folded over an axis.
 
         Args:
@@ -211,7 +216,7 @@ class ufunc(metaclass=_UfuncType):
         if type(rows.shape[0]) is int and not rows.shape[0]:
             return x
 
-        def step(total: Any, row: Any) -> tuple[Any, Any]:
+        def step(total: Value, row: Value) -> tuple[Any, Any]:
             total = lax.convert_dtype(value_of(self._call(total, row)), total.aval.dtype)
             return total, total
 
@@ -219,7 +224,9 @@ class ufunc(metaclass=_UfuncType):
         return moveaxis(lax.concatenate([rows[:1], found], 0), 0, where)
 
     @api_boundary
-    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
+    def at(
+        self, a: Value, indices: Value, b: Value | None = None, /, *, inplace: bool = True
+    ) -> Any:
         """A copy of ``a`` with the function applied at ``indices``, once for each repetition.
 
         Args:
@@ -251,7 +258,7 @@ class ufunc(metaclass=_UfuncType):
         return apply_in_turn(x, value_of(chosen), self._call, values)
 
     @api_boundary
-    def outer(self, A: Any, B: Any, /) -> Any:
+    def outer(self, A: Value, B: Value, /) -> Any:
         """The function of all pairs of elements of two arrays.
 
         Returns:
@@ -273,7 +280,7 @@ class ufunc(metaclass=_UfuncType):
 
     @api_boundary
     def reduceat(
-        self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None
+        self, a: Value, indices: Value, axis: int = 0, dtype: DType | None = None, out: None = None
     ) -> Any:
         """The function folded over segments of an axis.
 
@@ -307,7 +314,7 @@ class ufunc(metaclass=_UfuncType):
         ends = lax.concatenate([starts[1:], lax.full_of(starts.aval.update(shape=(1,)), size)], 0)
         shape = (-1, *(1,) * (rows.ndim - 1))
 
-        def step(totals: Any, row: Any) -> tuple[Any, None]:
+        def step(totals: Value, row: Value) -> tuple[Any, None]:
             position, values = row
             inside = reshape((starts < position) & (position < ends), shape)
             found = self._call(totals, broadcast_to(values, totals.aval.shape))
@@ -317,7 +324,7 @@ class ufunc(metaclass=_UfuncType):
         numbers = lax.convert_dtype(lax.iota(np.dtype(np.int32), size), starts.aval.dtype)
         return moveaxis(scan(step, rows[starts], (numbers, rows))[0], 0, where)
 
-    def _binary(self, method: str, out: Any) -> str:
+    def _binary(self, method: str, out: object) -> str:
         """The name of a method for messages; only functions of two arguments have it."""
         name = f"{self.__name__}.{method}"
         if (self.nin, self.nout) != (2, 1):
@@ -330,7 +337,7 @@ class ufunc(metaclass=_UfuncType):
         return name
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: ArrayLike) -> int:
     try:
         return index_of(value, name, "value")
     except TypeError:
@@ -338,7 +345,7 @@ def _count(name: str, value: Any) -> int:
         raise ArgumentTypeError(msg) from None
 
 
-def _converted(self: ufunc, name: str, a: Any, dtype: Any) -> Any:
+def _converted(self: ufunc, name: str, a: Value, dtype: DType | None) -> Any:
     kind = self.kind if dtype is None else static_dtype(name, dtype)
     return value_of(a) if kind is None else lax.convert_dtype(value_of(a), kind)
 
@@ -382,7 +389,7 @@ def _fold(
     return reshape(found, kept) if keepdims else found
 
 
-def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: object = None) -> ufunc:
     """A universal function made of a Python function of scalars.
 
     Args:
@@ -407,7 +414,7 @@ def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) 
 
 
 def _updates(name: str) -> Function:
-    def update(a: Any, indices: Any, b: Any) -> Any:
+    def update(a: Value, indices: Value, b: Value) -> Any:
         return getattr(at(value_of(a))[indices], name)(b)
 
     return update
@@ -450,7 +457,7 @@ def _attach() -> None:
 def _running(function: Function) -> Function:
     """A running reduction of numbers that takes truth values too."""
 
-    def run(x: Any, axis: int) -> Any:
+    def run(x: Value, axis: int) -> Any:
         if not is_bool(x.aval.dtype):
             return function(x, axis)
         found = function(lax.convert_dtype(x, np.dtype(np.uint8)), axis)

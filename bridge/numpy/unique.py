@@ -14,7 +14,10 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import concrete, is_traced, value_of
@@ -26,7 +29,7 @@ _HINT = "pass size="
 _WHY = "The number of unique elements is the size of the result"
 
 
-def _rows_of(x: Any, axis: Any) -> Any:
+def _rows_of(x: Value, axis: Axis) -> Any:
     """The elements to compare as rows of a table."""
     if axis is None:
         return lax.reshape(x, (x.aval.size, 1))
@@ -37,7 +40,7 @@ def _rows_of(x: Any, axis: Any) -> Any:
     return lax.reshape(x, (size, x.aval.size // max(size, 1)))
 
 
-def _changes(rows: Any, equal_nan: bool) -> Any:
+def _changes(rows: Value, equal_nan: bool) -> Any:
     """Whether each sorted row differs from the one before."""
     n = rows.aval.shape[0]
     now, before = lax.slice_in_dim(rows, 1, n), lax.slice_in_dim(rows, 0, n - 1)
@@ -50,7 +53,7 @@ def _changes(rows: Any, equal_nan: bool) -> Any:
     return lax.concatenate([first, changed], 0)
 
 
-def _sorted_rows(rows: Any) -> tuple[Any, Any]:
+def _sorted_rows(rows: Value) -> tuple[Any, Any]:
     """Rows in lexicographic order, and where they were."""
     n, m = rows.aval.shape
     iota = lax.iota(_INT32, n)
@@ -95,7 +98,7 @@ def _unique_sized(*args: Any) -> list[Any]:
     ]
 
 
-def _shaped(values: Any, x: Any, axis: Any, size: int) -> Any:
+def _shaped(values: Value, x: Value, axis: Axis, size: int) -> Any:
     """Rows of the table as slices along ``axis`` again."""
     if axis is None:
         return lax.reshape(values, (size,))
@@ -107,7 +110,7 @@ def _shaped(values: Any, x: Any, axis: Any, size: int) -> Any:
     return lax.transpose(out, tuple(order))
 
 
-def _take_slices(table: Any, places: Any) -> Any:
+def _take_slices(table: Value, places: Value) -> Any:
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,)
     )
@@ -116,7 +119,7 @@ def _take_slices(table: Any, places: Any) -> Any:
     return lax.gather(table, columns, numbers, (1, width), mode="promise_in_bounds")
 
 
-def _scattered(values: Any, places: Any, size: int) -> Any:
+def _scattered(values: Value, places: Value, size: int) -> Any:
     """``out`` with ``out[places] = values``."""
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
@@ -157,7 +160,7 @@ def _unique_of_nothing(
 
 
 def _unique(
-    x: Any, axis: Any, equal_nan: bool, size: int | None, fill_value: Any
+    x: Any, axis: Axis, equal_nan: bool, size: int | None, fill_value: object
 ) -> tuple[Any, Any, Any, Any]:
     """Values, first positions, inverse (flat) and counts."""
     x = value_of(x)
@@ -194,7 +197,7 @@ def _unique(
 
 @overload
 def unique(
-    ar: Any,
+    ar: ArrayLike | None,
     return_index: Literal[False] = False,
     return_inverse: Literal[False] = False,
     return_counts: Literal[False] = False,
@@ -202,14 +205,14 @@ def unique(
     *,
     equal_nan: bool = True,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: object = None,
     sorted: bool = True,
 ) -> Array: ...
 
 
 @overload
 def unique(
-    ar: Any,
+    ar: ArrayLike | None,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
@@ -217,7 +220,7 @@ def unique(
     *,
     equal_nan: bool = True,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: object = None,
     sorted: bool = True,
 ) -> Any: ...
 def unique(
@@ -229,7 +232,7 @@ def unique(
     *,
     equal_nan: bool = True,
     size: int | None = None,
-    fill_value: Any = None,
+    fill_value: object = None,
     sorted: bool = True,
 ) -> Any:
     """The distinct elements in increasing order.

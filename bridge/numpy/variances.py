@@ -12,7 +12,10 @@ from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
@@ -29,14 +32,14 @@ from tracebridge.numpy.reductions import (
 
 
 def _var(
-    x: Any,
-    axis: Any,
-    dtype: Any,
+    x: Value,
+    axis: Axis,
+    dtype: DType,
     keepdims: bool,
     ddof: Any,
     root: bool,
-    where: Any,
-    mean: Any = None,
+    where: Value | None,
+    mean: Value | None = None,
 ) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
@@ -58,18 +61,18 @@ def _var(
     return lax.convert_dtype(_root(result) if root else result, kind)
 
 
-def _squares(center: Any) -> Any:
+def _squares(center: Value) -> Any:
     if not is_complex(center.aval.dtype):
         return lax.square(center)
     return lax.add(lax.square(lax.real(center)), lax.square(lax.imag(center)))
 
 
-def _positive(divisor: Any) -> Any:
+def _positive(divisor: Value) -> Any:
     """``divisor``, or NaN where there are too few elements for an estimate."""
     return lax.select_n(lax.le(divisor, 0.0), divisor, lax.full_of(divisor.aval, np.nan))
 
 
-def _root(x: Any) -> Any:
+def _root(x: Value) -> Any:
     """The square root of a variance; 0 has derivative 0, that of equal elements."""
     zero = lax.eq(x, 0.0)
     root = lax.sqrt(lax.select_n(zero, x, lax.full_of(x.aval, 1)))
@@ -77,7 +80,7 @@ def _root(x: Any) -> Any:
 
 
 def masked_spread(
-    x: Any, on: Any, axes: tuple[int, ...], ddof: Any, root: bool, mean: Any = None
+    x: Value, on: Value, axes: tuple[int, ...], ddof: Any, root: bool, mean: Value | None = None
 ) -> Any:
     """The variance, or its root, of the elements that ``on`` selects; reduced axes are kept.
 
@@ -113,14 +116,14 @@ _var_both = Planned(
 
 def _variance(
     name: str,
-    a: Any,
-    axis: Any,
-    dtype: Any,
+    a: ArrayLike,
+    axis: Axis,
+    dtype: DTypeLike | None,
     keepdims: bool,
     ddof: Any,
-    where: Any,
-    mean: Any,
-    correction: Any,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
+    correction: object,
 ) -> Any:
     if correction is not None:
         if ddof:
@@ -140,15 +143,15 @@ def _variance(
 
 
 def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
     """Variance over axes; divides by ``n - ddof`` (``correction`` is another name of ``ddof``).
@@ -168,15 +171,15 @@ def var(
 
 
 def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
     keepdims: bool = False,
     *,
-    where: Any = None,
-    mean: Any = None,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
     """Standard deviation over axes: the square root of ``var``.

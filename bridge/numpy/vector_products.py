@@ -8,7 +8,11 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.contract.precision import PrecisionLike
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
@@ -43,7 +47,7 @@ def _contract(
     )
 
 
-def _check(name: str, a: Any, b: Any, n_a: int, n_b: int, i: int, j: int) -> None:
+def _check(name: str, a: Value, b: Value, n_a: int, n_b: int, i: int, j: int) -> None:
     for v, n in ((a, n_a), (b, n_b)):
         if v.aval.ndim < n:
             msg = f"{name}: needs at least {n} axes, got {v.aval.str_short()}"
@@ -56,7 +60,7 @@ def _check(name: str, a: Any, b: Any, n_a: int, n_b: int, i: int, j: int) -> Non
         raise ShapeMismatchError(msg)
 
 
-def _vecdot(a: Any, b: Any, axis: int, precision: Any, preferred: Any) -> Any:
+def _vecdot(a: Value, b: Value, axis: int, precision: PrecisionLike, preferred: DType) -> Any:
     a, b = promote_dtypes(a, b)
     a, b = (_last(v, axis) for v in (a, b))
     _check("vecdot", a, b, 1, 1, -1, -1)
@@ -64,7 +68,7 @@ def _vecdot(a: Any, b: Any, axis: int, precision: Any, preferred: Any) -> Any:
     return _contract("vecdot", a, b, 1, 1, (0, 0), precision, preferred)
 
 
-def _last(x: Any, axis: int) -> Any:
+def _last(x: Value, axis: int) -> Any:
     """``x`` with ``axis`` moved to the end."""
     if not x.aval.ndim:
         return x
@@ -76,13 +80,13 @@ _vecdot_planned = Planned(_vecdot, "vecdot")
 
 
 def vecdot(
-    x1: Any,
-    x2: Any,
+    x1: ArrayLike,
+    x2: ArrayLike,
     /,
     *,
     axis: int = -1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
 ) -> Array:
     """Sums of ``conj(x1) * x2`` along an axis; other axes are broadcast.
 
@@ -104,7 +108,7 @@ def vecdot(
     )
 
 
-def _matvec(a: Any, b: Any) -> Any:
+def _matvec(a: Value, b: Value) -> Any:
     a, b = promote_dtypes(a, b)
     _check("matvec", a, b, 2, 1, -1, -1)
     return _contract("matvec", a, b, 2, 1, (1, 0), None, None)
@@ -113,7 +117,7 @@ def _matvec(a: Any, b: Any) -> Any:
 _matvec_planned = Planned(_matvec, "matvec")
 
 
-def matvec(x1: Any, x2: Any, /) -> Array:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Products of matrices ``(..., n, m)`` and vectors ``(..., m)``; leading axes are broadcast.
 
     >>> import tracebridge.numpy as tnp
@@ -123,7 +127,7 @@ def matvec(x1: Any, x2: Any, /) -> Array:
     return _matvec_planned((x1, x2))
 
 
-def _vecmat(a: Any, b: Any) -> Any:
+def _vecmat(a: Value, b: Value) -> Any:
     a, b = promote_dtypes(a, b)
     _check("vecmat", a, b, 1, 2, -1, -2)
     a = lax.conj(a) if is_complex(a.aval.dtype) else a
@@ -133,7 +137,7 @@ def _vecmat(a: Any, b: Any) -> Any:
 _vecmat_planned = Planned(_vecmat, "vecmat")
 
 
-def vecmat(x1: Any, x2: Any, /) -> Array:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Products of conjugated vectors ``(..., n)`` and matrices ``(..., n, m)``.
 
     >>> import tracebridge.numpy as tnp
@@ -143,7 +147,7 @@ def vecmat(x1: Any, x2: Any, /) -> Array:
     return _vecmat_planned((x1, x2))
 
 
-def _kron(a: Any, b: Any) -> Any:
+def _kron(a: Value, b: Value) -> Any:
     a, b = promote_dtypes(a, b)
     n = max(a.aval.ndim, b.aval.ndim)
     left, right = ((1,) * (n - v.aval.ndim) + v.aval.shape for v in (a, b))
@@ -157,7 +161,7 @@ def _kron(a: Any, b: Any) -> Any:
 _kron_planned = Planned(_kron, "kron")
 
 
-def kron(a: Any, b: Any) -> Array:
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: each element of ``a`` times all of ``b``.
 
     >>> import tracebridge.numpy as tnp
@@ -167,7 +171,7 @@ def kron(a: Any, b: Any) -> Array:
     return _kron_planned((a, b))
 
 
-def _cross(a: Any, b: Any, axes: tuple[int, int, int]) -> Any:
+def _cross(a: Value, b: Value, axes: tuple[int, int, int]) -> Any:
     a, b = promote_dtypes(a, b)
     axis_a, axis_b, axis_c = axes
     sizes: list[int] = []
@@ -208,7 +212,12 @@ _cross_planned = Planned(_cross, "cross")
 
 
 def cross(
-    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+    a: ArrayLike,
+    b: ArrayLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
 ) -> Array:
     """Cross products of vectors with 3 (or 2) elements; other axes are broadcast.
 
@@ -229,7 +238,7 @@ def cross(
     return _cross_planned((a, b), ((first, second, third),))
 
 
-def _trace(x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Any:
+def _trace(x: Value, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
     x = lax.convert_dtype(x, dtype or sum_dtype(x.aval.dtype))
     diagonal = diagonal_of(x, offset, axis1, axis2, "trace")
     return lax.reduce_sum(diagonal, (diagonal.aval.ndim - 1,))
@@ -239,7 +248,12 @@ _trace_planned = Planned(_trace, "trace")
 
 
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+    out: None = None,
 ) -> Array:
     """The sum over a diagonal of two axes.
 

@@ -12,7 +12,11 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
 from tracebridge.numpy.creation import arange, canonical_shape
@@ -39,7 +43,7 @@ def _parse(signature: Any) -> tuple[list[Core], list[Core]]:
     return inputs, outputs
 
 
-def _bind_sizes(what: str, core: Core, shape: Sequence[Any], sizes: dict[str, Any]) -> None:
+def _bind_sizes(what: str, core: Core, shape: Sequence[Dim], sizes: dict[str, Any]) -> None:
     """Check core axes against the sizes that are known, and remember new ones."""
     if len(shape) < len(core):
         msg = f"vectorize: {what} has shape {tuple(shape)}, its signature has axes {core}"
@@ -56,7 +60,7 @@ def _checked(
 ) -> Callable[..., Any]:
     """``function`` with its results checked against the signature."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Value) -> Any:
         out = function(*args)
         if outputs is None:
             return out
@@ -75,7 +79,7 @@ def _checked(
     return run
 
 
-def _mapped(function: Callable[..., Any], args: list[Any], cores: list[Core]) -> Any:
+def _mapped(function: Callable[..., Any], args: Sequence[object], cores: list[Core]) -> Any:
     """``function`` over all leading axes of ``args``, which are broadcast."""
     values = [value_of(a) for a in args]
     loops = [v.aval.shape[: v.aval.ndim - len(c)] for v, c in zip(values, cores, strict=True)]
@@ -95,7 +99,7 @@ def _mapped(function: Callable[..., Any], args: list[Any], cores: list[Core]) ->
     out = function(*squeezed)
     count = len(mapped)
 
-    def restore(result: Any) -> Any:
+    def restore(result: Value) -> Any:
         shape = result.shape
         return reshape(result, (*loop, *shape[count:])) if count != len(loop) else result
 
@@ -103,7 +107,7 @@ def _mapped(function: Callable[..., Any], args: list[Any], cores: list[Core]) ->
 
 
 def vectorize(
-    pyfunc: Callable[..., Any],
+    pyfunc: Callable[..., object],
     *,
     excluded: Collection[int | str] = frozenset(),
     signature: str | None = None,
@@ -139,7 +143,7 @@ def vectorize(
 
     @api_boundary
     @functools.wraps(pyfunc)
-    def vectorized(*args: Any, **kwargs: Any) -> Any:
+    def vectorized(*args: Any, **kwargs: object) -> Any:
         fixed = {i: a for i, a in enumerate(args) if i in excluded or a is None}
         moving = [a for i, a in enumerate(args) if i not in fixed]
         names = [k for k in kwargs if k not in excluded]
@@ -148,7 +152,7 @@ def vectorize(
             msg = f"vectorize: with a signature, keyword arguments must be excluded: {names}"
             raise ArgumentTypeError(msg)
 
-        def call(*xs: Any) -> Any:
+        def call(*xs: Value) -> Any:
             given = iter(xs)
             positional = [fixed[i] if i in fixed else next(given) for i in range(len(args))]
             return pyfunc(*positional, **dict(zip(names, given, strict=True)), **kept)
@@ -169,7 +173,7 @@ def vectorize(
 
 
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+    func1d: Callable[..., object], axis: int, arr: ArrayLike, *args: ArrayLike, **kwargs: object
 ) -> Any:
     """A function of vectors applied to all vectors along an axis.
 
@@ -188,7 +192,7 @@ def apply_along_axis(
     ndim = value.aval.ndim
     where = normalize_axis(axis, ndim, "apply_along_axis")
 
-    def call(vector: Any) -> Any:
+    def call(vector: Value) -> Any:
         return func1d(vector, *args, **kwargs)
 
     function = call
@@ -200,7 +204,9 @@ def apply_along_axis(
     return function(value)
 
 
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]) -> Array:
+def apply_over_axes(
+    func: Callable[[Any, int], Any], a: ArrayLike | Sequence[ArrayLike], axes: Sequence[int]
+) -> Array:
     """A reduction applied to axes one after another, which stay with size 1.
 
     Raises:
@@ -226,7 +232,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Sequence[int]
 
 
 def fromfunction(
-    function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any
+    function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: object
 ) -> Any:
     """The array whose elements are a function of their positions.
 
@@ -243,7 +249,7 @@ def fromfunction(
     sizes = canonical_shape(shape, "fromfunction")
     kind = canonicalize_explicit(dtype, "fromfunction")
 
-    def call(*positions: Any) -> Any:
+    def call(*positions: Value) -> Any:
         return function(*positions, **kwargs)
 
     mapped = call

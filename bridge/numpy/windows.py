@@ -10,14 +10,17 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_made
 from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._promote import promote_inexact
 
 
-def _window(name: str, M: Any, formula: Callable[[int], np.ndarray[Any, Any]]) -> Any:
+def _window(name: str, M: Dim, formula: Callable[[int], np.ndarray[Any, Any]]) -> Any:
     """A window of ``M`` points, computed in double precision on the host."""
     count = index_of(M, name, "M")
     if count < 0:
@@ -67,7 +70,7 @@ def hanning(M: int) -> Array:
     return _window("hanning", M, np.hanning)
 
 
-def _kaiser(beta: Any, count: int) -> Any:
+def _kaiser(beta: Value, count: int) -> Any:
     (beta,) = promote_inexact(beta)
     beta = lax.convert_dtype(beta, default_float())
     scalar = beta.aval.update(shape=())
@@ -84,7 +87,7 @@ def _kaiser(beta: Any, count: int) -> Any:
 _kaiser_planned = Planned(_kaiser, "kaiser")
 
 
-def kaiser(M: int, beta: Any) -> Array:
+def kaiser(M: int, beta: ArrayLike) -> Array:
     """The Kaiser window of ``M`` points with shape ``beta``.
 
     >>> import tracebridge.numpy as tnp

@@ -1,7 +1,9 @@
-"""The types of the public face, by pyright."""
+"""The types of the public face, by pyright and by mypy."""
 
 from __future__ import annotations
 
+import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,9 @@ import pytest
 
 BESIDE_PYTHON = str(Path(sys.executable).parent)
 PYRIGHT = shutil.which("pyright", path=BESIDE_PYTHON) or shutil.which("pyright")
+MYPY = shutil.which("mypy", path=BESIDE_PYTHON) or shutil.which("mypy")
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).parent / "program.py"
 
 
 @pytest.mark.slow
@@ -28,6 +32,7 @@ def test_types_of_public_functions() -> None:
             str(Path(__file__).parent / "arrays.py"),
             str(Path(__file__).parent / "callables.py"),
             str(Path(__file__).parent / "values.py"),
+            str(PROGRAM),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -36,3 +41,33 @@ def test_types_of_public_functions() -> None:
         check=False,
     )
     assert 0 == done.returncode, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MYPY is None, reason="mypy is not installed")
+def test_a_typed_program_by_mypy(tmp_path: Path) -> None:
+    """What a user of mypy sees of the package is without noise, in strict mode."""
+    # As for an installed package, what stands inside it is not reported.
+    options = ["--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}"]
+    done = subprocess.run(
+        [str(MYPY), *options, "--python-executable", sys.executable, str(PROGRAM)],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT / "build" / "tree")},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stdout
+
+
+def test_the_typed_program_has_no_exemption() -> None:
+    """The program that the checkers pass says nothing to quieten them."""
+    text = PROGRAM.read_text("utf-8")
+    assert [] == [word for word in ("type: ignore", "pyright:", "cast(", "Any") if word in text]
+
+
+def test_the_typed_program_runs() -> None:
+    """Training lowers the loss."""
+    losses = runpy.run_path(str(PROGRAM))["main"]()
+    assert losses[-1] < losses[0]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from tracebridge.core.ir.tracer import Tracer
+from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 
 
@@ -30,8 +31,13 @@ else:
     _NumpyNumber = np.number
     _NumpyDType = np.dtype
 
+if TYPE_CHECKING:
+    _EngineArray: TypeAlias = Array | Tracer | Value
+else:
+    _EngineArray = Array | Tracer  # literals are found by their protocol, which is no class
+
 ArrayLike: TypeAlias = (
-    Array | Tracer | _NumpyArray | np.bool_ | _NumpyNumber | bool | int | float | complex
+    _EngineArray | _NumpyArray | np.bool_ | _NumpyNumber | bool | int | float | complex
 )
 """Arrays, traced values, NumPy arrays and numbers; a union that `isinstance` takes."""
 
