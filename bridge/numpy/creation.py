@@ -347,11 +347,11 @@ _linspace_planned = Planned(spread, "linspace")
 @overload
 def linspace(
     start: ArrayLike,
-    stop: Value,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: Literal[False] = False,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
     device: DeviceLike | None = None,
@@ -361,12 +361,12 @@ def linspace(
 @overload
 def linspace(
     start: ArrayLike,
-    stop: Value,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     *,
     retstep: Literal[True],
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     device: DeviceLike | None = None,
 ) -> tuple[Array, Array]: ...
@@ -375,11 +375,11 @@ def linspace(
 @overload
 def linspace(
     start: ArrayLike,
-    stop: Value,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: DType | None = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
     device: DeviceLike | None = None,

@@ -94,19 +94,19 @@ def meshgrid(
 
 @overload
 def indices(
-    dimensions: Sequence[int], dtype: DType | None = None, sparse: Literal[False] = False
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: Literal[False] = False
 ) -> Array: ...
 
 
 @overload
 def indices(
-    dimensions: Sequence[int], dtype: DType | None = None, *, sparse: Literal[True]
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, *, sparse: Literal[True]
 ) -> tuple[Array, ...]: ...
 
 
 @overload
 def indices(
-    dimensions: Sequence[int], dtype: DType | None = None, sparse: bool = False
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False
 ) -> Array | tuple[Array, ...]: ...
 def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """The positions along each axis of an array of shape ``dimensions``.

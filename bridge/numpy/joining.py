@@ -328,7 +328,7 @@ def _form_of(arrays: Any, leaves: list[Any]) -> Any:
 # splitting ---------------------------------------------------------------------------------------
 
 
-def _split(x: Value, name: str, where: Value, axis: int, equal: bool) -> list[Any]:
+def _split(x: Value, name: str, where: Any, axis: int, equal: bool) -> list[Any]:
     """``where``: the number of parts, or a tuple of positions to cut at."""
     if x.aval.ndim == 0:
         msg = f"{name}: got an array without axes, expected at least one axis"

@@ -373,11 +373,11 @@ _atleast_1d, _atleast_2d, _atleast_3d = (_atleast(f"atleast_{n}d", n) for n in (
 
 
 @overload
-def atleast_1d(ary: Value, /) -> Array: ...
+def atleast_1d(ary: ArrayLike, /) -> Array: ...
 
 
 @overload
-def atleast_1d(*arys: Value) -> Any: ...
+def atleast_1d(*arys: ArrayLike) -> Any: ...
 def atleast_1d(*arys: ArrayLike) -> Any:
     """Arrays with at least one axis.
 
@@ -389,11 +389,11 @@ def atleast_1d(*arys: ArrayLike) -> Any:
 
 
 @overload
-def atleast_2d(ary: Value, /) -> Array: ...
+def atleast_2d(ary: ArrayLike, /) -> Array: ...
 
 
 @overload
-def atleast_2d(*arys: Value) -> Any: ...
+def atleast_2d(*arys: ArrayLike) -> Any: ...
 def atleast_2d(*arys: ArrayLike) -> Any:
     """Arrays with at least two axes.
 
@@ -405,11 +405,11 @@ def atleast_2d(*arys: ArrayLike) -> Any:
 
 
 @overload
-def atleast_3d(ary: Value, /) -> Array: ...
+def atleast_3d(ary: ArrayLike, /) -> Array: ...
 
 
 @overload
-def atleast_3d(*arys: Value) -> Any: ...
+def atleast_3d(*arys: ArrayLike) -> Any: ...
 def atleast_3d(*arys: ArrayLike) -> Any:
     """Arrays with at least three axes.
 

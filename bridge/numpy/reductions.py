@@ -136,7 +136,14 @@ def sum_of(
     return _with_initial("sum", add, keep_axes(total, x, axes, keepdims), initial)
 
 
-def _prod(x: Value, axis: Axis, dtype: DType, keepdims: bool, initial: Value, where: Value) -> Any:
+def _prod(
+    x: Value,
+    axis: Axis,
+    dtype: DType | None,
+    keepdims: bool,
+    initial: Value | None,
+    where: Value | None,
+) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "prod")
     kind = dtype or sum_dtype(x.aval.dtype)
     x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 1, "prod")
@@ -149,12 +156,12 @@ def _extreme(
     name: str, reduce: Callable[..., Any], combine: Callable[..., Any], fill: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     def run(
-        x: Any,
-        axis: object,
-        dtype: DType,
+        x: Value,
+        axis: Axis,
+        dtype: DType | None,
         keepdims: bool,
-        initial: ArrayLike | None,
-        where: ArrayLike | None,
+        initial: Value | None,
+        where: Value | None,
     ) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)
@@ -175,7 +182,12 @@ def _logical_reduction(name: str, reduce: Callable[..., Any], fill: bool) -> Cal
     combine = lax.bitwise_and if fill else lax.bitwise_or
 
     def run(
-        x: Value, axis: Axis, dtype: DType, keepdims: bool, initial: Value | None, where: Value
+        x: Value,
+        axis: Axis,
+        dtype: DType | None,
+        keepdims: bool,
+        initial: Value | None,
+        where: Value | None,
     ) -> Any:
         del dtype
         axes = normalize_axes(axis, x.aval.ndim, name)

@@ -13,12 +13,12 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerR
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.core.symbolic.compare import is_empty
-from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._planning import concrete, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -43,23 +43,23 @@ _where_planned = Planned(_where, "where")
 
 @overload
 def where(
-    condition: Value, /, *, size: Dim | None = None, fill_value: Value | None = None
+    condition: ArrayLike, /, *, size: DimLike | None = None, fill_value: ArrayLike | None = None
 ) -> tuple[Array, ...]: ...
 
 
 @overload
-def where(condition: Value, x: Value, y: Value, /) -> Array: ...
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
 
 
 @overload
 def where(
-    condition: Value,
-    x: Value | None = None,
-    y: Value | None = None,
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     /,
     *,
-    size: Dim | None = None,
-    fill_value: Value | None = None,
+    size: DimLike | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Any: ...
 def where(
     condition: ArrayLike,

@@ -124,37 +124,37 @@ _intersect_planned = Planned(_intersect, "intersect1d")
 
 @overload
 def intersect1d(
-    ar1: Value,
-    ar2: Value,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     return_indices: Literal[False] = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array: ...
 
 
 @overload
 def intersect1d(
-    ar1: Value,
-    ar2: Value,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     *,
     return_indices: Literal[True],
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> tuple[Array, Array, Array]: ...
 
 
 @overload
 def intersect1d(
-    ar1: Value,
-    ar2: Value,
+    ar1: ArrayLike,
+    ar2: ArrayLike,
     assume_unique: bool = False,
     return_indices: bool = False,
     *,
     size: int | None = None,
-    fill_value: Value | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> Array | tuple[Array, Array, Array]: ...
 def intersect1d(
     ar1: ArrayLike,

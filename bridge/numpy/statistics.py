@@ -82,9 +82,9 @@ _average_planned = Planned(_average, "average")
 
 @overload
 def average(
-    a: Value,
+    a: ArrayLike,
     axis: int | None = None,
-    weights: Value | None = None,
+    weights: ArrayLike | None = None,
     returned: Literal[False] = False,
     keepdims: bool = False,
 ) -> Array: ...
@@ -92,9 +92,9 @@ def average(
 
 @overload
 def average(
-    a: Value,
+    a: ArrayLike,
     axis: int | None = None,
-    weights: Value | None = None,
+    weights: ArrayLike | None = None,
     *,
     returned: Literal[True],
     keepdims: bool = False,
@@ -103,9 +103,9 @@ def average(
 
 @overload
 def average(
-    a: Value,
+    a: ArrayLike,
     axis: int | None = None,
-    weights: Value | None = None,
+    weights: ArrayLike | None = None,
     returned: bool = False,
     keepdims: bool = False,
 ) -> Array | tuple[Array, Array]: ...

@@ -15,8 +15,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.runtime.arrays.argument_types import DType
-from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
@@ -151,13 +150,13 @@ class ufunc(metaclass=_UfuncType):
     @api_boundary
     def reduce(
         self,
-        a: Value,
+        a: ArrayLike,
         axis: int = 0,
-        dtype: DType | None = None,
+        dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: bool = False,
-        initial: Value | None = None,
-        where: Value | None = None,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
     ) -> Any:
         """The function folded over an axis, from the first element on.
 
@@ -187,7 +186,7 @@ class ufunc(metaclass=_UfuncType):
 
     @api_boundary
     def accumulate(
-        self, a: Value, axis: int | None = 0, dtype: DType | None = None, out: None = None
+        self, a: ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None, out: None = None
     ) -> Any:
         """The running results of the function folded over an axis.
 
@@ -225,7 +224,13 @@ class ufunc(metaclass=_UfuncType):
 
     @api_boundary
     def at(
-        self, a: Value, indices: Value, b: Value | None = None, /, *, inplace: bool = True
+        self,
+        a: ArrayLike,
+        indices: ArrayLike,
+        b: ArrayLike | None = None,
+        /,
+        *,
+        inplace: bool = True,
     ) -> Any:
         """A copy of ``a`` with the function applied at ``indices``, once for each repetition.
 
@@ -258,7 +263,7 @@ class ufunc(metaclass=_UfuncType):
         return apply_in_turn(x, value_of(chosen), self._call, values)
 
     @api_boundary
-    def outer(self, A: Value, B: Value, /) -> Any:
+    def outer(self, A: ArrayLike, B: ArrayLike, /) -> Any:
         """The function of all pairs of elements of two arrays.
 
         Returns:
@@ -280,7 +285,12 @@ class ufunc(metaclass=_UfuncType):
 
     @api_boundary
     def reduceat(
-        self, a: Value, indices: Value, axis: int = 0, dtype: DType | None = None, out: None = None
+        self,
+        a: ArrayLike,
+        indices: ArrayLike,
+        axis: int = 0,
+        dtype: DTypeLike | None = None,
+        out: None = None,
     ) -> Any:
         """The function folded over segments of an axis.
 
@@ -345,7 +355,7 @@ def _count(name: str, value: ArrayLike) -> int:
         raise ArgumentTypeError(msg) from None
 
 
-def _converted(self: ufunc, name: str, a: Value, dtype: DType | None) -> Any:
+def _converted(self: ufunc, name: str, a: ArrayLike, dtype: DTypeLike | None) -> Any:
     kind = self.kind if dtype is None else static_dtype(name, dtype)
     return value_of(a) if kind is None else lax.convert_dtype(value_of(a), kind)
 
