@@ -248,7 +248,7 @@ def _check_fits(host: np.ndarray[Any, Any], dtype: DType | None) -> None:
         _check_range(host.min(), host.max(), dtype)
 
 
-def _check_range(low: Any, high: Any, dtype: DType | None) -> None:
+def _check_range(low: Any, high: Any, dtype: Any) -> None:
     info = iinfo(dtype)
     if high > info.max or low < info.min:
         given = f"integer {low} does" if low == high else f"integers from {low} to {high} do"

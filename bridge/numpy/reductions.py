@@ -205,7 +205,7 @@ def mean_of(
     keepdims: bool,
     initial: Value | None,
     where: Value | None,
-) -> Any:
+) -> Value:
     """The mean, as a plan computes it."""
     del initial
     axes = normalize_axes(axis, x.aval.ndim, "mean")

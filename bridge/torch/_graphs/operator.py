@@ -37,7 +37,7 @@ from tracebridge._derived.forward_only import NoSplit, split_if_possible
 from tracebridge._derived.residuals import NO_DERIVATIVE
 from tracebridge._derived.settings import settings_of_graph
 from tracebridge.core.config.settings import Settings
-from tracebridge.interop.torch_adapter import TORCH_DTYPES
+from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
 from tracebridge.torch._crossing.dense import BATCHED, ready
 from tracebridge.torch._crossing.numbers import aval_of
 from tracebridge.torch._crossing.symbolic import Sizes, has_symbolic, may_be_empty
@@ -89,7 +89,7 @@ def _kernel(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
     for x in dense:
         if x is None:
             # Words the error.
-            autograd.torch_adapter.import_(xs[dense.index(None)])
+            torch_adapter.import_(xs[dense.index(None)])
     with torch.no_grad():
         return list(autograd.apply_plain(family, dense))
 

@@ -191,11 +191,9 @@ class Cond(Choice):
         emit = [functools.partial(ctx.inline_jaxpr, b, args) for b in params["branches"]]
         return tokens.case(ctx, self.effects(**params), index, ctx.avals_out, emit)
 
-    def by_steps(
-        self, walk: Callable[..., Any], arrays: Sequence[Any], *, branches: tuple[Jaxpr, ...]
-    ) -> None:
+    def by_steps(self, walk: Callable[..., Any], arrays: Sequence[Any], **params: Any) -> None:
         """Give the chosen branch to ``walk(jaxpr, arrays)``, which looks for a NaN."""
-        walk(branches[int(arrays[0])], arrays[1:])
+        walk(params["branches"][int(arrays[0])], arrays[1:])
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
