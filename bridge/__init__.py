@@ -165,8 +165,9 @@ __version__ = "0.1.0"
 _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
-    "extend", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy", "ref",
-    "sharding", "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "extend", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy", "random",
+    "ref", "sharding", "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util",
+    "typing",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))

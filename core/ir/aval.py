@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tracebridge.core.dtypes.dtypes import short_name, tangent_dtype
+from tracebridge.core.dtypes.dtypes import is_extended, short_name, tangent_dtype
 from tracebridge.core.sharding.abstract_mesh import AbstractMesh
 from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
@@ -59,7 +59,7 @@ class ShapedArray:
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
         if type(shape) is not tuple:
             shape = tuple(shape)
-        if not isinstance(dtype, np.dtype):
+        if not isinstance(dtype, np.dtype) and not is_extended(dtype):
             dtype = np.dtype(dtype)
         key = (shape, dtype, weak_type)
         reference = _INTERNED.get(key)
@@ -179,6 +179,14 @@ def element_aval(aval: ShapedArray, dim: int | None = 0) -> ShapedArray:
         return aval
     shape = aval.shape
     return aval.update((*shape[:dim], *shape[dim + 1 :]))
+
+
+def stored(aval: ShapedArray) -> ShapedArray:
+    """How an array of an extended dtype is stored: elements are blocks of an ordinary dtype."""
+    dtype: Any = aval.dtype
+    if not is_extended(dtype):
+        return aval
+    return aval.update((*aval.shape, *dtype.element_shape), dtype.element_dtype)
 
 
 def _make(shape: Shape, dtype: np.dtype[Any], weak_type: bool) -> ShapedArray:

@@ -67,6 +67,8 @@ class Primitive(abc.ABC):
     # Whether it calls or maps a function, which is its first operand then (core/compat).
     call_primitive: ClassVar[bool] = False
     map_primitive: ClassVar[bool] = False
+    # Whether it moves elements about, whatever they are: arrays of extended dtypes need no rule.
+    moves_elements: ClassVar[bool] = False
     # The rules are functions of the user (core/compat).
     has_rules_of_users: ClassVar[bool] = False
 

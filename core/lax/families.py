@@ -406,6 +406,7 @@ class Structural(Linear):
 
     cost = Cost.MOVES_DATA
     makes_nan = False
+    moves_elements = True
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         x, *rest = primals

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, cast, final
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.eager_slot import EAGER
 from tracebridge.core.ir.effects import Effect, Effects, no_effects, ordered_effects
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_stack import scopes_of
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lowering.blocks import on_blocks
 from tracebridge.core.lowering.recipes import recipe_of
 from tracebridge.core.lowering.tokens import case, put, take, token_type
 from tracebridge.core.mlir.attrs import string
@@ -170,6 +172,11 @@ class LoweringContext(Builder):
         self.avals_out = app.outs
         lower = cast("Callable[..., Any]", app.primitive.lower)
         operands = [self.materialize(v) for v in values]
+        if app.primitive.moves_elements and is_extended(app.outs[0].dtype):
+            stored_avals = [stored(a) for a in app.avals]
+            out = self.lower_fun(partial(on_blocks, app), *operands, avals_in=stored_avals)
+            self.avals_in, self.avals_out = outer
+            return out
         if self.platforms and app.primitive in _REPLACED:
             rules = [_PLATFORM_RULES.get((app.primitive, p), lower) for p in self.platforms]
             out = self.by_rules(rules, operands, app.params, multiple=app.multiple)

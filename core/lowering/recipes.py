@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.mlir.types import is_static, tensor_type
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _make(app: Application) -> Recipe | Literal[False]:
     if app.multiple:
         return False
     aval = app.out
-    if not is_static(aval):
+    if not is_static(aval) or is_extended(aval.dtype):
         return False
     made = app.primitive.recipe(*app.avals, **app.params)
     if made is None:

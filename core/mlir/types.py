@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.aval import stored
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
@@ -68,8 +69,9 @@ def tensor_type(aval: ShapedArray) -> Any:
     if found is None:
         ir = mlir.ir
         _check_size(aval)
-        sizes = [d if type(d) is int else ir.ShapedType.get_dynamic_size() for d in aval.shape]
-        found = ir.RankedTensorType.get(sizes, element_type(aval.dtype))
+        kept = stored(aval)
+        sizes = [d if type(d) is int else ir.ShapedType.get_dynamic_size() for d in kept.shape]
+        found = ir.RankedTensorType.get(sizes, element_type(kept.dtype))
         aval.mlir_type = found
     return found
 

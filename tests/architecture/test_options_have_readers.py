@@ -11,8 +11,6 @@ from tracebridge.core.config.options import OPTIONS
 
 # What asks for the value of an option in force, for all threads or for this one.
 READERS = ("option", "global_value", "read_environment_again")
-# The generators of random numbers, which read these, come with `tracebridge.random`.
-NOT_YET = {"threefry_partitionable", "default_prng_impl"}
 
 
 def names_that_are_read() -> set[str]:
@@ -29,6 +27,6 @@ def names_that_are_read() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(set(OPTIONS) - NOT_YET))
+@pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_every_option_has_a_reader(name: str) -> None:
     assert name in names_that_are_read()

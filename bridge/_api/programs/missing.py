@@ -9,10 +9,7 @@ _BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of traceb
 _NUMPY = f"the function of the same name of NumPy: {_BY_CALLBACK}"
 _SCIPY = f"the function of the same name of SciPy: {_BY_CALLBACK}"
 _BESIDE = "beside the traced function"
-_RANDOM = (
-    "numpy.random.default_rng(seed), whose numbers are passed as arguments, or called through "
-    "tracebridge.pure_callback"
-)
+_RANDOM = "the typed keys of tracebridge.random.key, without checks of their reuse"
 _CONVOLUTION = (
     "tracebridge.numpy.convolve and correlate for vectors; torch.nn.functional.conv2d or "
     f"tf.nn.convolution {_BESIDE}"
@@ -35,7 +32,7 @@ _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge": (
-        ("random legacy_prng_key enable_custom_prng debug_key_reuse", _RANDOM),
+        ("legacy_prng_key enable_custom_prng debug_key_reuse", _RANDOM),
         (
             "nn",
             _LAYERS,
@@ -59,8 +56,10 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("reduce_window* select_and_*", _WINDOWS),
         ("reduce", "tracebridge.lax.reduce_sum and its kin, or tracebridge.lax.associative_scan"),
         ("fft FftType fft_p", f"numpy.fft: {_BY_CALLBACK}"),
-        ("bessel_* betainc igamma* regularized*", f"scipy.special: {_BY_CALLBACK}"),
-        ("random_gamma_grad", _RANDOM),
+        (
+            "bessel_* betainc igamma* random_gamma_grad regularized*",
+            f"scipy.special: {_BY_CALLBACK}",
+        ),
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracebridge.core.control.scan.params import groups
-from tracebridge.core.dtypes.dtypes import is_extended
-from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
+from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval, stored
 from tracebridge.core.lowering import tokens
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.mlir.types import is_static
@@ -36,14 +35,6 @@ def lower_scan(ctx: LoweringContext, operands: Sequence[IrValue], params: Params
     if type(length) is int and length <= unroll:
         return loop.written_out(length)
     return loop.compiled(unroll)
-
-
-def stored(aval: ShapedArray) -> ShapedArray:
-    """How an array of an extended dtype is stored: elements are blocks of an ordinary dtype."""
-    dtype: Any = aval.dtype
-    if not is_extended(dtype):
-        return aval
-    return aval.update(shape=(*aval.shape, *dtype.element_shape), dtype=dtype.element_dtype)
 
 
 class _Loop:

@@ -42,6 +42,7 @@ class SelectN(Elementwise):
     name = "select_n"
     cost = Cost.CHEAP
     makes_nan = False
+    moves_elements = True
     repeats_axes = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:

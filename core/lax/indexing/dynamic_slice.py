@@ -103,6 +103,7 @@ class DynamicUpdateSlice(Primitive):
     name = "dynamic_update_slice"
     cost = Cost.OTHER
     makes_nan = False
+    moves_elements = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         x, update, *starts = avals

@@ -156,6 +156,7 @@ class ScatterSet(Scatter):
 
     name = "scatter"
     makes_nan = False
+    moves_elements = True
 
     def combine(self, ctx: Any, old: object, new: object, scalar: ShapedArray) -> Any:
         return new

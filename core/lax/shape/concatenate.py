@@ -29,6 +29,7 @@ class Concatenate(Primitive):
     name = "concatenate"
     cost = Cost.MOVES_DATA
     makes_nan = False
+    moves_elements = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         axis = params["dimension"]

@@ -26,6 +26,7 @@ class Split(Primitive):
     name = "split"
     cost = Cost.MOVES_DATA
     makes_nan = False
+    moves_elements = True
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:

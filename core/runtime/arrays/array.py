@@ -17,9 +17,11 @@ from tracebridge.core._jaxlib.xla import (
     start_copy_to_host,
 )
 from tracebridge.core.config.transfer_guards import guards_in_force
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.operators import ArrayOperators, method_of_class, names_of_class
 from tracebridge.core.ir.typeof import identity, register_value_type
 from tracebridge.core.runtime.arrays.dlpack_export import dlpack_device, export_capsule
@@ -32,8 +34,6 @@ from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from tracebridge.core.ir.aval import ShapedArray
 
 
 class ArrayMeta(type):
@@ -253,6 +253,8 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         host = getattr(self, "_host", None)
         if host is None or self._buf.is_deleted():  # donated perhaps: views outlive their array
             self._check_alive()
+            if is_extended(self._sig.aval.dtype):
+                raise no_numpy_elements(self._sig.aval)
             sharding = self._sig.sharding
             if guards_in_force[0]:
                 self._check_read()
@@ -418,6 +420,9 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
     def __repr__(self) -> str:
         if self._buf.is_deleted():
             return f"<deleted Array {self.aval.str_short()}>"
+        if is_extended(self.aval.dtype):
+            words = str(as_stored(self)._to_numpy())
+            return f"Array({self.shape}, dtype={self.dtype}) overlaying:\n{words}"
         host = self._to_numpy()
         weak = ", weak_type=True" if self.aval.weak_type else ""
         prefix = "Array("
@@ -428,7 +433,8 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         return f"{prefix}{text}, dtype={host.dtype.name}{weak})"
 
     def __str__(self) -> str:
-        return str(self._to_numpy()) if not self._buf.is_deleted() else repr(self)
+        plain = not self._buf.is_deleted() and not is_extended(self.aval.dtype)
+        return str(self._to_numpy()) if plain else repr(self)
 
     def __copy__(self) -> Any:
         """Memory of its own, so that donating or deleting one array leaves the other."""
@@ -439,6 +445,9 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        dtype: Any = self.aval.dtype
+        if is_extended(dtype):
+            return _unpickle_extended, (np.asarray(as_stored(self)._to_numpy()), dtype)
         return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
 
 
@@ -478,6 +487,28 @@ def _unpickle(host: np.ndarray[Any, Any], weak_type: bool) -> Array:
     # What makes arrays imports this module.
     transfer = importlib.import_module("tracebridge.core.runtime.arrays.transfer")
     return transfer.put_numpy(host, weak_type=weak_type)
+
+
+def as_stored(array: Array) -> Array:
+    """An array of an extended dtype as the array that stores it: the same memory."""
+    sig = array._sig
+    kept = signature(stored(sig.aval), sig.sharding, sig.committed, sig.borrowed)
+    return new_array(array._buf, kept)
+
+
+def _unpickle_extended(host: np.ndarray[Any, Any], dtype: Any) -> Array:
+    array = _FROM_NUMPY[0](host, weak_type=False)
+    aval = ShapedArray(host.shape[: host.ndim - len(dtype.element_shape)], dtype)
+    return new_array(array._buf, signature(aval, array._sig.sharding, array._sig.committed))
+
+
+def no_numpy_elements(aval: ShapedArray) -> ArgumentTypeError:
+    """The error of a read on the host: NumPy has no such elements."""
+    return ArgumentTypeError(
+        got=f"an array {aval.str_short()}, whose elements NumPy does not have",
+        expected="an array of numbers",
+        hint="take its words first: tracebridge.random.key_data(keys)",
+    )
 
 
 register_value_type(Array, identity)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from tracebridge.core._jaxlib.xla import array_result_handler
+from tracebridge.core.ir.aval import stored
 from tracebridge.core.runtime.arrays.signature import Signature, signature
 from tracebridge.core.runtime.programs.executables import EXECUTABLES
 
@@ -65,7 +66,7 @@ class Program(Generic[P]):
         """Jaxlib's result handlers of the results."""
         return [
             array_result_handler(a, s.backend_for(a.ndim), committed)
-            for a, s in zip(self.out_avals, self.out_shardings, strict=True)
+            for a, s in zip(map(stored, self.out_avals), self.out_shardings, strict=True)
         ]
 
     def signatures(self, committed: bool) -> list[Signature]:

@@ -1,0 +1,79 @@
+"""Random numbers that can be repeated: functions of a key.
+
+>>> import tracebridge as tb
+>>> key = tb.random.key(0)
+>>> key, own = tb.random.split(key)
+>>> tb.random.normal(own, (2, 3)).shape
+(2, 3)
+"""
+
+from __future__ import annotations
+
+from tracebridge.core.errors.filtering import publish as _publish
+from tracebridge.random.keys import (
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_dtype,
+    key_impl,
+    split,
+    wrap_key_data,
+)
+from tracebridge.random.selection import categorical, choice, permutation, rademacher
+from tracebridge.random.transforms import (
+    bernoulli,
+    cauchy,
+    double_sided_maxwell,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    maxwell,
+    pareto,
+    rayleigh,
+    triangular,
+    truncated_normal,
+    wald,
+    weibull_min,
+)
+from tracebridge.random.uniform import bits, normal, randint, uniform
+
+__all__ = [
+    "PRNGKey",
+    "bernoulli",
+    "bits",
+    "categorical",
+    "cauchy",
+    "choice",
+    "clone",
+    "double_sided_maxwell",
+    "exponential",
+    "fold_in",
+    "gumbel",
+    "key",
+    "key_data",
+    "key_dtype",
+    "key_impl",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "normal",
+    "pareto",
+    "permutation",
+    "rademacher",
+    "randint",
+    "rayleigh",
+    "split",
+    "triangular",
+    "truncated_normal",
+    "uniform",
+    "wald",
+    "weibull_min",
+    "wrap_key_data",
+]
+
+_publish(globals(), __name__)

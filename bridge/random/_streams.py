@@ -1,0 +1,239 @@
+"""What samplers are made of: one key inside a traced function, and the basic draws from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.config.values import option
+from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
+from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_integer, uint32
+from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.errors.shape_errors import BroadcastError, ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
+from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
+from tracebridge.core.runtime.calls.planned import Planned
+
+_HINT = "make a key by tracebridge.random.key(seed)"
+
+
+@final
+class Stream:
+    """One key: its generator, and its words as an array of uint32."""
+
+    __slots__ = ("implementation", "words")
+
+    def __init__(self, implementation: Implementation, words: Any) -> None:
+        self.implementation = implementation
+        self.words = words
+
+    def bits(self, width: int, shape: tuple[int, ...]) -> Any:
+        """Unsigned integers of ``width`` bits."""
+        return self.implementation.bits(self.words, width, shape)
+
+    def split(self, count: int = 2) -> list[Stream]:
+        """Independent streams."""
+        rows = self.implementation.split(self.words, (count,))
+        size = self.implementation.key_shape[0]
+        parts = [lax.slice(rows, (i, 0), (i + 1, size)) for i in range(count)]
+        return [self.at(lax.reshape(p, (size,))) for p in parts]
+
+    def at(self, words: Any) -> Stream:
+        """The stream of another key of the same generator."""
+        return Stream(self.implementation, words)
+
+
+def default_implementation() -> Implementation:
+    """The generator of the option ``default_prng_impl``."""
+    return IMPLEMENTATIONS[option("default_prng_impl")]
+
+
+def generator_and_words(call: str, key: Any) -> tuple[Implementation, Any]:
+    """The generator of an array of keys, typed or not, and its words.
+
+    Raises:
+        ArgumentTypeError: it is no array of keys.
+    """
+    found = implementation_of(key.aval)
+    if found is not None:
+        return found, random_unwrap_p.bind(key)
+    found = default_implementation()
+    n = len(found.key_shape)
+    if key.aval.dtype != uint32 or key.aval.shape[-n:] != found.key_shape:
+        sizes = ",".join(map(str, found.key_shape))
+        raise ArgumentTypeError(
+            call=call,
+            got=kind_of(key),
+            expected=f"a key, or the words u32[{sizes}] of one of {found.name}",
+            hint=_HINT,
+        )
+    return found, key
+
+
+def stream_of(call: str, key: Any) -> Stream:
+    """The one key that a sampler was given.
+
+    Raises:
+        ArgumentTypeError: it is no key.
+        ShapeMismatchError: it is an array of keys.
+    """
+    implementation, words = generator_and_words(call, key)
+    if words.aval.ndim != len(implementation.key_shape):
+        shape = words.aval.shape[: words.aval.ndim - len(implementation.key_shape)]
+        msg = f"{call}: got an array of keys of shape {shape}, expected one key"
+        raise ShapeMismatchError(msg, hint="map over the keys: tracebridge.vmap")
+    return Stream(implementation, words)
+
+
+# arguments ---------------------------------------------------------------------------------------
+
+
+def sample(
+    planned: Planned,
+    key: Any,
+    parameters: Sequence[Any],
+    statics: tuple[Any, ...],
+    out_sharding: Any = None,
+) -> Any:
+    """What a sampler gives, placed."""
+    out = planned((key, *parameters), statics)
+    if out_sharding is None:
+        return out
+    return lax.constrained_result(planned.name, out, out_sharding)
+
+
+def sizes_of(call: str, shape: Any) -> tuple[int, ...] | None:
+    """The argument ``shape``; None as it is."""
+    return None if shape is None else lax.as_shape(call, shape)
+
+
+def float_dtype(call: str, dtype: Any, *, complexes: bool = False) -> Any:
+    """The argument ``dtype`` of a sampler of real numbers."""
+    if dtype is None:
+        return default_float()
+    found = canonicalize_explicit(dtype, call)
+    if not (is_float(found) or (complexes and is_complex(found))):
+        kinds = "a floating or complex dtype" if complexes else "a floating dtype"
+        msg = f"{call}: got dtype {found.name}, expected {kinds}"
+        raise UnsupportedDtypeError(msg, hint="convert the result with .astype")
+    return found
+
+
+def integer_dtype(call: str, dtype: Any, default: Any) -> Any:
+    """The argument ``dtype`` of a sampler of integers."""
+    found = default if dtype is None else canonicalize_explicit(dtype, call)
+    if not is_integer(found):
+        msg = f"{call}: got dtype {found.name}, expected an integer dtype"
+        raise UnsupportedDtypeError(msg, hint="convert the result with .astype")
+    return found
+
+
+def chosen(call: str, name: str, value: Any, choices: Sequence[Any]) -> Any:
+    """``value``, which must be one of ``choices``."""
+    if value not in choices:
+        raise ArgumentValueError(
+            call=call,
+            where=f"argument {name}",
+            got=repr(value),
+            expected=" or ".join(map(repr, choices)),
+        )
+    return value
+
+
+def joint_shape(
+    call: str, shape: tuple[int, ...] | None, *parameters: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The shape of the result: ``shape``, or that of the parameters together.
+
+    Raises:
+        BroadcastError: the parameters do not fit together, or not into ``shape``.
+    """
+    try:
+        joint = np.broadcast_shapes(*parameters)
+        fits = shape is None or np.broadcast_shapes(joint, shape) == shape
+    except ValueError:
+        fits, joint = False, ()
+    if not fits:
+        given = ", ".join(map(str, parameters))
+        wanted = "of one another" if shape is None else f"of the result {shape}"
+        msg = f"{call}: the shapes {given} of the parameters are not broadcastable to that {wanted}"
+        raise BroadcastError(msg)
+    return joint if shape is None else shape
+
+
+def spread(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """``x`` repeated to ``shape``."""
+    if dtype is not None:
+        x = lax.convert_dtype(x, dtype)
+    n = len(shape) - x.aval.ndim
+    if x.aval.shape == shape:
+        return x
+    kept = [i for i, d in enumerate(x.aval.shape) if d == shape[n + i]]
+    x = lax.reshape(x, tuple([x.aval.shape[i] for i in kept]))
+    return lax.broadcast_in_dim(x, shape, tuple([n + i for i in kept]))
+
+
+# draws -------------------------------------------------------------------------------------------
+
+
+def constant(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of one number."""
+    return lax.full_of(ShapedArray(shape, dtype), value)
+
+
+def unit_floats(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Multiples of the spacing of floats in [1, 2), in [0, 1)."""
+    info = finfo(dtype)
+    width = 8 if info.nmant < 8 else info.bits
+    if info.bits not in UINTS:
+        msg = f"{dtype.name} has {info.bits} bits, expected 8, 16, 32 or 64"
+        raise UnsupportedDtypeError(msg, hint="convert the result with .astype")
+    holder = UINTS[info.bits]
+    # Random mantissas below the exponent of 1.
+    words = lax.convert_dtype(stream.bits(width, shape), holder)
+    mantissa = lax.shift_right_logical(words, constant(width - info.nmant, shape, holder))
+    one = int(np.array(1, dtype).view(holder))
+    pattern = lax.bitwise_or(mantissa, constant(one, shape, holder))
+    floats = lax.bitcast_convert_type_p.bind(pattern, new_dtype=dtype)
+    return lax.sub(floats, constant(1, shape, dtype))
+
+
+def uniforms(stream: Stream, shape: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
+    """Floats in [low, high); the bounds are numbers or values that fit into ``shape``."""
+    unit = unit_floats(stream, shape, dtype)
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        if low == 0 and high == 1:
+            return unit
+        low, high = dtype.type(low), dtype.type(high)
+        bottom = constant(low, shape, dtype)
+        span = constant(high - low, shape, dtype)
+    else:
+        low = low if hasattr(low, "aval") else constant(low, (), dtype)
+        high = high if hasattr(high, "aval") else constant(high, (), dtype)
+        bottom = spread(low, shape, dtype)
+        span = lax.sub(spread(high, shape, dtype), bottom)
+    # Rounding must not lead below the lower bound.
+    return lax.max(bottom, lax.add(lax.mul(unit, span), bottom))
+
+
+def normals(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Standard normal numbers, by the inverse of the distribution function."""
+    if is_complex(dtype):
+        part = np.zeros((), dtype).real.dtype
+        parts = [normals(s, shape, part) for s in stream.split()]
+        return lax.div(lax.complex(*parts), constant(math.sqrt(2), shape, dtype))
+    lowest = float(np.nextafter(dtype.type(-1), dtype.type(0)))
+    u = uniforms(stream, shape, dtype, lowest, 1)
+    return lax.mul(lax.erf_inv(u), constant(math.sqrt(2), shape, dtype))
+
+
+def exponentials(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Standard exponential numbers; the logarithm sees (0, 1]."""
+    return lax.neg(lax.log1p(lax.neg(unit_floats(stream, shape, dtype))))

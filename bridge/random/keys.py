@@ -1,0 +1,280 @@
+"""Keys: made from a seed, split, folded, wrapped and unwrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_integer, uint32
+from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
+from tracebridge.core.prng.keys import (
+    KeyDType,
+    implementation_of,
+    key_dtype_of,
+    random_unwrap_p,
+    random_wrap_p,
+)
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.random._streams import default_implementation, generator_and_words, stream_of
+
+_WORD = 2**32
+
+
+def _implementation(call: str, impl: Any, dtype: Any = None) -> Implementation:
+    """The generator that the arguments ``impl`` and ``dtype`` name."""
+    if impl is not None and dtype is not None:
+        raise ArgumentValueError(call=call, got="both impl and dtype", expected="one of them")
+    impl = dtype if impl is None else impl
+    if impl is None:
+        return default_implementation()
+    if isinstance(impl, KeyDType):
+        return impl.implementation
+    found = IMPLEMENTATIONS.get(impl) if isinstance(impl, str) else None
+    if found is None:
+        raise ArgumentValueError(
+            call=call,
+            where="argument impl",
+            got=repr(impl),
+            expected=f"one of {', '.join(map(repr, IMPLEMENTATIONS))}, or a dtype of keys",
+        )
+    return found
+
+
+def _integer(call: str, what: str, number: Any) -> Any:
+    """``number`` as an operand, a Python integer modulo 2**32 (2**64 where 64 bits are on)."""
+    if type(number) is int and not -(_WORD // 2) <= number < _WORD // 2:
+        # The sign is kept: bits beyond the word are cut off, as those of arrays are.
+        number = _cut(number)
+    value = as_value(number, call)
+    dtype = value.aval.dtype
+    if implementation_of(value.aval) or not (is_integer(dtype) or is_bool(dtype)):
+        msg = f"{call}: {what} is {kind_of(value)}, expected an integer"
+        raise ArgumentTypeError(msg, hint="convert it: int(x), or x.astype('uint32')")
+    if value.aval.ndim:
+        msg = f"{call}: {what} is {kind_of(value)}, expected a scalar"
+        raise ShapeMismatchError(msg, hint="map over it: tracebridge.vmap")
+    return value
+
+
+def _cut(number: int) -> Any:
+    from_wide = np.array(number % 2**64, np.uint64)
+    wide = as_value(np.uint64(0)).aval.dtype.itemsize == 8
+    return from_wide[()] if wide else np.uint32(number % _WORD)
+
+
+def _seeded(number: Any, name: str, typed: bool) -> Any:
+    words = IMPLEMENTATIONS[name].seed(number)
+    return random_wrap_p.bind(words, impl=name) if typed else words
+
+
+def _split(key: Any, shape: tuple[int, ...]) -> Any:
+    stream = stream_of("split", key)
+    return _like(key, stream.implementation, stream.implementation.split(stream.words, shape))
+
+
+def _fold_in(key: Any, number: Any) -> Any:
+    stream = stream_of("fold_in", key)
+    number = lax.convert_dtype(number, uint32)
+    return _like(key, stream.implementation, stream.implementation.fold_in(stream.words, number))
+
+
+def _like(key: Any, implementation: Implementation, words: Any) -> Any:
+    """Words as keys if ``key`` is a typed one."""
+    if implementation_of(key.aval) is None:
+        return words
+    return random_wrap_p.bind(words, impl=implementation.name)
+
+
+_seeded_planned = Planned(_seeded, "key")
+_split_planned = Planned(_split, "split")
+_fold_in_planned = Planned(_fold_in, "fold_in")
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
+    """A key of a generator of random numbers.
+
+    Args:
+        seed: an integer scalar; bits beyond the 32 (64 with enable_x64) lowest are cut off.
+        impl: the generator: ``"threefry2x32"``, ``"rbg"``, ``"unsafe_rbg"``, or a dtype of keys;
+            ``None`` means that of the option ``default_prng_impl``.
+        dtype: the dtype of the key, instead of ``impl``.
+
+    Returns:
+        An array without axes of a dtype such as ``key<fry>``.
+
+    Raises:
+        ArgumentTypeError: ``seed`` is no integer.
+        ArgumentValueError: there is no such generator.
+        ShapeMismatchError: ``seed`` has axes.
+
+    >>> import tracebridge as tb
+    >>> tb.random.key(42).dtype
+    key<fry>
+    >>> tb.random.key_data(tb.random.key(42)).tolist()
+    [0, 42]
+    """
+    name = _implementation("key", impl, dtype).name
+    return _seeded_planned((_integer("key", "the seed", seed),), (name, True))
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
+    """The words of a key as an array of uint32, which functions take for a key too.
+
+    Such arrays do not know their generator: it is that of the option ``default_prng_impl``.
+
+    Args:
+        seed: an integer scalar, as for ``key``.
+        impl: the generator, as for ``key``.
+
+    Raises:
+        ArgumentTypeError: ``seed`` is no integer.
+        ArgumentValueError: there is no such generator.
+        ShapeMismatchError: ``seed`` has axes.
+
+    >>> import tracebridge as tb
+    >>> tb.random.PRNGKey(42).tolist()
+    [0, 42]
+    """
+    name = _implementation("PRNGKey", impl).name
+    return _seeded_planned((_integer("PRNGKey", "the seed", seed),), (name, False))
+
+
+def key_dtype(impl: Any = None) -> KeyDType:
+    """The dtype of the keys of a generator.
+
+    Args:
+        impl: the generator, as for ``key``.
+
+    Raises:
+        ArgumentValueError: there is no such generator.
+
+    >>> import tracebridge as tb
+    >>> tb.random.key_dtype("rbg")
+    key<rbg>
+    """
+    return key_dtype_of(_implementation("key_dtype", impl).name)
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Array:
+    """Words as an array of keys, without a computation.
+
+    Args:
+        key_bits_array: array of uint32; its last axis holds the words of a key, two for
+            threefry2x32 and four for the other generators.
+        impl: the generator, as for ``key``.
+        dtype: the dtype of the keys, instead of ``impl``.
+
+    Raises:
+        ArgumentTypeError: it is no array.
+        ArgumentValueError: there is no such generator.
+        DtypeMismatchError: another dtype or another number of words.
+
+    >>> import tracebridge as tb
+    >>> words = tb.random.key_data(tb.random.split(tb.random.key(0), 3))
+    >>> tb.random.wrap_key_data(words).shape
+    (3,)
+    """
+    name = _implementation("wrap_key_data", impl, dtype).name
+    return random_wrap_p.bind(as_value(key_bits_array, "wrap_key_data"), impl=name)
+
+
+def key_data(keys: Any) -> Array:
+    """The words of keys: an array of uint32 with one more axis.
+
+    Args:
+        keys: array of keys; words of keys are given back.
+
+    Raises:
+        ArgumentTypeError: it is no array of keys.
+
+    >>> import tracebridge as tb
+    >>> tb.random.key_data(tb.random.key(7)).tolist()
+    [0, 7]
+    """
+    value = as_value(keys, "key_data")
+    if implementation_of(value.aval) is None:
+        return generator_and_words("key_data", value)[1]
+    return random_unwrap_p.bind(value)
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator of keys, for ``wrap_key_data``.
+
+    Args:
+        keys: array of keys, or words of keys.
+
+    Raises:
+        ArgumentTypeError: it is no array of keys.
+
+    >>> import tracebridge as tb
+    >>> tb.random.key_impl(tb.random.key(0, impl="rbg"))
+    'rbg'
+    """
+    value = as_value(keys, "key_impl")
+    found = implementation_of(value.aval)
+    return (generator_and_words("key_impl", value)[0] if found is None else found).name
+
+
+def split(key: Any, num: Any = 2) -> Array:
+    """New keys, independent of each other; use each of them, and ``key`` itself no more.
+
+    Args:
+        key: one key.
+        num: how many, or the shape of the result.
+
+    Raises:
+        ArgumentTypeError: ``key`` is no key, or ``num`` no size.
+        ShapeMismatchError: ``key`` is an array of keys, or a size is negative.
+
+    >>> import tracebridge as tb
+    >>> first, second = tb.random.split(tb.random.key(0))
+    >>> tb.random.split(first, (2, 3)).shape
+    (2, 3)
+    """
+    shape = num if isinstance(num, Iterable) else (num,)
+    return _split_planned((key,), (lax.as_shape("split", shape),))
+
+
+def fold_in(key: Any, data: Any) -> Array:
+    """A new key, made from a key and a number such as that of a step or a device.
+
+    Args:
+        key: one key.
+        data: an integer scalar; 32 bits of it count.
+
+    Raises:
+        ArgumentTypeError: ``key`` is no key, or ``data`` no integer.
+        ShapeMismatchError: ``key`` is an array of keys, or ``data`` has axes.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.key_data(tb.random.fold_in(key, 1)).tolist()
+    [2463962592, 1097327110]
+    """
+    return _fold_in_planned((key, _integer("fold_in", "data", data)))
+
+
+def clone(key: Any) -> Array:
+    """The same key, as one that is used a second time on purpose.
+
+    Args:
+        key: array of keys.
+
+    Raises:
+        ArgumentTypeError: it is no array of keys.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> bool(tb.random.uniform(key) == tb.random.uniform(tb.random.clone(key)))
+    True
+    """
+    value = as_value(key, "clone")
+    generator_and_words("clone", value)
+    return cast("Array", value)

@@ -1,0 +1,79 @@
+"""Draws whose numbers are written down in streams.json, made with another implementation.
+
+Each takes the module of samplers and a key; nothing of the package is imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SPREAD = np.array([[0.5], [2.0]], np.float32)
+ROW = np.array([0.3, 1.5, 12.0], np.float32)
+
+# The bounds and dtypes of recorded integers are in their names.
+BASIC: dict[str, Any] = {
+    "split": lambda r, k: r.key_data(r.split(k)),
+    "split3": lambda r, k: r.key_data(r.split(k, (2, 3))),
+    "fold": lambda r, k: r.key_data(r.fold_in(k, 5)),
+    "bits": lambda r, k, dtype, *shape: r.bits(k, shape, dtype),
+    "uniform": lambda r, k, dtype, *bounded: (
+        r.uniform(k, (2, 3), dtype, -2.0, np.arange(3.0, dtype=np.float32))
+        if bounded
+        else r.uniform(k, (5,), dtype)
+    ),
+    "normal": lambda r, k, dtype: r.normal(k, (5,), dtype),
+    "randint": lambda r, k, dtype, low, high: r.randint(k, (6,), low, high, dtype),
+}
+# With 64-bit dtypes; threefry2x32 only.
+WIDE: dict[str, Any] = {
+    "bits 64": lambda r, k: r.bits(k, (5,), "uint64"),
+    "uniform f64": lambda r, k: r.uniform(k, (5,), "float64"),
+    "normal f64": lambda r, k: r.normal(k, (5,), "float64"),
+    "randint i64": lambda r, k: r.randint(k, (5,), -5, 2**40, "int64"),
+    "seed": lambda r, k: r.key_data(r.key(2**40 + 3)),
+    "negative seed": lambda r, k: r.key_data(r.key(-3)),
+}
+# With the default dtypes; threefry2x32 only, partitionable only.
+DISTRIBUTIONS: dict[str, Any] = {
+    "exponential": lambda r, k: r.exponential(k, (5,)),
+    "cauchy": lambda r, k: r.cauchy(k, (5,)),
+    "laplace": lambda r, k: r.laplace(k, (5,)),
+    "logistic": lambda r, k: r.logistic(k, (5,)),
+    "gumbel": lambda r, k: r.gumbel(k, (5,)),
+    "gumbel high": lambda r, k: r.gumbel(k, (5,), mode="high"),
+    "pareto": lambda r, k: r.pareto(k, ROW, (2, 3)),
+    "rayleigh": lambda r, k: r.rayleigh(k, ROW),
+    "weibull_min": lambda r, k: r.weibull_min(k, SPREAD, ROW, (2, 3)),
+    "lognormal": lambda r, k: r.lognormal(k, 0.5, (5,)),
+    "triangular": lambda r, k: r.triangular(k, -1.0, ROW, 20.0),
+    "wald": lambda r, k: r.wald(k, ROW, (2, 3)),
+    "truncated_normal": lambda r, k: r.truncated_normal(k, -SPREAD, ROW),
+    "maxwell": lambda r, k: r.maxwell(k, (5,)),
+    "double_sided_maxwell": lambda r, k: r.double_sided_maxwell(k, ROW, SPREAD, (2,)),
+    "bernoulli": lambda r, k: r.bernoulli(k, 0.3, (8,)),
+    "bernoulli high": lambda r, k: r.bernoulli(k, SPREAD / 4, (2, 4), mode="high"),
+    "rademacher": lambda r, k: r.rademacher(k, (8,)),
+    "rademacher f32": lambda r, k: r.rademacher(k, (8,), "float32"),
+    "permutation": lambda r, k: r.permutation(k, 20),
+    "permutation large": lambda r, k: r.permutation(k, 3000)[:20],
+    "permutation rows": lambda r, k: r.permutation(k, np.arange(12).reshape(4, 3)),
+    "permutation columns": lambda r, k: r.permutation(k, np.arange(12).reshape(3, 4), axis=1),
+    "permutation apart": lambda r, k: r.permutation(
+        k, np.arange(12).reshape(3, 4), -1, independent=True
+    ),
+    "choice": lambda r, k: r.choice(k, 10, (2, 3)),
+    "choice once": lambda r, k: r.choice(k, np.arange(10) * 2.0, (4,), replace=False),
+    "choice columns": lambda r, k: r.choice(k, np.arange(12).reshape(3, 4), (2,), axis=1),
+    "choice weighted": lambda r, k: r.choice(k, 4, (6,), p=np.array([0.1, 0.2, 0.3, 0.4])),
+    "choice weighted once": lambda r, k: r.choice(
+        k, 5, (3,), False, np.array([0.1, 0.2, 0.3, 0.2, 0.2])
+    ),
+    "categorical": lambda r, k: r.categorical(k, np.log(ROW), shape=(6,)),
+    "categorical axis": lambda r, k: r.categorical(k, np.log(ROW * SPREAD), axis=0),
+    "categorical rows": lambda r, k: r.categorical(k, np.log(ROW * SPREAD), shape=(4, 2)),
+    "categorical once": lambda r, k: r.categorical(
+        k, np.log(ROW * SPREAD), shape=(2, 2), replace=False
+    ),
+}

@@ -1,0 +1,183 @@
+"""Typed keys behave as arrays of keys, and only as such."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge import errors, random
+
+WORDS = np.arange(12, dtype=np.uint32).reshape(2, 3, 2)
+
+
+def keys() -> Any:
+    """Six keys in two rows."""
+    return random.wrap_key_data(WORDS, impl="threefry2x32")
+
+
+MOVES = {
+    "index": lambda k: k[1, 2],
+    "slice": lambda k: k[:, 1:],
+    "gather": lambda k: k[:, np.array([2, 0])],
+    "traced index": lambda k: tb.jit(lambda k, i: k[i])(k, 1),
+    "reverse": lambda k: k[::-1],
+    "reshape": lambda k: k.reshape(3, 2),
+    "transpose": lambda k: k.T,
+    "ravel": lambda k: k.ravel(),
+    "stack": lambda k: tnp.stack([k[0], k[1]]),
+    "concatenate": lambda k: tnp.concatenate([k, k], axis=1),
+    "expand": lambda k: tnp.expand_dims(k, 1),
+    "broadcast": lambda k: tnp.broadcast_to(k[0], (4, 3)),
+    "where": lambda k: tnp.where(np.array([True, False, True]), k, k[::-1]),
+    "set": lambda k: k.at[0].set(k[1]),
+    "jit": lambda k: tb.jit(lambda k: k)(k),
+    "vmap": lambda k: tb.vmap(lambda k: k, out_axes=1)(k),
+    "map": lambda k: tb.lax.map(lambda row: row[::-1], k),
+    "cond": lambda k: tb.lax.cond(True, lambda k: k[0], lambda k: k[1], k),
+    "while": lambda k: tb.lax.fori_loop(0, 3, lambda i, k: k[::-1], k),
+    "pickle": lambda k: pickle.loads(pickle.dumps(k)),
+    "device_put": lambda k: tb.device_put(k, tb.devices()[0]),
+    "copy": lambda k: tnp.copy(k),
+}
+REFERENCES = {
+    "index": lambda w: w[1, 2],
+    "slice": lambda w: w[:, 1:],
+    "gather": lambda w: w[:, [2, 0]],
+    "traced index": lambda w: w[1],
+    "reverse": lambda w: w[::-1],
+    "reshape": lambda w: w.reshape(3, 2, 2),
+    "transpose": lambda w: w.transpose(1, 0, 2),
+    "ravel": lambda w: w.reshape(6, 2),
+    "concatenate": lambda w: np.concatenate([w, w], axis=1),
+    "expand": lambda w: w[:, None],
+    "broadcast": lambda w: np.broadcast_to(w[0], (4, 3, 2)),
+    "where": lambda w: np.where(np.array([True, False, True])[:, None], w, w[::-1]),
+    "set": lambda w: np.stack([w[1], w[1]]),
+    "vmap": lambda w: w.transpose(1, 0, 2),
+    "map": lambda w: w[:, ::-1],
+    "cond": lambda w: w[0],
+    "while": lambda w: w[::-1],
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_keys_move_as_their_words_do(name: str) -> None:
+    """Whatever moves elements moves whole keys."""
+    expected = REFERENCES.get(name, lambda w: w)(WORDS)
+
+    found = MOVES[name](keys())
+
+    assert random.key_dtype("threefry2x32") == found.dtype
+    assert expected.shape[:-1] == found.shape
+    assert expected.tolist() == random.key_data(found).tolist()
+
+
+@pytest.mark.parametrize("name", ["index", "gather", "where", "set", "concatenate"])
+def test_moves_inside_jit(name: str) -> None:
+    """The same in one program."""
+    expected = REFERENCES[name](WORDS)
+
+    assert expected.tolist() == tb.jit(lambda k: random.key_data(MOVES[name](k)))(keys()).tolist()
+
+
+def test_facts_of_keys() -> None:
+    """Names, sizes, printed form."""
+    key = random.key(42)
+
+    assert ("key<fry>", (), 1, 8) == (str(key.dtype), key.shape, key.size, key.nbytes)
+    assert "Array((), dtype=key<fry>) overlaying:\n[ 0 42]" == repr(key)
+    assert tnp.issubdtype(key.dtype, tb.dtypes.prng_key)
+    assert ["threefry2x32", "rbg", "unsafe_rbg"] == [
+        random.key_impl(random.key(0, impl=i)) for i in ("threefry2x32", "rbg", "unsafe_rbg")
+    ]
+    assert "key<urbg>" == str(random.key(0, dtype=random.key_dtype("unsafe_rbg")).dtype)
+    assert 2 == len(tb.tree.leaves((key, key)))
+
+
+def test_default_generator_is_an_option() -> None:
+    """``default_prng_impl`` decides for typed keys and for bare words."""
+    with tb.default_prng_impl("rbg"):
+        assert "key<rbg>" == str(random.key(0).dtype)
+        words = random.PRNGKey(3)
+        assert [0, 3, 0, 3] == words.tolist()
+        drawn = random.bits(words, (3,))
+        assert "rbg" == random.key_impl(words)
+
+    assert random.bits(random.key(3, impl="rbg"), (3,)).tolist() == drawn.tolist()
+
+
+def test_bare_words_are_keys() -> None:
+    """Functions give words for words."""
+    words, key = random.PRNGKey(5), random.key(5)
+
+    assert random.key_data(random.split(key)).tolist() == random.split(words).tolist()
+    assert random.key_data(random.fold_in(key, 2)).tolist() == random.fold_in(words, 2).tolist()
+    assert random.uniform(key, (3,)).tolist() == random.uniform(words, (3,)).tolist()
+    assert words.tolist() == random.key_data(words).tolist()
+    assert words.tolist() == random.clone(words).tolist()
+
+
+def test_mapped_keys_draw_as_single_keys_do() -> None:
+    """Mapping over keys equals a loop, for each generator, inside jit and scan too."""
+    for impl in ("threefry2x32", "rbg", "unsafe_rbg"):
+        many = random.split(random.key(1, impl=impl), 3)
+        expected = [random.uniform(k, (2,)).tolist() for k in many]
+
+        mapped = tb.jit(tb.vmap(lambda k: random.uniform(k, (2,))))(many)
+        scanned = tb.lax.scan(lambda c, k: (c, random.uniform(k, (2,))), 0, many)[1]
+
+        assert expected == mapped.tolist() == scanned.tolist()
+
+
+def test_derivatives_pass_through_draws() -> None:
+    """Keys have no derivative; bounds have."""
+    key = random.key(0)
+
+    def loss(scale: Any, key: Any) -> Any:
+        return tnp.sum(random.uniform(key, (4,), maxval=scale))
+
+    expected = np.asarray(random.uniform(key, (4,))).sum()
+    assert expected == pytest.approx(float(tb.grad(loss)(2.0, key)), rel=1e-6)
+    with pytest.raises(errors.GradientTypeError):
+        tb.grad(loss, argnums=1)(2.0, key)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda k: np.asarray(k), TypeError, "random.key_data"),
+        (lambda k: k.tolist(), TypeError, "random.key_data"),
+        (lambda k: random.uniform(random.split(k)), ValueError, "tracebridge.vmap"),
+        (lambda k: random.uniform(np.zeros(3, np.uint32)), TypeError, r"u32\[2\]"),
+        (lambda k: random.uniform(3), TypeError, "expected a key"),
+        (lambda k: random.uniform(k, (2,), "int32"), ValueError, "floating dtype"),
+        (lambda k: random.uniform(k, (-1,)), ValueError, "negative"),
+        (lambda k: random.uniform(k, (2,), minval=np.zeros(3)), ValueError, "not broadcastable"),
+        (lambda k: random.randint(k, (2,), 0, 3, "float32"), TypeError, "integer dtype"),
+        (lambda k: random.bits(k, (2,), "int32"), ValueError, "unsigned"),
+        (lambda k: random.bits(k, (2,), "uint4"), ValueError, "unsigned"),
+        (lambda k: random.key(1.5), TypeError, "expected an integer"),
+        (lambda k: random.key([1, 2]), TypeError, "expected an array"),
+        (lambda k: random.key(np.arange(2)), ValueError, "expected a scalar"),
+        (lambda k: random.key(1, impl="foo"), ValueError, "'threefry2x32'"),
+        (lambda k: random.key(1, impl="rbg", dtype=k.dtype), ValueError, "one of them"),
+        (lambda k: random.fold_in(k, 1.5), TypeError, "data is"),
+        (lambda k: random.fold_in(k, np.arange(3)), ValueError, "tracebridge.vmap"),
+        (lambda k: random.fold_in(k, k), TypeError, "expected an integer"),
+        (lambda k: random.split(k, -1), ValueError, "negative"),
+        (lambda k: random.wrap_key_data(np.zeros(3, np.uint32)), TypeError, r"u32\[\.\.\.,2\]"),
+        (lambda k: random.wrap_key_data(np.zeros(2, np.float32)), TypeError, "got f32"),
+        (lambda k: random.key_data(1.0), TypeError, "expected a key"),
+        (lambda k: random.clone(1.0), TypeError, "expected a key"),
+        (lambda k: k + 1, TypeError, "key<fry>"),
+    ],
+)
+def test_errors(call: Any, error: type[Exception], words: str) -> None:
+    """What is refused, with the way out."""
+    with pytest.raises(error, match=words):
+        call(random.key(0))
