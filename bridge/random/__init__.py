@@ -9,7 +9,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.errors.filtering import publish as _publish
+from tracebridge.random.counts import geometric, poisson
 from tracebridge.random.keys import (
     PRNGKey,
     clone,
@@ -52,6 +56,7 @@ __all__ = [
     "double_sided_maxwell",
     "exponential",
     "fold_in",
+    "geometric",
     "gumbel",
     "key",
     "key_data",
@@ -64,6 +69,7 @@ __all__ = [
     "normal",
     "pareto",
     "permutation",
+    "poisson",
     "rademacher",
     "randint",
     "rayleigh",
@@ -77,3 +83,8 @@ __all__ = [
 ]
 
 _publish(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)

@@ -256,7 +256,7 @@ def fold_in(key: Any, data: Any) -> Array:
     >>> import tracebridge as tb
     >>> key = tb.random.key(0)
     >>> tb.random.key_data(tb.random.fold_in(key, 1)).tolist()
-    [2463962592, 1097327110]
+    [928981903, 3453687069]
     """
     return _fold_in_planned((key, _integer("fold_in", "data", data)))
 

@@ -91,7 +91,7 @@ class ShapedArray:
             shape = tuple(shape)
         if dtype is None:
             dtype = self.dtype
-        elif not isinstance(dtype, np.dtype):
+        elif not isinstance(dtype, np.dtype) and not is_extended(dtype):
             dtype = np.dtype(dtype)
         if weak_type is None:
             weak_type = self.weak_type

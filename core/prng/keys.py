@@ -11,6 +11,7 @@ from tracebridge.core.dtypes.extended import ExtendedDType, prng_key
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, stored
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
 
@@ -54,6 +55,9 @@ def key_dtype_of(name: str) -> KeyDType:
 
 class _Relabelled(Primitive):
     """The same memory under another type."""
+
+    cost = Cost.MOVES_DATA
+    makes_nan = False
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return operands[0]

@@ -50,6 +50,15 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("fft", f"numpy.fft: {_BY_CALLBACK}"),
         ("polyfit roots", _NUMPY),
     ),
+    "tracebridge.random": (
+        (
+            (
+                "ball beta binomial chisquare dirichlet f gamma generalized_normal loggamma "
+                "multinomial multivariate_normal orthogonal random_gamma_p t"
+            ),
+            f"numpy.random.Generator, seeded by tracebridge.random.bits: {_BY_CALLBACK}",
+        ),
+    ),
     "tracebridge.lax": (
         ("linalg", f"scipy.linalg: {_BY_CALLBACK}"),
         ("conv* ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers", _CONVOLUTION),

@@ -497,7 +497,7 @@ def as_stored(array: Array) -> Array:
 
 
 def _unpickle_extended(host: np.ndarray[Any, Any], dtype: Any) -> Array:
-    array = _FROM_NUMPY[0](host, weak_type=False)
+    array = _unpickle(host, weak_type=False)
     aval = ShapedArray(host.shape[: host.ndim - len(dtype.element_shape)], dtype)
     return new_array(array._buf, signature(aval, array._sig.sharding, array._sig.committed))
 

@@ -76,4 +76,9 @@ DISTRIBUTIONS: dict[str, Any] = {
     "categorical once": lambda r, k: r.categorical(
         k, np.log(ROW * SPREAD), shape=(2, 2), replace=False
     ),
+    "geometric": lambda r, k: r.geometric(k, ROW / 13, (2, 3)),
+    "geometric half": lambda r, k: r.geometric(k, 0.5, (5,)),
+    "poisson": lambda r, k: r.poisson(k, ROW, (4, 3)),
+    "poisson large": lambda r, k: r.poisson(k, 1000.0, (5,)),
+    "poisson none": lambda r, k: r.poisson(k, 0.0, (2,)),
 }

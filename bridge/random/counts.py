@@ -1,0 +1,175 @@
+"""Numbers of events: geometric and Poisson."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.dtypes.canonicalize import default_int
+from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.prng.implementations import threefry
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.random._streams import (
+    Stream,
+    constant,
+    default_float,
+    integer_dtype,
+    joint_shape,
+    sample,
+    sizes_of,
+    spread,
+    stream_of,
+    unit_floats,
+)
+
+Sizes = tuple[int, ...]
+_FLOAT = np.dtype(np.float32)
+_BOOL = np.dtype(np.bool_)
+# From this rate on transformed rejection takes fewer steps than counting events.
+_LARGE_RATE = 10
+
+
+def _real(x: Any) -> Any:
+    return x if is_inexact(x.aval.dtype) else lax.convert_dtype(x, default_float())
+
+
+def _geometric(key: Any, p: Any, shape: Sizes | None, dtype: Any) -> Any:
+    """The inverse of the distribution function; a draw of 0 stands for 1."""
+    shape = joint_shape("geometric", shape, p.aval.shape)
+    p = spread(_real(p), shape)
+    kind = p.aval.dtype
+    u = unit_floats(stream_of("geometric", key), shape, kind)
+    one = constant(1, shape, kind)
+    u = lax.select(lax.eq(u, constant(0, shape, kind)), one, u)
+    steps = lax.floor(lax.div(lax.log(u), lax.log1p(lax.neg(p))))
+    return lax.convert_dtype(lax.add(steps, one), dtype)
+
+
+def _any(x: Any) -> Any:
+    return lax.reduce_or_p.bind(x, axes=tuple(range(x.aval.ndim)))
+
+
+def _counted(stream: Stream, rate: Any, dtype: Any) -> Any:
+    """Knuth's method: how many uniform numbers have a product of at least ``exp(-rate)``."""
+    shape = rate.aval.shape
+    limit = lax.neg(rate)
+
+    def open_(total: Any) -> Any:
+        return lax.gt(total, lax.convert_dtype(limit, _FLOAT))
+
+    def step(carry: Any) -> Any:
+        count, words, total = carry
+        rest, own = stream.at(words).split()
+        more = lax.convert_dtype(open_(total), dtype)
+        total = lax.add(total, lax.log(unit_floats(own, shape, _FLOAT)))
+        return lax.add(count, more), rest.words, total
+
+    start = constant(0, shape, dtype), stream.words, constant(0, shape, _FLOAT)
+    count = while_loop(lambda c: _any(open_(c[2])), step, start)[0]
+    return lax.sub(count, constant(1, shape, dtype))
+
+
+def _rejected(stream: Stream, rate: Any, dtype: Any) -> Any:
+    """Hoermann (1993), the transformed rejection method PTRS."""
+    shape, kind = rate.aval.shape, rate.aval.dtype
+
+    def number(x: float) -> Any:
+        return constant(x, shape, kind)
+
+    b = number(0.931) + number(2.53) * lax.sqrt(rate)
+    a = number(-0.059) + number(0.02483) * b
+    inverse_alpha = number(1.1239) + number(1.1328) / (b - number(3.4))
+    v_r = number(0.9277) - number(3.6224) / (b - number(2))
+
+    def step(carry: Any) -> Any:
+        found, done, words = carry
+        rest, first, second = stream.at(words).split(3)
+        u = unit_floats(first, shape, kind) - number(0.5)
+        v = unit_floats(second, shape, kind)
+        us = number(0.5) - lax.abs(u)
+        k = lax.floor((number(2) * a / us + b) * u + rate + number(0.43))
+        left = lax.log(v * inverse_alpha / (a / (us * us) + b))
+        right = k * lax.log(rate) - rate - lax.lgamma(k + number(1))
+        quick = (us >= number(0.07)) & (v <= v_r)
+        outside = (k < number(0)) | ((us < number(0.013)) & (v > us))
+        accepted = quick | (~outside & (left <= right))
+        return lax.select(accepted, k, found), done | accepted, rest.words
+
+    start = number(-1), constant(False, shape, _BOOL), stream.words
+    found = while_loop(lambda c: _any(lax.bitwise_not(c[1])), step, start)[0]
+    return lax.convert_dtype(found, dtype)
+
+
+def _poisson(key: Any, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
+    stream = stream_of("poisson", key)
+    if stream.implementation is not threefry:
+        msg = f"poisson: got a key of {stream.implementation.name}, expected one of threefry2x32"
+        raise ArgumentValueError(msg, hint="tracebridge.random.key(seed, impl='threefry2x32')")
+    shape = joint_shape("poisson", shape, lam.aval.shape)
+    lam = spread(_real(lam), shape)
+    kind = lam.aval.dtype
+    # Comparisons with NaN are false: NaN counts as a small rate.
+    large = lax.ge(lam, constant(_LARGE_RATE, shape, kind))
+    few = _counted(stream, lax.select(large, constant(0, shape, kind), lam), dtype)
+    many = _rejected(stream, lax.select(large, lam, constant(1e5, shape, kind)), dtype)
+    zero = constant(0, shape, dtype)
+    result = lax.select(large, many, few)
+    return lax.select(lax.eq(lam, constant(0, shape, kind)), zero, result)
+
+
+_geometric_planned = Planned(_geometric, "geometric")
+_poisson_planned = Planned(_poisson, "poisson")
+
+
+def geometric(
+    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """How many trials it takes until one succeeds.
+
+    Args:
+        key: one key, typed or as words.
+        p: probability of success, in ``(0, 1]``, broadcastable to ``shape``.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: ``p`` does not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no integer dtype.
+
+    >>> import tracebridge as tb
+    >>> tb.random.geometric(tb.random.key(0), 0.5, (3,)).shape
+    (3,)
+    """
+    kind = integer_dtype("geometric", dtype, default_int())
+    return sample(_geometric_planned, key, (p,), (sizes_of("geometric", shape), kind), out_sharding)
+
+
+def poisson(
+    key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """How many independent events of a given rate happen in a unit of time.
+
+    Args:
+        key: one key, typed or as words.
+        lam: rate, not negative, broadcastable to ``shape``.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        ArgumentValueError: the key is of another generator than threefry2x32.
+        BroadcastError: ``lam`` does not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no integer dtype.
+
+    >>> import tracebridge as tb
+    >>> tb.random.poisson(tb.random.key(0), 3.0, (3,)).shape
+    (3,)
+    """
+    kind = integer_dtype("poisson", dtype, default_int())
+    return sample(_poisson_planned, key, (lam,), (sizes_of("poisson", shape), kind), out_sharding)
