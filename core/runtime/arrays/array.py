@@ -418,23 +418,11 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         )
 
     def __repr__(self) -> str:
-        if self._buf.is_deleted():
-            return f"<deleted Array {self.aval.str_short()}>"
-        if is_extended(self.aval.dtype):
-            words = str(as_stored(self)._to_numpy())
-            return f"Array({self.shape}, dtype={self.dtype}) overlaying:\n{words}"
-        host = self._to_numpy()
-        weak = ", weak_type=True" if self.aval.weak_type else ""
-        prefix = "Array("
-        if host.size == 0:
-            text = f"[], shape={host.shape}"
-        else:
-            text = np.array2string(host, separator=", ", prefix=prefix)
-        return f"{prefix}{text}, dtype={host.dtype.name}{weak})"
+        return _shown(self)
 
     def __str__(self) -> str:
-        plain = not self._buf.is_deleted() and not is_extended(self.aval.dtype)
-        return str(self._to_numpy()) if plain else repr(self)
+        special = self._buf.is_deleted() or is_extended(self.aval.dtype)
+        return repr(self) if special else str(self._to_numpy())
 
     def __copy__(self) -> Any:
         """Memory of its own, so that donating or deleting one array leaves the other."""
@@ -445,10 +433,7 @@ class Array(ArrayOperators, ArrayMethods, metaclass=ArrayMeta):
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        dtype: Any = self.aval.dtype
-        if is_extended(dtype):
-            return _unpickle_extended, (np.asarray(as_stored(self)._to_numpy()), dtype)
-        return _unpickle, (np.asarray(self._to_numpy()), self.aval.weak_type)
+        return _reduced(self)
 
 
 def new_array(buf: object, sig: Signature) -> Array:
@@ -487,6 +472,29 @@ def _unpickle(host: np.ndarray[Any, Any], weak_type: bool) -> Array:
     # What makes arrays imports this module.
     transfer = importlib.import_module("tracebridge.core.runtime.arrays.transfer")
     return transfer.put_numpy(host, weak_type=weak_type)
+
+
+def _shown(array: Array) -> str:
+    """What repr gives."""
+    if array._buf.is_deleted():
+        return f"<deleted Array {array.aval.str_short()}>"
+    if is_extended(array.aval.dtype):
+        return f"Array({array.shape}, dtype={array.dtype}) overlaying:\n{as_stored(array)}"
+    host = array._to_numpy()
+    weak = ", weak_type=True" if array.aval.weak_type else ""
+    prefix = "Array("
+    if host.size == 0:
+        text = f"[], shape={host.shape}"
+    else:
+        text = np.array2string(host, separator=", ", prefix=prefix)
+    return f"{prefix}{text}, dtype={host.dtype.name}{weak})"
+
+
+def _reduced(array: Array) -> tuple[Any, ...]:
+    """What pickling keeps of an array."""
+    if is_extended(array.aval.dtype):
+        return _unpickle_extended, (np.asarray(as_stored(array)), array.aval.dtype)
+    return _unpickle, (np.asarray(array._to_numpy()), array.aval.weak_type)
 
 
 def as_stored(array: Array) -> Array:
