@@ -128,7 +128,9 @@ def test_elementwise_operations_have_a_known_cost(op):
 
 
 @pytest.mark.parametrize(
-    "fun", [tb.lax.erfc, tb.lax.asin, tb.lax.acos, tb.lax.atan, tb.lax.lgamma, tb.lax.cbrt], ids=str
+    "fun",
+    [tb.lax.erfc, tb.lax.asin, tb.lax.acos, tb.lax.atan, tb.lax.lgamma, tb.lax.cbrt],
+    ids=lambda fun: fun.__name__,
 )
 def test_small_programs_of_any_function_keep_only_inputs(fun):
     """Functions whose derivative has a contraction, a sum and functions of other kinds."""
