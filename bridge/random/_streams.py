@@ -17,8 +17,10 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import BroadcastError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.calls.planned import Planned
 
 _HINT = "make a key by tracebridge.random.key(seed)"
@@ -30,7 +32,7 @@ class Stream:
 
     __slots__ = ("implementation", "words")
 
-    def __init__(self, implementation: Implementation, words: Any) -> None:
+    def __init__(self, implementation: Implementation, words: Value) -> None:
         self.implementation = implementation
         self.words = words
 
@@ -45,7 +47,7 @@ class Stream:
         parts = [lax.slice(rows, (i, 0), (i + 1, size)) for i in range(count)]
         return [self.at(lax.reshape(p, (size,))) for p in parts]
 
-    def at(self, words: Any) -> Stream:
+    def at(self, words: Value) -> Stream:
         """The stream of another key of the same generator."""
         return Stream(self.implementation, words)
 
@@ -55,7 +57,7 @@ def default_implementation() -> Implementation:
     return IMPLEMENTATIONS[option("default_prng_impl")]
 
 
-def generator_and_words(call: str, key: Any) -> tuple[Implementation, Any]:
+def generator_and_words(call: str, key: Value) -> tuple[Implementation, Any]:
     """The generator of an array of keys, typed or not, and its words.
 
     Raises:
@@ -77,7 +79,7 @@ def generator_and_words(call: str, key: Any) -> tuple[Implementation, Any]:
     return found, key
 
 
-def stream_of(call: str, key: Any) -> Stream:
+def stream_of(call: str, key: Value) -> Stream:
     """The one key that a sampler was given.
 
     Raises:
@@ -97,7 +99,7 @@ def stream_of(call: str, key: Any) -> Stream:
 
 def sample(
     planned: Planned,
-    key: Any,
+    key: Value,
     parameters: Sequence[Any],
     statics: tuple[Any, ...],
     out_sharding: Any = None,
@@ -135,7 +137,7 @@ def integer_dtype(call: str, dtype: Any, default: Any) -> Any:
     return found
 
 
-def chosen(call: str, name: str, value: Any, choices: Sequence[Any]) -> Any:
+def chosen(call: str, name: str, value: object, choices: Sequence[Any]) -> Any:
     """``value``, which must be one of ``choices``."""
     if value not in choices:
         raise ArgumentValueError(
@@ -183,7 +185,7 @@ def spread(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
 # draws -------------------------------------------------------------------------------------------
 
 
-def constant(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def constant(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """An array of one number."""
     return lax.full_of(ShapedArray(shape, dtype), value)
 
@@ -234,6 +236,6 @@ def normals(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(lax.erf_inv(u), constant(math.sqrt(2), shape, dtype))
 
 
-def exponentials(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
+def exponentials(stream: Stream, shape: tuple[int, ...], dtype: DType) -> Any:
     """Standard exponential numbers; the logarithm sees (0, 1]."""
     return lax.neg(lax.log1p(lax.neg(unit_floats(stream, shape, dtype))))

@@ -11,8 +11,11 @@ from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import threefry
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.random._streams import (
     Stream,
@@ -34,11 +37,11 @@ _BOOL = np.dtype(np.bool_)
 _LARGE_RATE = 10
 
 
-def _real(x: Any) -> Any:
+def _real(x: Value) -> Any:
     return x if is_inexact(x.aval.dtype) else lax.convert_dtype(x, default_float())
 
 
-def _geometric(key: Any, p: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _geometric(key: Value, p: Value, shape: Sizes | None, dtype: DType) -> Any:
     """The inverse of the distribution function; a draw of 0 stands for 1."""
     shape = joint_shape("geometric", shape, p.aval.shape)
     p = spread(_real(p), shape)
@@ -50,16 +53,16 @@ def _geometric(key: Any, p: Any, shape: Sizes | None, dtype: Any) -> Any:
     return lax.convert_dtype(lax.add(steps, one), dtype)
 
 
-def _any(x: Any) -> Any:
+def _any(x: Value) -> Any:
     return lax.reduce_or_p.bind(x, axes=tuple(range(x.aval.ndim)))
 
 
-def _counted(stream: Stream, rate: Any, dtype: Any) -> Any:
+def _counted(stream: Stream, rate: Value, dtype: Any) -> Any:
     """Knuth's method: how many uniform numbers have a product of at least ``exp(-rate)``."""
     shape = rate.aval.shape
     limit = lax.neg(rate)
 
-    def open_(total: Any) -> Any:
+    def open_(total: ArrayLike) -> Any:
         return lax.gt(total, lax.convert_dtype(limit, _FLOAT))
 
     def step(carry: Any) -> Any:
@@ -74,7 +77,7 @@ def _counted(stream: Stream, rate: Any, dtype: Any) -> Any:
     return lax.sub(count, constant(1, shape, dtype))
 
 
-def _rejected(stream: Stream, rate: Any, dtype: Any) -> Any:
+def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
     """Hoermann (1993), the transformed rejection method PTRS."""
     shape, kind = rate.aval.shape, rate.aval.dtype
 
@@ -105,7 +108,7 @@ def _rejected(stream: Stream, rate: Any, dtype: Any) -> Any:
     return lax.convert_dtype(found, dtype)
 
 
-def _poisson(key: Any, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
     stream = stream_of("poisson", key)
     if stream.implementation is not threefry:
         msg = f"poisson: got a key of {stream.implementation.name}, expected one of threefry2x32"

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer, uint32
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
 from tracebridge.core.prng.keys import (
     KeyDType,
@@ -21,6 +22,7 @@ from tracebridge.core.prng.keys import (
     random_wrap_p,
 )
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.random._streams import default_implementation, generator_and_words, stream_of
 
@@ -74,18 +76,18 @@ def _seeded(number: Any, name: str, typed: bool) -> Any:
     return random_wrap_p.bind(words, impl=name) if typed else words
 
 
-def _split(key: Any, shape: tuple[int, ...]) -> Any:
+def _split(key: Value, shape: tuple[int, ...]) -> Any:
     stream = stream_of("split", key)
     return _like(key, stream.implementation, stream.implementation.split(stream.words, shape))
 
 
-def _fold_in(key: Any, number: Any) -> Any:
+def _fold_in(key: Value, number: Any) -> Any:
     stream = stream_of("fold_in", key)
     number = lax.convert_dtype(number, uint32)
     return _like(key, stream.implementation, stream.implementation.fold_in(stream.words, number))
 
 
-def _like(key: Any, implementation: Implementation, words: Any) -> Any:
+def _like(key: Value, implementation: Implementation, words: Value) -> Any:
     """Words as keys if ``key`` is a typed one."""
     if implementation_of(key.aval) is None:
         return words
@@ -124,7 +126,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     return _seeded_planned((_integer("key", "the seed", seed),), (name, True))
 
 
-def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
+def PRNGKey(seed: Any, *, impl: object = None) -> Array:
     """The words of a key as an array of uint32, which functions take for a key too.
 
     Such arrays do not know their generator: it is that of the option ``default_prng_impl``.
@@ -146,7 +148,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     return _seeded_planned((_integer("PRNGKey", "the seed", seed),), (name, False))
 
 
-def key_dtype(impl: Any = None) -> KeyDType:
+def key_dtype(impl: object = None) -> KeyDType:
     """The dtype of the keys of a generator.
 
     Args:
@@ -185,7 +187,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     return random_wrap_p.bind(as_value(key_bits_array, "wrap_key_data"), impl=name)
 
 
-def key_data(keys: Any) -> Array:
+def key_data(keys: ArrayLike) -> Array:
     """The words of keys: an array of uint32 with one more axis.
 
     Args:
@@ -204,7 +206,7 @@ def key_data(keys: Any) -> Array:
     return random_unwrap_p.bind(value)
 
 
-def key_impl(keys: Any) -> str:
+def key_impl(keys: ArrayLike) -> str:
     """The name of the generator of keys, for ``wrap_key_data``.
 
     Args:
@@ -222,7 +224,7 @@ def key_impl(keys: Any) -> str:
     return (generator_and_words("key_impl", value)[0] if found is None else found).name
 
 
-def split(key: Any, num: Any = 2) -> Array:
+def split(key: ArrayLike, num: Any = 2) -> Array:
     """New keys, independent of each other; use each of them, and ``key`` itself no more.
 
     Args:
@@ -242,7 +244,7 @@ def split(key: Any, num: Any = 2) -> Array:
     return _split_planned((key,), (lax.as_shape("split", shape),))
 
 
-def fold_in(key: Any, data: Any) -> Array:
+def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """A new key, made from a key and a number such as that of a step or a device.
 
     Args:
@@ -261,7 +263,7 @@ def fold_in(key: Any, data: Any) -> Array:
     return _fold_in_planned((key, _integer("fold_in", "data", data)))
 
 
-def clone(key: Any) -> Array:
+def clone(key: ArrayLike) -> Array:
     """The same key, as one that is used a second time on purpose.
 
     Args:

@@ -14,7 +14,10 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.cumulative import cumsum
@@ -40,7 +43,7 @@ def _axis(call: str, axis: Any, ndim: int) -> int:
     return lax.as_axis(call, axis, ndim)
 
 
-def _shuffled(stream: Stream, x: Any, axis: int) -> Any:
+def _shuffled(stream: Stream, x: Value, axis: int) -> Any:
     """``x`` sorted by random words, several times: equal words would leave elements in order.
 
     There are ``3 log(n) / log(2**32)`` rounds, so that all of them agree for a pair with
@@ -54,7 +57,7 @@ def _shuffled(stream: Stream, x: Any, axis: int) -> Any:
     return x
 
 
-def _permutation(key: Any, x: Any, axis: int, independent: bool) -> Any:
+def _permutation(key: Value, x: Value, axis: int, independent: bool) -> Any:
     stream = stream_of("permutation", key)
     if independent or x.aval.ndim == 1:
         return _shuffled(stream, x, axis)
@@ -62,11 +65,11 @@ def _permutation(key: Any, x: Any, axis: int, independent: bool) -> Any:
     return take(x, order, axis)
 
 
-def _permuted_range(key: Any, count: int, dtype: Any) -> Any:
+def _permuted_range(key: Value, count: int, dtype: DType) -> Any:
     return _shuffled(stream_of("permutation", key), lax.iota_of(dtype, (count,), 0), 0)
 
 
-def _weighted(key: Any, p: Any, shape: Sizes) -> Any:
+def _weighted(key: Value, p: Value, shape: Sizes) -> Any:
     """Positions at which the sums of probabilities exceed uniform numbers."""
     sums = cumsum(p)
     last = lax.reshape(lax.slice(sums, (sums.aval.size - 1,), (sums.aval.size,)), ())
@@ -76,7 +79,7 @@ def _weighted(key: Any, p: Any, shape: Sizes) -> Any:
     return lax.convert_dtype(searchsorted(sums, levels), default_int())
 
 
-def _distinct(key: Any, p: Any, count: int, mode: str) -> Any:
+def _distinct(key: Value, p: Value, count: int, mode: str) -> Any:
     """The largest of the logits with Gumbel noise (Vieira 2014, Kool et al. 2019)."""
     noise = gumbels(stream_of("choice", key), p.aval.shape, p.aval.dtype, mode)
     positions = lax.top_k(lax.add(noise, lax.log(p)), count)[1]
@@ -84,7 +87,7 @@ def _distinct(key: Any, p: Any, count: int, mode: str) -> Any:
 
 
 def _categorical(
-    key: Any, logits: Any, shape: Sizes | None, axis: int, replace: bool, mode: str
+    key: Value, logits: Value, shape: Sizes | None, axis: int, replace: bool, mode: str
 ) -> Any:
     sizes = logits.aval.shape
     batch = (*sizes[:axis], *sizes[axis + 1 :])
@@ -109,7 +112,7 @@ def _categorical(
     return lax.reshape(lax.transpose(indices, (n, *range(n))), shape)
 
 
-def _rademacher(key: Any, shape: Sizes, dtype: Any) -> Any:
+def _rademacher(key: Value, shape: Sizes, dtype: DType) -> Any:
     return signs(stream_of("rademacher", key), shape, dtype)
 
 
@@ -121,7 +124,7 @@ _categorical_planned = Planned(_categorical, "categorical")
 _rademacher_planned = Planned(_rademacher, "rademacher")
 
 
-def _count(call: str, x: Any) -> int:
+def _count(call: str, x: Value) -> int:
     """A concrete integer scalar as an int."""
     if not is_integer(x.aval.dtype):
         msg = f"{call}: got {kind_of(x)}, expected an integer, or an array with axes"
@@ -131,7 +134,7 @@ def _count(call: str, x: Any) -> int:
 
 def permutation(
     key: Any,
-    x: Any,
+    x: ArrayLike,
     axis: int = 0,
     independent: bool = False,
     *,
@@ -237,7 +240,7 @@ def _check_enough(n: int, draws: int, replace: bool) -> None:
 
 def categorical(
     key: Any,
-    logits: Any,
+    logits: ArrayLike,
     axis: int = -1,
     shape: Any = None,
     replace: bool = True,
@@ -275,7 +278,13 @@ def categorical(
     return sample(_categorical_planned, key, (value,), statics, out_sharding)
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def rademacher(
+    key: Any,
+    shape: ShapeLike | None = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
     """-1 or 1.
 
     Raises:

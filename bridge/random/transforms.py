@@ -11,6 +11,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.random._streams import (
@@ -31,7 +33,7 @@ from tracebridge.random._streams import (
 Sizes = tuple[int, ...]
 
 
-def _exponential(key: Any, shape: Sizes, dtype: Any) -> Any:
+def _exponential(key: Value, shape: Sizes, dtype: DType) -> Any:
     return exponentials(stream_of("exponential", key), shape, dtype)
 
 
@@ -75,37 +77,39 @@ def gumbel_mode(call: str, mode: str | None) -> str:
     return chosen(call, "mode", "low" if mode is None else mode, ("low", "high"))
 
 
-def _gumbel(key: Any, shape: Sizes, dtype: Any, mode: str) -> Any:
+def _gumbel(key: Value, shape: Sizes, dtype: DType, mode: str) -> Any:
     return gumbels(stream_of("gumbel", key), shape, dtype, mode)
 
 
-def _pareto(key: Any, b: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _pareto(key: Value, b: Value, shape: Sizes | None, dtype: DType) -> Any:
     shape = joint_shape("pareto", shape, b.aval.shape)
     e = exponentials(stream_of("pareto", key), shape, dtype)
     return lax.exp(lax.div(e, spread(b, shape, dtype)))
 
 
-def _rayleigh(key: Any, scale: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _rayleigh(key: Value, scale: Value, shape: Sizes | None, dtype: Any) -> Any:
     shape = joint_shape("rayleigh", shape, scale.aval.shape)
     log_u = lax.log(unit_floats(stream_of("rayleigh", key), shape, dtype))
     radius = lax.sqrt(lax.mul(log_u, constant(-2, shape, dtype)))
     return lax.mul(spread(scale, shape, dtype), radius)
 
 
-def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Sizes, dtype: Any) -> Any:
+def _weibull_min(key: Value, scale: Value, concentration: Any, shape: Sizes, dtype: Any) -> Any:
     joint_shape("weibull_min", shape, scale.aval.shape, concentration.aval.shape)
     e = exponentials(stream_of("weibull_min", key), shape, dtype)
     power = lax.div(constant(1, shape, dtype), spread(concentration, shape, dtype))
     return lax.mul(lax.pow(e, power), spread(scale, shape, dtype))
 
 
-def _lognormal(key: Any, sigma: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _lognormal(key: Value, sigma: Value, shape: Sizes | None, dtype: DType) -> Any:
     shape = joint_shape("lognormal", shape, sigma.aval.shape)
     z = normals(stream_of("lognormal", key), shape, dtype)
     return lax.exp(lax.mul(z, spread(sigma, shape, dtype)))
 
 
-def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _triangular(
+    key: Value, left: Any, mode: Any, right: Any, shape: Sizes | None, dtype: Any
+) -> Any:
     """The inverse of the distribution function, a parabola on each side of the mode."""
     shape = joint_shape("triangular", shape, *[v.aval.shape for v in (left, mode, right)])
     left, mode, right = (spread(v, shape, dtype) for v in (left, mode, right))
@@ -117,7 +121,7 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Sizes | None,
     return lax.select(lax.lt(u, lax.div(up, width)), rising, falling)
 
 
-def _wald(key: Any, mean: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _wald(key: Value, mean: Value, shape: Sizes | None, dtype: Any) -> Any:
     """Michael, Schucany, Haas (1976): one root of a quadratic, or the other."""
     shape = joint_shape("wald", shape, mean.aval.shape)
     first, second = stream_of("wald", key).split()
@@ -132,7 +136,9 @@ def _wald(key: Any, mean: Any, shape: Sizes | None, dtype: Any) -> Any:
     return lax.select(lax.le(z, chance), x, lax.div(lax.mul(mean, mean), x))
 
 
-def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Sizes | None, dtype: Any) -> Any:
+def _truncated_normal(
+    key: Value, lower: Value, upper: Value, shape: Sizes | None, dtype: Any
+) -> Any:
     shape = joint_shape("truncated_normal", shape, lower.aval.shape, upper.aval.shape)
     lower, upper = (lax.convert_dtype(v, dtype) for v in (lower, upper))
     root = math.sqrt(2)
@@ -147,12 +153,12 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Sizes | None, dty
     return lax.min(lax.max(z, inside[0]), inside[1])
 
 
-def _maxwell_of(stream: Any, shape: Sizes, dtype: Any) -> Any:
+def _maxwell_of(stream: Any, shape: Sizes, dtype: DType) -> Any:
     z = normals(stream, (*shape, 3), dtype)
     return lax.sqrt(lax.reduce_sum_p.bind(lax.mul(z, z), axes=(len(shape),)))
 
 
-def _maxwell(key: Any, shape: Sizes, dtype: Any) -> Any:
+def _maxwell(key: Value, shape: Sizes, dtype: DType) -> Any:
     return _maxwell_of(stream_of("maxwell", key), shape, dtype)
 
 
@@ -163,7 +169,7 @@ def signs(stream: Any, shape: Sizes, dtype: Any) -> Any:
     return lax.select(positive, constant(1, shape, dtype), constant(-1, shape, dtype))
 
 
-def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Sizes, dtype: Any) -> Any:
+def _double_sided_maxwell(key: Value, loc: Value, scale: Value, shape: Sizes, dtype: DType) -> Any:
     joint = joint_shape("double_sided_maxwell", None, loc.aval.shape, scale.aval.shape)
     # The axes of the parameters follow those that are asked for.
     shape = (*(shape or joint), *joint)
@@ -172,7 +178,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Sizes, dtype: A
     return lax.add(lax.mul(size, spread(scale, shape, dtype)), spread(loc, shape, dtype))
 
 
-def _bernoulli(key: Any, p: Any, shape: Sizes | None, mode: str) -> Any:
+def _bernoulli(key: Value, p: Value, shape: Sizes | None, mode: str) -> Any:
     if not is_float(p.aval.dtype):
         msg = f"bernoulli: p is {p.aval.str_short()}, expected floating numbers"
         raise UnsupportedDtypeError(msg, hint="convert it: float(p), or p.astype('float32')")
@@ -214,7 +220,12 @@ _PLANNED = {
 
 
 def _draw(
-    name: str, key: Any, parameters: tuple[Any, ...], shape: Any, dtype: Any, place: Any = None
+    name: str,
+    key: Value,
+    parameters: tuple[Any, ...],
+    shape: Any,
+    dtype: DType,
+    place: object = None,
 ) -> Any:
     statics = sizes_of(name, shape), float_dtype(name, dtype)
     return sample(_PLANNED[name], key, parameters, statics, place)

@@ -11,8 +11,11 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_
 from tracebridge.core.dtypes.dtypes import int32, is_bool, is_integer, is_unsigned, itemsize_bits
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import UINTS
+from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import DTypeLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.random._streams import (
     constant,
@@ -28,11 +31,11 @@ from tracebridge.random._streams import (
 )
 
 
-def _bits(key: Any, shape: tuple[int, ...], width: int) -> Any:
+def _bits(key: Value, shape: tuple[int, ...], width: int) -> Any:
     return stream_of("bits", key).bits(width, shape)
 
 
-def _uniform(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _uniform(key: Value, low: Value, high: Value, shape: tuple[int, ...], dtype: DType) -> Any:
     joint_shape("uniform", shape, low.aval.shape, high.aval.shape)
     return uniforms(stream_of("uniform", key), shape, dtype, low, high)
 
@@ -41,11 +44,11 @@ def _unit(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return uniforms(stream_of("uniform", key), shape, dtype, 0, 1)
 
 
-def _normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _normal(key: Value, shape: tuple[int, ...], dtype: DType) -> Any:
     return normals(stream_of("normal", key), shape, dtype)
 
 
-def _bound(x: Any, dtype: Any, extra: int) -> Any:
+def _bound(x: Value, dtype: DType, extra: int) -> Any:
     """A bound in a dtype that holds it and those of ``dtype``; floats are cut off."""
     if not is_integer(x.aval.dtype):
         x = lax.convert_dtype(x, int32 if is_bool(x.aval.dtype) else default_int())
@@ -98,7 +101,9 @@ _normal_planned = Planned(_normal, "normal")
 _randint_planned = Planned(_randint, "randint", judges=False)
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def bits(
+    key: Any, shape: Any = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None
+) -> Array:
     """Random bits: unsigned integers, each as likely as the others.
 
     Raises:

@@ -17,7 +17,9 @@ from tracebridge.core import lax
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import uint8, uint16, uint32, uint64
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.threefry import threefry_2x32
+from tracebridge.core.runtime.arrays.argument_types import DType
 
 UINTS = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 _HASH_ROUNDS = 10
@@ -43,7 +45,7 @@ class Implementation:
         return self.name
 
 
-def _all(shape: tuple[int, ...], value: int, dtype: Any) -> Any:
+def _all(shape: tuple[int, ...], value: int, dtype: DType) -> Any:
     """An array of one number, whatever the 64-bit rule says of its dtype."""
     return lax.full_of(ShapedArray(shape, dtype), value)
 
@@ -66,7 +68,7 @@ def _stacked(words: list[Any]) -> Any:
     return lax.concatenate([lax.reshape(w, (*shape, 1)) for w in words], len(shape))
 
 
-def _words(key: Any) -> list[Any]:
+def _words(key: Value) -> list[Any]:
     return [lax.reshape(lax.slice(key, (i,), (i + 1,)), ()) for i in range(2)]
 
 
@@ -84,7 +86,7 @@ def _counters(shape: tuple[int, ...]) -> list[Any]:
     return [lax.convert_dtype(v, uint32) for v in (high, wide)]
 
 
-def threefry_split(key: Any, shape: tuple[int, ...]) -> Any:
+def threefry_split(key: Value, shape: tuple[int, ...]) -> Any:
     """Keys in an array ``(*shape, 2)``."""
     if option("threefry_partitionable"):
         return _stacked(list(lax.threefry2x32_p.bind(*_words(key), *_counters(shape))))
@@ -92,12 +94,12 @@ def threefry_split(key: Any, shape: tuple[int, ...]) -> Any:
     return lax.reshape(threefry_2x32(key, counters), (*shape, 2))
 
 
-def threefry_fold_in(key: Any, number: Any) -> Any:
+def threefry_fold_in(key: Value, number: Any) -> Any:
     """The key encrypts the number."""
     return threefry_2x32(key, threefry_seed(lax.convert_dtype(number, uint32)))
 
 
-def threefry_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def threefry_bits(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     """Unsigned integers of ``width`` bits."""
     if not option("threefry_partitionable"):
         return _in_one_sequence(key, width, shape)
@@ -108,12 +110,12 @@ def threefry_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
     return _joined(first, second)
 
 
-def _joined(high: Any, low: Any) -> Any:
+def _joined(high: Value, low: Value) -> Any:
     high, low = (lax.convert_dtype(v, uint64) for v in (high, low))
     return lax.bitwise_or(lax.shift_left(high, _all(high.aval.shape, 32, uint64)), low)
 
 
-def _in_one_sequence(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def _in_one_sequence(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     """The bits of one stream of words, which is not the same when it is cut into parts."""
     size = math.prod(shape)
     count = -(-width * size // 32)
@@ -138,7 +140,7 @@ def _in_one_sequence(key: Any, width: int, shape: tuple[int, ...]) -> Any:
     return lax.reshape(words, shape)
 
 
-def _halves(key: Any) -> list[Any]:
+def _halves(key: Value) -> list[Any]:
     return [lax.slice(key, (2 * i,), (2 * i + 2,)) for i in range(2)]
 
 
@@ -147,20 +149,20 @@ def _rbg_seed(number: Any) -> Any:
     return lax.concatenate([half, half], 0)
 
 
-def _rbg_split(key: Any, shape: tuple[int, ...]) -> Any:
+def _rbg_split(key: Value, shape: tuple[int, ...]) -> Any:
     parts = [threefry_split(half, shape) for half in _halves(key)]
     return lax.concatenate(parts, len(shape))
 
 
-def _rbg_fold_in(key: Any, number: Any) -> Any:
+def _rbg_fold_in(key: Value, number: Any) -> Any:
     return lax.concatenate([threefry_fold_in(half, number) for half in _halves(key)], 0)
 
 
-def _rbg_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def _rbg_bits(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     return lax.rng_bit_generator(key, shape, UINTS[width])[1]
 
 
-def _unsafe_split(key: Any, shape: tuple[int, ...]) -> Any:
+def _unsafe_split(key: Value, shape: tuple[int, ...]) -> Any:
     # Every tenth draw: the rounds in between take the place of a hash function.
     count = math.prod(shape)
     rows = lax.rng_bit_generator(key, (_HASH_ROUNDS * count, 4), uint32)[1]
@@ -168,7 +170,7 @@ def _unsafe_split(key: Any, shape: tuple[int, ...]) -> Any:
     return lax.reshape(kept, (*shape, 4))
 
 
-def _unsafe_fold_in(key: Any, number: Any) -> Any:
+def _unsafe_fold_in(key: Value, number: Any) -> Any:
     rows = lax.rng_bit_generator(_rbg_seed(number), (_HASH_ROUNDS, 4), uint32)[1]
     last = lax.reshape(lax.slice(rows, (_HASH_ROUNDS - 1, 0), (_HASH_ROUNDS, 4)), (4,))
     return lax.bitwise_xor(key, last)
