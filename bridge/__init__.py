@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tracebridge import memory as memory
     from tracebridge import monitoring as monitoring
     from tracebridge import numpy as numpy
+    from tracebridge import random as random
     from tracebridge import ref as ref
     from tracebridge import sharding as sharding
     from tracebridge import stages as stages

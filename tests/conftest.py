@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,6 +108,15 @@ def why_no_gpu() -> str:
 def _checked_programs() -> None:
     """Type-check every Jaxpr that a test makes."""
     importlib.import_module("tracebridge").config.update("enable_checks", True)
+
+
+@pytest.fixture(autouse=True)
+def _calls_by_signature() -> Iterator[None]:
+    """A test that registers a tree that forwards attributes changes the way of all later calls."""
+    fastpath = importlib.import_module("tracebridge.core.runtime.calls.fastpath")
+    before = fastpath._FORWARDING[0]
+    yield
+    fastpath._FORWARDING[0] = before
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ PUBLIC_FILES = frozenset(
         "experimental/multihost_utils.py",
         "extend/backend.py",
         "extend/core/primitives.py",
-        "compat/linear_util.py",
+        "extend/linear_util.py",
         "extend/source_info_util.py",
         "interpreters/ad.py",
         "interpreters/batching.py",

@@ -172,7 +172,7 @@ class LoweringContext(Builder):
         self.avals_out = app.outs
         lower = cast("Callable[..., Any]", app.primitive.lower)
         operands = [self.materialize(v) for v in values]
-        if app.primitive.moves_elements and is_extended(app.outs[0].dtype):
+        if app.primitive.moves_elements and app.outs and is_extended(app.outs[0].dtype):
             stored_avals = [stored(a) for a in app.avals]
             out = self.lower_fun(partial(on_blocks, app), *operands, avals_in=stored_avals)
             self.avals_in, self.avals_out = outer

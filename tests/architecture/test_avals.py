@@ -22,6 +22,7 @@ DESCRIPTIONS = {
     "core/ir/values.py:numpy_scalar_value": "NumPy scalars",
     "core/lax/like.py:aval_like": "anything with shape and dtype",
     "core/mlir/builders.py:dense": "NumPy arrays",
+    "core/runtime/arrays/array.py:_unpickle_extended": "what a file holds",
     "core/runtime/arrays/transfer.py:put_host": "NumPy arrays",
     "core/runtime/arrays/transfer.py:put_made": "NumPy arrays",
     "core/runtime/arrays/transfer.py:put_numpy": "NumPy arrays",

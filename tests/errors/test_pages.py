@@ -37,7 +37,7 @@ HANDLES = {
 NEEDS = {"ExportError": "tensorflow", "UnsupportedExchangeDtypeError": "torch"}
 # page -> features of a later version that it mentions
 LATER: dict[str, tuple[str, ...]] = {
-    "KeyReuseError": ("random",),
+    "KeyReuseError": ("debug_key_reuse",),
     "InconclusiveDimensionError": ("export",),
 }
 
