@@ -48,7 +48,7 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
 EXEMPT: dict[tuple[str, str], str] = {
     ("jvp", "no operands"): "axis_index",
     ("jvp", "operands are never floating or complex"): (
-        "reduce_and reduce_or reduce_xor rng_bit_generator threefry2x32"
+        "random_unwrap random_wrap reduce_and reduce_or reduce_xor rng_bit_generator threefry2x32"
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
@@ -67,8 +67,9 @@ EXEMPT: dict[tuple[str, str], str] = {
         "le_to lt lt_to ne nextafter round sign check"
     ),
     ("transpose", "operands are never floating or complex"): (
-        "and clz mulhi not or population_count reduce_and reduce_or reduce_xor rng_bit_generator "
-        "shift_left shift_right_arithmetic shift_right_logical threefry2x32 xor"
+        "and clz mulhi not or population_count random_unwrap random_wrap reduce_and reduce_or "
+        "reduce_xor rng_bit_generator shift_left shift_right_arithmetic shift_right_logical "
+        "threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("transpose", "the linear part is given by the user's rule"): "custom_vjp_call",
