@@ -21,7 +21,7 @@ class TensorAdapter(abc.ABC):
         """Whether instances of ``cls`` are tensors of the framework."""
 
     @abc.abstractmethod
-    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+    def import_(self, x: object, *, device: object = None, copy: bool | None = None) -> Array:
         """An Array of the tensor ``x``, with its shape and dtype.
 
         ``copy``: None shares the memory where it can be shared, False raises where it cannot,

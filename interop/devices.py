@@ -58,7 +58,7 @@ def placement_of(kind: int, ordinal: int) -> SingleDeviceSharding:
     raise ExchangeError(msg, hint="move the tensor to the CPU in its own framework first")
 
 
-def wanted_placement(device: Any) -> Any:
+def wanted_placement(device: object) -> Any:
     """The placement that a caller asked for by a device, a sharding, or None."""
     if device is None or hasattr(device, "backend_sharding"):
         return device

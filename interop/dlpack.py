@@ -27,7 +27,7 @@ from tracebridge.interop.layout import copy_of_ndarray
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
 
-def import_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+def import_dlpack(x: Any, *, device: object = None, copy: bool | None = None) -> Array:
     """An Array of an object with ``__dlpack__`` and ``__dlpack_device__``."""
     kind, ordinal = x.__dlpack_device__()
     where = placement_of(int(kind), int(ordinal))

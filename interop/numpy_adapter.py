@@ -23,7 +23,7 @@ class NumpyAdapter(TensorAdapter):
     def accepts(self, cls: type) -> bool:
         return issubclass(cls, np.ndarray | np.generic)
 
-    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+    def import_(self, x: object, *, device: object = None, copy: bool | None = None) -> Array:
         host = np.asarray(x)
         check_host_dtype(host.dtype)
         if copy is False and isinstance(x, np.generic):

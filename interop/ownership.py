@@ -57,7 +57,7 @@ def is_chosen(where: SingleDeviceSharding) -> bool:
     return where is not default_placement()
 
 
-def placed(array: Array, device: Any) -> Array:
+def placed(array: Array, device: object) -> Array:
     """``array`` committed to a device or sharding; itself for None."""
     wanted = wanted_placement(device)
     return array if wanted is None else move(array, wanted, committed=True)

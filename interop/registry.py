@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import sys
 import weakref
-from typing import Any
 
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.interop.adapter import TensorAdapter
@@ -55,7 +54,7 @@ def _is_ready(framework: str) -> bool:
     return not getattr(spec, "_initializing", False)
 
 
-def import_tensor(x: Any, *, device: Any = None, copy: bool | None = None) -> Array | None:
+def import_tensor(x: object, *, device: object = None, copy: bool | None = None) -> Array | None:
     """An Array of a tensor of any framework, None if ``x`` is no tensor.
 
     Memory is shared where alignment and layout allow (``copy=None``): see

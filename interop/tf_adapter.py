@@ -36,7 +36,7 @@ class TensorFlowAdapter(TensorAdapter):
     def accepts(self, cls: type) -> bool:
         return issubclass(cls, tf.Tensor | tf.Variable | tf.SparseTensor | tf.RaggedTensor)
 
-    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+    def import_(self, x: object, *, device: object = None, copy: bool | None = None) -> Array:
         if isinstance(x, tf.Variable) and x.trainable:
             refuse_to_freeze(f"the trainable variable {x.name!r}", "x.value()")
         tensor = _eager(x)
@@ -59,7 +59,7 @@ class TensorFlowAdapter(TensorAdapter):
         return tf.experimental.dlpack.from_dlpack(door.to_capsule(export_buffer(source)))
 
 
-def _eager(x: Any) -> Any:
+def _eager(x: object) -> Any:
     """An eager, dense tensor with values."""
     if isinstance(x, tf.Variable):
         x = x.value()

@@ -150,7 +150,7 @@ class TorchAdapter(TensorAdapter):
     def accepts(self, cls: type) -> bool:
         return issubclass(cls, torch.Tensor)
 
-    def import_(self, x: Any, *, device: Any = None, copy: bool | None = None) -> Array:
+    def import_(self, x: Any, *, device: object = None, copy: bool | None = None) -> Array:
         if x.requires_grad:
             shape = tuple(x.shape)
             refuse_to_freeze(f"a torch tensor of shape {shape} that requires grad", "x.detach()")

@@ -14,13 +14,13 @@ from tracebridge.interop.adapter import TensorAdapter
 
 
 def import_tree(
-    tree: Any, adapter: TensorAdapter, *, device: Any = None, copy: bool | None = None
+    tree: object, adapter: TensorAdapter, *, device: object = None, copy: bool | None = None
 ) -> Any:
     """The tree with each tensor of the adapter's framework as an Array; other leaves stay."""
     if adapter.accepts(type(tree)):
         return adapter.import_(tree, device=device, copy=copy)
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if adapter.accepts(type(x)):
             return adapter.import_(x, device=device, copy=copy)
         return x
@@ -28,12 +28,12 @@ def import_tree(
     return tree_map(leaf, tree)
 
 
-def export_tree(tree: Any, adapter: TensorAdapter, *, copy: bool | None = None) -> Any:
+def export_tree(tree: object, adapter: TensorAdapter, *, copy: bool | None = None) -> Any:
     """The tree with each Array as a tensor of the adapter's framework; other leaves stay."""
     if type(tree) is Array:
         return adapter.export(tree, copy=copy)
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if type(x) is Array:
             return adapter.export(x, copy=copy)
         if isinstance(x, Tracer):

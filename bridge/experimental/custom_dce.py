@@ -56,7 +56,7 @@ class custom_dce:
     dce_rule: Callable[..., Any] | None
 
     def __init__(
-        self, fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
+        self, fun: Callable[..., object], *, static_argnums: int | Sequence[int] = ()
     ) -> None:
         self._arguments = CustomArguments("custom_dce", fun, static_argnums, kind="static")
         functools.update_wrapper(self, fun)
@@ -64,7 +64,7 @@ class custom_dce:
         self.static_argnums = self._arguments.nondiff
         self.dce_rule = None
 
-    def def_dce(self, dce_rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_dce(self, dce_rule: Callable[..., object]) -> Callable[..., Any]:
         """Set the rule ``(used_outs, *args) -> result``.
 
         Args:
@@ -100,7 +100,7 @@ class custom_dce:
             DceCall(bound.function(self.fun), rule, in_tree, names, memo), leaves
         )
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __getattr__(self, name: str) -> Any:

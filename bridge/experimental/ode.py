@@ -92,10 +92,10 @@ class _State(NamedTuple):
 
 @api_boundary
 def odeint(
-    func: Callable[..., Any],
+    func: Callable[..., object],
     y0: Any,
-    t: Any,
-    *args: Any,
+    t: object,
+    *args: object,
     rtol: float = 1.4e-8,
     atol: float = 1.4e-8,
     mxstep: float = math.inf,
@@ -151,7 +151,7 @@ def odeint(
     start = lax.convert_element_type(start, start.dtype)  # weakly typed values become strong
     structure = flatten(y0)[1]
 
-    def rates(y: Any, time: Any, *given: Any) -> Any:
+    def rates(y: Any, time: Any, *given: object) -> Any:
         result = func(unravel(y), time, *given)
         got = flatten(result)[1]
         if got != structure and not (_is_row(y0) and _is_row(result)):
@@ -187,7 +187,7 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _times(t: Any) -> Any:
+def _times(t: object) -> Any:
     times = tnp.asarray(t)
     if times.ndim != 1 or times.shape[0] == 0:
         msg = f"odeint: t has shape {times.shape}, expected a vector with at least one time"
@@ -224,13 +224,13 @@ def _unravel_rows(unravel: Callable[[Any], Any], ys: Any) -> Any:
 # forward -----------------------------------------------------------------------------------------
 
 
-def _integrate(rates: Rates, options: _Options, y0: Any, t: Any, args: Sequence[Any]) -> Any:
+def _integrate(rates: Rates, options: _Options, y0: Any, t: Any, args: Sequence[object]) -> Any:
     """The values at all times: a matrix with a row for each."""
     last, first = t[-1], t[0]
     sign = tnp.where(last < first, -1.0, 1.0).astype(t.dtype)
     to_y = _real_dtype(y0.dtype)
 
-    def along(y: Any, s: Any) -> Any:
+    def along(y: object, s: Any) -> Any:
         return rates(y, sign * s, *args) * sign.astype(to_y)
 
     s = sign * t
@@ -240,7 +240,7 @@ def _integrate(rates: Rates, options: _Options, y0: Any, t: Any, args: Sequence[
         s[0], y0, f0, h0, s[0], lax.full_like(s[0], 0), y0, tnp.zeros((4, y0.size), y0.dtype)
     )
 
-    def advance(state: _State, target: Any) -> tuple[_State, Any]:
+    def advance(state: _State, target: object) -> tuple[_State, Any]:
         state = _advance(along, options, state, target)
         return state, _interpolated(state, target)
 
@@ -248,7 +248,7 @@ def _integrate(rates: Rates, options: _Options, y0: Any, t: Any, args: Sequence[
     return lax.concatenate([lax.expand_dims(y0, (0,)), rows], 0)
 
 
-def _advance(along: Rates, options: _Options, state: _State, target: Any) -> _State:
+def _advance(along: Rates, options: _Options, state: _State, target: object) -> _State:
     """Steps until ``target`` is reached, or the number of steps is."""
     if options.mxstep == math.inf:
         return while_loop(
@@ -309,7 +309,7 @@ def _combined(weights: Sequence[float], stages: Sequence[Any]) -> Any:
     return total
 
 
-def _interpolated(state: _State, target: Any) -> Any:
+def _interpolated(state: _State, target: object) -> Any:
     """The value at ``target``, which lies in the last step; NaN if it was not reached."""
     length = tnp.where(state.length == 0, 1.0, state.length).astype(state.length.dtype)
     x = ((target - state.start) / length).astype(_real_dtype(state.base.dtype))
@@ -320,7 +320,7 @@ def _interpolated(state: _State, target: Any) -> Any:
     return tnp.where(reached, state.base + value, np.nan).astype(state.base.dtype)
 
 
-def _norm(error: Any, before: Any, after: Any, options: _Options) -> Any:
+def _norm(error: object, before: Any, after: Any, options: _Options) -> Any:
     """Root mean square of the error in units of the tolerances; at most 1 is good."""
     size = lax.max(lax.abs(before), lax.abs(after))
     return _mean_square(error / (options.atol + options.rtol * size))
@@ -366,7 +366,7 @@ def _real_dtype(dtype: Any) -> Any:
 # backward ----------------------------------------------------------------------------------------
 
 
-def _solution(rates: Rates, options: _Options, y0: Any, t: Any, *args: Any) -> Any:
+def _solution(rates: Rates, options: _Options, y0: object, t: object, *args: object) -> Any:
     return _integrate(rates, options, y0, t, args)
 
 
@@ -374,7 +374,9 @@ _solution.__name__ = "odeint"  # messages about derivatives name the public func
 _solve = custom_vjp(_solution, nondiff_argnums=(0, 1))
 
 
-def _forward(rates: Rates, options: _Options, y0: Any, t: Any, *args: Any) -> tuple[Any, Any]:
+def _forward(
+    rates: Rates, options: _Options, y0: object, t: object, *args: object
+) -> tuple[Any, Any]:
     # The function with the rule, so that second derivatives find the rule too.
     ys = _solve(rates, options, y0, t, *args)
     return ys, (ys, t, args)
@@ -390,14 +392,14 @@ def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple
     leaves, tree = flatten(args)
     smooth = [is_inexact(as_value(leaf).aval.dtype) for leaf in leaves]
 
-    def rates_of(y: Any, time: Any, given: Sequence[Any]) -> Any:
+    def rates_of(y: object, time: Any, given: Sequence[object]) -> Any:
         chosen = iter(given)
         full = [next(chosen) if s else leaf for leaf, s in zip(leaves, smooth, strict=True)]
         return rates(y, time, *tree.unflatten(full))
 
     active = [leaf for leaf, s in zip(leaves, smooth, strict=True) if s]
 
-    def adjoint(state: Any, time: Any, *given: Any) -> Any:
+    def adjoint(state: Any, time: Any, *given: object) -> Any:
         y, a, _ = state
         rate, pull = vjp(lambda y, given: rates_of(y, time, given), y, list(given))
         from_y, from_args = pull(a)
@@ -430,7 +432,7 @@ def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple
     return (a + ct[0], ct_t, *ct_args)
 
 
-def _no_tangent(x: Any) -> Any:
+def _no_tangent(x: object) -> Any:
     return lax.float0_of(as_value(x).aval.shape)
 
 

@@ -30,7 +30,7 @@ def default_tolerance(dtype: Any) -> float:
     return ULPS * float(finfo(found).eps)
 
 
-def to_host(x: Any) -> np.ndarray[Any, Any]:
+def to_host(x: object) -> np.ndarray[Any, Any]:
     """The elements of an array, scalar or engine array as an ndarray."""
     return np.asarray(x)
 
@@ -43,8 +43,8 @@ def _wide(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def assert_allclose(
-    actual: Any,
-    expected: Any,
+    actual: object,
+    expected: object,
     *,
     rtol: float | None = None,
     atol: float | None = None,

@@ -36,8 +36,8 @@ _TOLERANCE = {
 
 
 def check_grads(
-    f: Callable[..., Any],
-    args: Sequence[Any],
+    f: Callable[..., object],
+    args: Sequence[object],
     order: int,
     modes: str | Sequence[str] = ("fwd", "rev"),
     atol: Tolerance = None,
@@ -76,9 +76,9 @@ def check_grads(
 
 
 def check_jvp(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     f_jvp: Callable[..., Any],
-    args: Sequence[Any],
+    args: Sequence[object],
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
@@ -114,9 +114,9 @@ def check_jvp(
 
 
 def check_vjp(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     f_vjp: Callable[..., Any],
-    args: Sequence[Any],
+    args: Sequence[object],
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
@@ -156,16 +156,16 @@ def check_vjp(
     )  # fmt: skip
 
 
-def _flat_function(f: Callable[..., Any], args: Sequence[Any]) -> tuple[Flat, list[Any]]:
+def _flat_function(f: Callable[..., object], args: Sequence[object]) -> tuple[Flat, list[Any]]:
     leaves, tree = flatten(tuple(args))
 
-    def flat(*values: Any) -> list[Any]:
+    def flat(*values: object) -> list[Any]:
         return flatten(f(*unflatten(tree, values)))[0]
 
     return flat, [array_of(x) for x in leaves]
 
 
-def array_of(x: Any) -> Any:
+def array_of(x: object) -> Any:
     """An engine array with the dtype that ``x`` has; Python scalars become weakly typed arrays."""
     if isinstance(x, np.ndarray | np.generic):
         return put_numpy(np.asarray(x))
@@ -198,7 +198,7 @@ def random_like(values: Sequence[Any], seed: int) -> list[Any]:
 
 
 def numeric_jvp(
-    flat: Flat, values: Sequence[Any], tangents: Sequence[Any], eps: float | None = None
+    flat: Flat, values: Sequence[object], tangents: Sequence[object], eps: float | None = None
 ) -> list[Host | None]:
     """Central differences of a flat function along ``tangents``; None for inactive results."""
 
@@ -225,7 +225,7 @@ def default_step(flat: Flat, values: Sequence[Any]) -> float:
     return max([float(finfo(dtype).eps) for dtype in seen], default=1.0) ** (1 / 3)
 
 
-def _moved(value: Any, tangent: Any, step: float) -> Any:
+def _moved(value: Any, tangent: object, step: float) -> Any:
     """``value + step * tangent``, rounded once to the dtype of the value."""
     if tangent is None:
         return value
@@ -242,7 +242,7 @@ def jvp_of(flat: Flat, active: Sequence[bool]) -> Flat:
     """
     n = len(active)
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: object) -> list[Any]:
         given = iter(xs[n:])
         tangents = [as_value(next(given)) if a else None for a in active]
         outs, found = jvp_flat(flat, [as_value(x) for x in xs[:n]], tangents)
@@ -259,7 +259,7 @@ def vjp_of(flat: Flat, active: Sequence[bool]) -> Flat:
     """The flat function ``(values, cotangents of results) -> cotangents of active values``."""
     n = len(active)
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: object) -> list[Any]:
         primals = [as_value(x) for x in xs[:n]]
         outs, linear = linearize_flat(flat, primals, active)
         given = iter(xs[n:])
@@ -272,7 +272,7 @@ def vjp_of(flat: Flat, active: Sequence[bool]) -> Flat:
     return run
 
 
-def pair(left: Sequence[Any], right: Sequence[Any]) -> float:
+def pair(left: Sequence[object], right: Sequence[object]) -> float:
     """The real part of the sum of the plain products: how cotangents meet tangents."""
     right = [r for r in right if r is not None]
     total = 0.0
@@ -285,7 +285,7 @@ def pair(left: Sequence[Any], right: Sequence[Any]) -> float:
 
 def check_flat(
     flat: Flat,
-    values: Sequence[Any],
+    values: Sequence[object],
     order: int,
     modes: tuple[str, ...],
     atol: Tolerance = None,
@@ -320,16 +320,16 @@ def check_flat(
                 )  # fmt: skip
 
 
-def _partial(flat: Flat, n: int, fixed: Sequence[Any]) -> Flat:
-    def run(*xs: Any) -> Sequence[Any]:
+def _partial(flat: Flat, n: int, fixed: Sequence[object]) -> Flat:
+    def run(*xs: object) -> Sequence[Any]:
         return flat(*xs[:n], *fixed)
 
     return run
 
 
 def _compare(
-    found: Sequence[Any],
-    numeric: Sequence[Any],
+    found: Sequence[object],
+    numeric: Sequence[object],
     atol: Tolerance,
     rtol: Tolerance,
     text: str,

@@ -30,9 +30,9 @@ Dims = tuple[int | None, ...]
 
 
 def check_rules(
-    fun: Callable[..., Any],
-    *args: Any,
-    reference: Callable[..., Any] | None = None,
+    fun: Callable[..., object],
+    *args: object,
+    reference: Callable[..., object] | None = None,
     order: int = 2,
     modes: Sequence[str] = ("fwd", "rev"),
     vmap: bool = True,
@@ -69,7 +69,7 @@ def check_rules(
     """
     values = [array_of(a) for a in args]
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: object) -> list[Any]:
         out = fun(*xs)
         return list(out) if isinstance(out, list | tuple) else [out]
 
@@ -92,7 +92,7 @@ def check_rules(
 def compiled(flat: Flat) -> Flat:
     """A flat function as one program."""
 
-    def run(*xs: Any) -> tuple[Any, ...]:
+    def run(*xs: object) -> tuple[Any, ...]:
         return tuple(flat(*xs))
 
     return make_jit(run, JitOptions())[0]
@@ -203,10 +203,10 @@ def check_batching(
         )  # fmt: skip
 
 
-def _mapped(flat: Flat, stacked: Sequence[Any], dims: Dims) -> list[np.ndarray[Any, Any]]:
+def _mapped(flat: Flat, stacked: Sequence[object], dims: Dims) -> list[np.ndarray[Any, Any]]:
     found: list[int | None] = []
 
-    def run(*xs: Any) -> list[Any]:
+    def run(*xs: object) -> list[Any]:
         outs, out_dims = batch_flat(flat, [as_value(x) for x in xs], dims, BATCH)
         found[:] = out_dims
         return outs

@@ -76,7 +76,7 @@ def tf_dtype(dtype: np.dtype[Any]) -> tf.DType:
     return tf.as_dtype(cast("str", row_of(dtype, "tensorflow").tensorflow))
 
 
-def tf_shape(shape: Sequence[Any]) -> tuple[int | None, ...]:
+def tf_shape(shape: Sequence[object]) -> tuple[int | None, ...]:
     """A shape with None for symbolic dimensions."""
     return tuple([d if type(d) is int else None for d in shape])
 

@@ -50,7 +50,7 @@ class _Leaf(NamedTuple):
 @api_boundary
 @tf.autograph.experimental.do_not_convert  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
 def to_tf(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     *,
     polymorphic_shapes: Any = None,
     polymorphic_constraints: Sequence[str] = (),
@@ -102,7 +102,7 @@ def to_tf(
     names = None if static_argnames == () else static_argnames
     statics = resolve("to_tf", fun, "static", nums, names)
 
-    def convert(part: Callable[..., Any]) -> _Converted:
+    def convert(part: Callable[..., object]) -> _Converted:
         constraints = tuple(polymorphic_constraints)
         return _Converted(part, polymorphic_shapes, constraints, with_gradient)
 
@@ -110,7 +110,7 @@ def to_tf(
     signature = with_stand_ins(fun)
 
     @functools.wraps(fun, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         if signature is not None:
             args, kwargs = without_stand_ins(signature, args, kwargs)
         return converted(args, kwargs)
@@ -128,9 +128,9 @@ class _ByStatics:
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[..., object],
         statics: tuple[tuple[int, ...], tuple[str, ...]],
-        convert: Callable[[Callable[..., Any]], _Converted],
+        convert: Callable[[Callable[..., object]], _Converted],
     ) -> None:
         self._fun = fun
         self._convert = convert
@@ -139,7 +139,7 @@ class _ByStatics:
             f"static arguments of {self._splitter.call}", _MAX_PROGRAMS
         )
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         static, dynamic, _ = self._splitter.layout(len(args))
         names = self._splitter.names
         constants = [args[i] for i in static]
@@ -172,7 +172,7 @@ class _Converted:
     )
 
     def __init__(
-        self, fun: Callable[..., Any], specs: Any, constraints: tuple[str, ...], gradient: bool
+        self, fun: Callable[..., object], specs: Any, constraints: tuple[str, ...], gradient: bool
     ) -> None:
         self._fun = fun
         self._name = f"to_tf({name_of(fun)})"
@@ -186,7 +186,7 @@ class _Converted:
             f"programs of {self._name}", _MAX_PROGRAMS
         )
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         leaves, tree = flatten((args, kwargs))
         if any([type(leaf).__module__ == _WRAPPERS for leaf in leaves]):
             args, kwargs = tree_map(unwrap, (args, kwargs))
@@ -216,7 +216,7 @@ class _Converted:
             outs = run_without_gradient(program, tensors, self._name)
         return traced.result(outs)
 
-    def _tensor(self, leaf: Any, tree: PyTreeDef, i: int) -> Any:
+    def _tensor(self, leaf: object, tree: PyTreeDef, i: int) -> Any:
         if isinstance(leaf, bool | int | float | complex):
             number: Any = leaf  # the stubs forget complex
             return tf.constant(number, row_dtype(as_value(leaf).aval.dtype))
@@ -235,7 +235,7 @@ class _Converted:
             expected="dense tensors, variables, NumPy arrays, numbers, and trees of them",
         )
 
-    def _find(self, args: tuple[Any, ...], tree: PyTreeDef, rows: list[_Leaf]) -> Traced:
+    def _find(self, args: tuple[object, ...], tree: PyTreeDef, rows: list[_Leaf]) -> Traced:
         """The program for these arguments, traced if there is none."""
         names = argument_names(tree, self._parameters)
         specs = shape_rules.spread_specs(self._name, self._specs, flatten(args)[1])
@@ -258,7 +258,7 @@ class _Converted:
         return traced
 
 
-def _is_ours(leaves: Sequence[Any]) -> bool:
+def _is_ours(leaves: Sequence[object]) -> bool:
     """Whether a call with these leaves while a function of arrays is traced belongs to it.
 
     A graph of TensorFlow may be built meanwhile: its tensors have no values.
@@ -267,7 +267,7 @@ def _is_ours(leaves: Sequence[Any]) -> bool:
     return not any(symbolic) or any([isinstance(leaf, Tracer) for leaf in leaves])
 
 
-def _array_of(leaf: Any) -> Any:
+def _array_of(leaf: object) -> Any:
     """A leaf as a function of arrays takes it.
 
     Raises:
@@ -298,7 +298,7 @@ def row_dtype(dtype: np.dtype[Any]) -> tf.DType:
     return tf.as_dtype(dtype.name)
 
 
-def unwrap(x: Any) -> Any:
+def unwrap(x: object) -> Any:
     """Plain containers in place of those that ``tf.Module`` makes of its attributes."""
     if type(x).__module__ == _WRAPPERS:
         x = getattr(x, "__wrapped__", x)

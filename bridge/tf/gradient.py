@@ -30,17 +30,17 @@ def _recording_probe() -> Callable[[], bool]:
 could_record = _recording_probe()
 
 
-def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> list[Any]:
+def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) -> list[Any]:
     """The results of ``program``, with gradients by ``pull(program, ...)``."""
     if not program.diff_in or (not could_record() and tf.executing_eagerly()):
         return program.module(tensors)
 
     @tf.custom_gradient  # pyright: ignore[reportUntypedFunctionDecorator] - TensorFlow has no stubs for it
-    def run(*xs: Any) -> tuple[list[Any], Callable[..., Any]]:
+    def run(*xs: object) -> tuple[list[Any], Callable[..., Any]]:
         outs = program.module(xs)
 
         @api_boundary
-        def gradient(*cotangents: Any) -> list[Any]:
+        def gradient(*cotangents: object) -> list[Any]:
             if not program.diff_out:
                 # Without this gradient tapes would ask for one of the operation, and raise.
                 return [None] * len(xs)
@@ -56,7 +56,7 @@ def run_differentiable(program: Program, tensors: Sequence[Any], pull: Pull) -> 
     return list(run(*[tf.identity(t) for t in tensors]))
 
 
-def run_without_gradient(program: Program, tensors: Sequence[Any], name: str) -> list[Any]:
+def run_without_gradient(program: Program, tensors: Sequence[object], name: str) -> list[Any]:
     """The results of ``program``; who asks a tape for their gradient gets an error."""
     outs = run_differentiable(program, tensors, _refuse)
     if not program.diff_in:
@@ -64,7 +64,7 @@ def run_without_gradient(program: Program, tensors: Sequence[Any], name: str) ->
     return without_gradient(program, outs, f"{name} was made with with_gradient=False")
 
 
-def without_gradient(program: Program, outs: Sequence[Any], message: str) -> list[Any]:
+def without_gradient(program: Program, outs: Sequence[object], message: str) -> list[Any]:
     """The results of ``program``, whose gradient is an error with a message."""
     return [
         tf.raw_ops.PreventGradient(input=o, message=message) if i in program.diff_out else o

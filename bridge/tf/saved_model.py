@@ -38,7 +38,7 @@ BATCH = "batch"
 
 @api_boundary
 def save(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     path: str | os.PathLike[str],
     signature: Any,
     params: Any = None,
@@ -117,8 +117,8 @@ def save(
 
 
 def _module(
-    first: tuple[Any, ...],
-    inputs: tuple[tuple[Any, ...], list[inspect.Parameter]],
+    first: tuple[object, ...],
+    inputs: tuple[tuple[object, ...], list[inspect.Parameter]],
     traced: Traced,
     order: int,
 ) -> Any:
@@ -155,7 +155,7 @@ def _module(
             # functions that are saved, with a trace, as attributes.
             self.gradients = pulls
 
-    def call(self: Any, *args: Any) -> Any:
+    def call(self: Any, *args: object) -> Any:
         del self
         tensors = [*[tf.convert_to_tensor(v) for v in variables], *flatten(args)[0]]
         outs = (
@@ -208,7 +208,7 @@ def _pulls(program: Program, order: int) -> list[Any]:
     return pulls
 
 
-def _last(program: Program, tensors: Sequence[Any], order: int) -> list[Any]:
+def _last(program: Program, tensors: Sequence[object], order: int) -> list[Any]:
     """The results of a program whose derivative is not saved."""
     outs = program.module(tensors)
     if not program.diff_in:
@@ -246,7 +246,7 @@ def _by_functions(pulls: list[Any], k: int) -> Any:
 
 
 def _flat_signature(
-    serve: Any, inputs: tuple[Any, ...], specs: list[Any], names: Sequence[str]
+    serve: Any, inputs: tuple[object, ...], specs: list[Any], names: Sequence[str]
 ) -> Any:
     """``serve`` with one named tensor for each leaf, and a dict of named results."""
     tree = flatten(inputs)[1]
@@ -277,8 +277,8 @@ def _shape(x: Any) -> tuple[Any, ...] | None:
 
 def _traced(
     call: str,
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
+    fun: Callable[..., object],
+    args: tuple[object, ...],
     n_params: int,
     polymorphic_shapes: Any,
     constraints: Sequence[str],

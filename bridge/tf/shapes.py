@@ -147,7 +147,7 @@ def new_symbol(argument: str, axis: int, used: set[str]) -> str:
 
 def check_sizes(
     call: str,
-    expected: Sequence[tuple[Any, ...]],
+    expected: Sequence[tuple[object, ...]],
     shapes: Sequence[TensorShape],
     names: Sequence[str],
 ) -> None:
@@ -176,7 +176,7 @@ def check_sizes(
 
 
 def undecided(
-    call: str, error: Exception, shapes: Sequence[tuple[Any, ...]], names: Sequence[str]
+    call: str, error: Exception, shapes: Sequence[tuple[object, ...]], names: Sequence[str]
 ) -> InconclusiveDimensionError:
     """The error where a program cannot be traced for all sizes, with what to pass."""
     seen: dict[str, str] = {}
@@ -223,7 +223,7 @@ def includes_zero(constraints: Sequence[str]) -> bool:
     return any([not c.is_equality and single_factor(c.difference) is not None for c in conditions])
 
 
-def is_too_small(expected: Sequence[tuple[Any, ...]], sizes: Sequence[TensorShape]) -> bool:
+def is_too_small(expected: Sequence[tuple[object, ...]], sizes: Sequence[TensorShape]) -> bool:
     """Whether all sizes are known, and a program for shapes of larger symbols does not fit."""
     known: list[Any] = [size for size in sizes if size is not None and None not in size]
     if len(known) < len(sizes) or all(map(is_static, expected)):

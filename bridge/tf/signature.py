@@ -24,7 +24,7 @@ class _Default(str):
         return str(self)
 
 
-def with_stand_ins(fun: Callable[..., Any]) -> inspect.Signature | None:
+def with_stand_ins(fun: Callable[..., object]) -> inspect.Signature | None:
     """The signature of ``fun`` with stand-ins for defaults; None if there are no defaults."""
     signature = signature_of(fun)
     if signature is None:
@@ -40,7 +40,7 @@ def with_stand_ins(fun: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def without_stand_ins(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    signature: inspect.Signature, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The call that the caller wrote: without what stands for defaults."""
     if not any([type(x) is _Default for x in (*args, *kwargs.values())]):
@@ -51,7 +51,7 @@ def without_stand_ins(
     return bound.args, bound.kwargs
 
 
-def input_parameters(fun: Callable[..., Any], skip: int, count: int) -> list[inspect.Parameter]:
+def input_parameters(fun: Callable[..., object], skip: int, count: int) -> list[inspect.Parameter]:
     """Parameters of a function of ``count`` inputs, named as those of ``fun`` behind ``skip``."""
     signature = signature_of(fun)
     names: list[str] = []

@@ -41,7 +41,7 @@ class Traced(NamedTuple):
     has_float0: bool
     shapes: Shapes
 
-    def result(self, outs: Sequence[Any]) -> Any:
+    def result(self, outs: Sequence[object]) -> Any:
         """The tree of results. What has no tangent, dtype float0, is False for TensorFlow."""
         out = self.out_tree.unflatten(outs)
         return tree_map(_without_float0, out) if self.has_float0 else out
@@ -62,7 +62,7 @@ class Request:
     def __init__(
         self,
         call: str,
-        fun: Callable[..., Any],
+        fun: Callable[..., object],
         tree: PyTreeDef,
         names: Sequence[str],
         dtypes: Sequence[tuple[np.dtype[Any], bool]],

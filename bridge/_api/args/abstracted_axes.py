@@ -24,7 +24,7 @@ class AbstractedAxes:
 
     __slots__ = ("_call", "_spec")
 
-    def __init__(self, call: str, spec: Any) -> None:
+    def __init__(self, call: str, spec: object) -> None:
         self._call = call
         # A list of arguments is as good as a tuple of them.
         self._spec = tuple(spec) if type(spec) is list else spec
@@ -65,7 +65,7 @@ class AbstractedAxes:
         return tuple(found), sizes
 
 
-def _is_entry(x: Any) -> bool:
+def _is_entry(x: object) -> bool:
     """Whether ``x`` is about one array: what it holds are names, not more structure."""
     if type(x) is dict:
         return all([isinstance(k, int) and not isinstance(k, bool) for k in x])

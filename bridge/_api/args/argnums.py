@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -16,7 +16,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def check_callable(call: str, fun: Any) -> None:
+def check_callable(call: str, fun: Callable[..., object]) -> None:
     """Raise unless ``fun`` is a function that a transformation can take.
 
     Raises:
@@ -39,7 +39,7 @@ def check_callable(call: str, fun: Any) -> None:
         raise ArgumentTypeError(msg)
 
 
-def _is_generator(fun: Any) -> bool:
+def _is_generator(fun: Callable[..., object]) -> bool:
     while True:
         if isinstance(fun, functools.partial):
             fun = fun.func
@@ -49,7 +49,7 @@ def _is_generator(fun: Any) -> bool:
             return inspect.isgeneratorfunction(fun)
 
 
-def signature_of(fun: Any) -> inspect.Signature | None:
+def signature_of(fun: Callable[..., object]) -> inspect.Signature | None:
     """The signature of a callable; None for builtins that have none."""
     try:
         return inspect.signature(fun)
@@ -95,7 +95,7 @@ def positional_names(signature: inspect.Signature) -> list[str]:
 
 
 def resolve(
-    call: str, fun: Any, kind: str, argnums: Any, argnames: Any
+    call: str, fun: Callable[..., object], kind: str, argnums: object, argnames: Any
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """``{kind}_argnums`` and ``{kind}_argnames`` of ``fun``, sorted, each without repeats.
 
@@ -141,7 +141,11 @@ def resolve(
 
 
 def _checked_positions(
-    call: str, fun: Any, option: str, nums: tuple[int, ...], signature: inspect.Signature
+    call: str,
+    fun: Callable[..., object],
+    option: str,
+    nums: tuple[int, ...],
+    signature: inspect.Signature,
 ) -> tuple[int, ...]:
     """The positions, none negative where the number of parameters is fixed."""
     kinds = {p.kind for p in signature.parameters.values()}
@@ -159,7 +163,11 @@ def _checked_positions(
 
 
 def _check_names(
-    call: str, fun: Any, option: str, given: tuple[str, ...], signature: inspect.Signature
+    call: str,
+    fun: Callable[..., object],
+    option: str,
+    given: tuple[str, ...],
+    signature: inspect.Signature,
 ) -> None:
     parameters = signature.parameters
     known = [p.name for p in parameters.values() if p.kind in _NAMED]
@@ -190,7 +198,7 @@ def check_disjoint(
         )
 
 
-def derivative_argnums(call: str, argnums: Any) -> tuple[int, ...]:
+def derivative_argnums(call: str, argnums: object) -> tuple[int, ...]:
     """The positions that ``grad`` and its kin differentiate, in the order given.
 
     Raises:
@@ -202,21 +210,23 @@ def derivative_argnums(call: str, argnums: Any) -> tuple[int, ...]:
     return found
 
 
-def _check_distinct(call: str, argnums: Any, positions: Sequence[int]) -> None:
+def _check_distinct(call: str, argnums: object, positions: Sequence[int]) -> None:
     """Derivatives by one argument can't be shared out among several places."""
     if len(set(positions)) < len(positions):
         msg = f"{call}: argnums={argnums} names one argument twice"
         raise ArgumentSpecError(msg, hint="name it once, and use its derivative twice")
 
 
-def argument_names_at(fun: Any, positions: Sequence[int]) -> tuple[str, ...]:
+def argument_names_at(fun: Callable[..., object], positions: Sequence[int]) -> tuple[str, ...]:
     """What messages call the arguments at ``positions``: their parameters, if these are known."""
     known = parameter_names(fun)
     n = len(known)
     return tuple([f"argument {known[i] if -n <= i < n else f'args[{i}]'}" for i in positions])
 
 
-def check_argument_count(call: str, fun: Any, argnums: Any, highest: int, n_args: int) -> None:
+def check_argument_count(
+    call: str, fun: Callable[..., object], argnums: object, highest: int, n_args: int
+) -> None:
     """Raise unless the call gives the positional arguments that ``argnums`` names.
 
     ``highest`` is the number of arguments that are needed.

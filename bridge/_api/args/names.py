@@ -74,7 +74,7 @@ def named_call(fun: F, *, name: str | None = None) -> F:
     named_scope(scope)
 
     @named_like(fun)
-    def named(*args: Any, **kwargs: Any) -> Any:
+    def named(*args: object, **kwargs: object) -> Any:
         with NameScope(scope):
             return fun(*args, **kwargs)
 

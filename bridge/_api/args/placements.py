@@ -36,7 +36,7 @@ class _Unspecified:
 UNSPECIFIED: Final = _Unspecified()
 
 
-def without_formats(option: str, spec: Any) -> Any:
+def without_formats(option: str, spec: object) -> Any:
     """A tree of shardings, with the shardings of formats in their place.
 
     Raises:
@@ -45,7 +45,7 @@ def without_formats(option: str, spec: Any) -> Any:
     if not any([isinstance(leaf, Format) for leaf in leaves(spec)]):
         return spec
 
-    def place(leaf: Any) -> Any:
+    def place(leaf: object) -> Any:
         found = sharding_of_format(f"jit: {option}", leaf)
         return UNSPECIFIED if found is None else found
 
@@ -53,7 +53,7 @@ def without_formats(option: str, spec: Any) -> Any:
 
 
 def resolve_placement(
-    in_shardings: Any, out_shardings: Any, device: Any, backend: str | None
+    in_shardings: object, out_shardings: object, device: object, backend: str | None
 ) -> Callable[[], Any] | None:
     """A function that gives the placement that the options of ``jit`` ask for, or None.
 
@@ -89,7 +89,7 @@ def resolve_placement(
     return None
 
 
-def single_device(option: str, sharding: Any) -> Any:
+def single_device(option: str, sharding: object) -> Any:
     """The device of a sharding over one device; the device itself if it is one.
 
     Raises:
@@ -115,12 +115,12 @@ def single_device(option: str, sharding: Any) -> Any:
     raise DevicePlacementError(msg, expected="a device, a sharding over one device, or None")
 
 
-def _is_named(sharding: Any) -> bool:
+def _is_named(sharding: object) -> bool:
     """Whether a sharding is about the axes of a mesh."""
     return isinstance(sharding, NamedSharding | PartitionSpec)
 
 
-def _check_named(option: str, given: Sequence[Any]) -> None:
+def _check_named(option: str, given: Sequence[object]) -> None:
     """Shardings over meshes stand beside others of their kind only."""
     for leaf in given:
         if not (_is_named(leaf) or leaf is UNSPECIFIED):
@@ -138,7 +138,7 @@ class ShardingTrees:
 
     __slots__ = ("_ins", "_named", "_outs")
 
-    def __init__(self, in_shardings: Any, out_shardings: Any) -> None:
+    def __init__(self, in_shardings: object, out_shardings: object) -> None:
         self._ins = in_shardings
         self._outs = out_shardings
         self._named = any([_is_named(s) for s in leaves((in_shardings, out_shardings))])
@@ -217,7 +217,7 @@ class ShardingTrees:
         return Wishes(mesh, tuple(given), tuple(wanted))
 
 
-def _resolved(option: str, wanted: Sequence[Any]) -> list[NamedSharding | None]:
+def _resolved(option: str, wanted: Sequence[object]) -> list[NamedSharding | None]:
     """Shardings, with those of the mesh in force in place of specifications and abstract meshes."""
     found: list[NamedSharding | None] = []
     for w in wanted:
@@ -275,16 +275,16 @@ def _committed_elsewhere(
     )
 
 
-def _spread(name: str, tree: PyTreeDef, spec: Any, option: str, whole: str) -> list[Any]:
+def _spread(name: str, tree: PyTreeDef, spec: object, option: str, whole: str) -> list[Any]:
     return flatten_axes(f"jit({name})", tree, spec, axes_name=option, full_name=whole)
 
 
-def sharding_trees(in_shardings: Any, out_shardings: Any) -> ShardingTrees | None:
+def sharding_trees(in_shardings: object, out_shardings: object) -> ShardingTrees | None:
     """The checks that the two options need at calls; None where they name no tree."""
     if all(_is_plain(s) for s in (in_shardings, out_shardings)):
         return None
     return ShardingTrees(in_shardings, out_shardings)
 
 
-def _is_plain(spec: Any) -> bool:
+def _is_plain(spec: object) -> bool:
     return spec is None or spec is UNSPECIFIED

@@ -26,7 +26,7 @@ def static_key(value: Any) -> Any:
     return kind, value
 
 
-def check_hashable(call: str, argument: str, value: Any) -> None:
+def check_hashable(call: str, argument: str, value: object) -> None:
     """Raise NonHashableStaticArgumentError unless ``value`` can be part of a key."""
     try:
         hash(value)
@@ -48,7 +48,7 @@ class Splitter:
     def __init__(
         self,
         call: str,
-        fun: Any,
+        fun: Callable[..., object],
         nums: tuple[int, ...],
         names: tuple[str, ...],
         donated: tuple[tuple[int, ...], tuple[str, ...]] = ((), ()),
@@ -84,7 +84,9 @@ class Splitter:
             found = self._layouts[n] = (tuple(static), tuple(dynamic), part)
         return found
 
-    def flat_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Sequence[Any], Any]:
+    def flat_key(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Sequence[Any], Any]:
         """Dynamic arguments as they are given, and a key of all else.
 
         Part of the path of a cached call: common cases first.
@@ -107,7 +109,7 @@ class Splitter:
         return [*given, *rest.values()], key
 
     def tree_key(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[list[Any], tuple[PyTreeDef, Any]]:
         """Leaves of the dynamic arguments, their structure and the key of the static ones."""
         n = len(args)
@@ -117,11 +119,11 @@ class Splitter:
         leaves, tree = flatten((tuple([args[i] for i in dynamic]), rest))
         return leaves, (tree, key)
 
-    def _named_key(self, kwargs: dict[str, Any]) -> list[Any]:
+    def _named_key(self, kwargs: dict[str, object]) -> list[Any]:
         names = self.names
         return [(k, static_key(kwargs[k])) for k in sorted(kwargs) if k in names]
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def arguments(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Arguments:
         """The call with its static arguments bound.
 
         Raises:
@@ -171,7 +173,7 @@ class Splitter:
         return tuple(result)
 
     def _explain(
-        self, static: tuple[int, ...], constants: list[Any], named: dict[str, Any]
+        self, static: tuple[int, ...], constants: list[Any], named: dict[str, object]
     ) -> None:
         for i, value in zip(static, constants, strict=True):
             known = self.parameters
@@ -182,11 +184,15 @@ class Splitter:
 
 
 def bind_statics(
-    fun: Any, n: int, static: tuple[int, ...], constants: list[Any], named: dict[str, Any]
+    fun: Callable[..., object],
+    n: int,
+    static: tuple[int, ...],
+    constants: list[Any],
+    named: dict[str, object],
 ) -> Callable[..., Any]:
     """``fun`` as a function of its other arguments; ``n`` is the number of positional ones."""
 
-    def bound(*dynamic: Any, **kwargs: Any) -> Any:
+    def bound(*dynamic: Any, **kwargs: object) -> Any:
         fixed, free = iter(constants), iter(dynamic)
         args = [next(fixed) if i in static else next(free) for i in range(n)]
         return fun(*args, **named, **kwargs)

@@ -17,7 +17,7 @@ from tracebridge.core.tree.tree import flatten, flatten_with_path
 
 
 def symbolic_args_specs(
-    args: Any,
+    args: object,
     shapes_specs: Any,
     constraints: Sequence[str] = (),
     scope: SymbolicScope | None = None,
@@ -64,7 +64,7 @@ def symbolic_args_specs(
     )
 
 
-def _struct(leaf: Any, spec: Any, scope: SymbolicScope, where: str) -> ShapeDtypeStruct:
+def _struct(leaf: Any, spec: object, scope: SymbolicScope, where: str) -> ShapeDtypeStruct:
     if spec is not None and not isinstance(spec, str):
         msg = f"symbolic_args_specs: the shape of {where} is {spec!r}, expected a string or None"
         raise ArgumentTypeError(msg)

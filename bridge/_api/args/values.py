@@ -40,7 +40,7 @@ def values_of(call: str, leaves: Sequence[Any], tree: PyTreeDef, root: Root) -> 
     ]
 
 
-def value_of(call: str, leaf: Any, tree: PyTreeDef, index: int, root: Root) -> Value:
+def value_of(call: str, leaf: object, tree: PyTreeDef, index: int, root: Root) -> Value:
     """Leaf ``index`` of ``tree`` as a value."""
     try:
         return as_value(leaf)
@@ -58,7 +58,7 @@ def differentiable(values: Sequence[Value]) -> list[bool] | None:
     return None if all(flags) else flags
 
 
-def spread(given: Sequence[Any], flags: Sequence[bool] | None) -> Sequence[Any]:
+def spread(given: Sequence[object], flags: Sequence[bool] | None) -> Sequence[Any]:
     """One entry per flag: the next of ``given`` where it is true, else None."""
     if flags is None:
         return given
@@ -74,7 +74,7 @@ def name_of_leaf(tree: PyTreeDef, index: int, root: Root) -> str:
     return root[path[0].idx] + keystr(path[1:])
 
 
-def short_repr(x: Any) -> str:
+def short_repr(x: object) -> str:
     """The text of ``x``, cut to one line of a message."""
     text = shown(x, None)
     return text if len(text) <= 80 and "\n" not in text else f"{text[:77].splitlines()[0]}..."

@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _COPIED = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
 
 
-def named_like(fun: Any, doc: str = "") -> Callable[[F], F]:
+def named_like(fun: Callable[..., object], doc: str = "") -> Callable[[F], F]:
     """Decorator: name, documentation and signature of ``fun``.
 
     Attributes of ``fun`` are not copied, as functools.wraps would do: those of a compiled

@@ -29,9 +29,9 @@ _NO_FUNCTION: Any = object()
 
 
 def checkpoint(
-    fun: Callable[..., Any] = _NO_FUNCTION,
+    fun: Callable[..., object] = _NO_FUNCTION,
     *,
-    prevent_cse: bool | Sequence[Any] = True,
+    prevent_cse: bool | Sequence[object] = True,
     policy: Policy | None = None,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -102,7 +102,7 @@ def checkpoint(
 
     @named_like(fun)
     @api_boundary
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def checkpointed(*args: object, **kwargs: object) -> Any:
         given = splitter.arguments(args, kwargs)
         flags = _flags(call, prevent_cse, splitter, args, len(given.leaves))
         if has_float0(given.leaves):
@@ -149,7 +149,7 @@ def _check_options(prevent_cse: Any, policy: Any) -> None:
 
 
 def _flags(
-    call: str, prevent_cse: Any, splitter: Splitter, args: tuple[Any, ...], n_leaves: int
+    call: str, prevent_cse: Any, splitter: Splitter, args: tuple[object, ...], n_leaves: int
 ) -> list[bool]:
     """One flag per leaf of the arguments that are not static."""
     if isinstance(prevent_cse, bool):

@@ -28,9 +28,9 @@ from tracebridge.core.tree.tree import flatten
 
 
 def jet(
-    fun: Callable[..., Any],
-    primals: Sequence[Any],
-    series: Sequence[Any],
+    fun: Callable[..., object],
+    primals: Sequence[object],
+    series: Sequence[object],
     factorial_scaled: bool = True,
     **_: Any,
 ) -> tuple[Any, Any]:
@@ -97,9 +97,9 @@ def jet(
 
 
 def jet2(
-    fun: Callable[..., Any],
-    primals: Sequence[Any],
-    series: Sequence[Any],
+    fun: Callable[..., object],
+    primals: Sequence[object],
+    series: Sequence[object],
     *,
     factorial_scaled: bool = False,
     **_: Any,
@@ -115,7 +115,7 @@ def jet2(
     return jet(fun, primals, series, factorial_scaled)
 
 
-def _take_apart(result: Any) -> tuple[list[Any], Any]:
+def _take_apart(result: object) -> tuple[list[Any], Any]:
     return flatten_values("jet", "the result", result)
 
 
@@ -130,9 +130,9 @@ def _listed(x: list[Any], scales: Sequence[int]) -> list[Any]:
 
 def _terms(
     call: str,
-    primals: Sequence[Any],
-    series: Sequence[Any],
-    values: Sequence[Any],
+    primals: Sequence[object],
+    series: Sequence[object],
+    values: Sequence[object],
     factorial_scaled: bool,
 ) -> tuple[int, list[list[Any]]]:
     """The order, and for each leaf of the primals its coefficients."""

@@ -20,7 +20,7 @@ def with_reduced_axes(
     """
     axes = reduced_axes(call, reduce_axes)
 
-    def marked(*xs: Any) -> list[Value]:
+    def marked(*xs: object) -> list[Value]:
         return fun(
             *[
                 mark_shared(x, value, axes) if is_inexact(value.aval.dtype) else x

@@ -25,7 +25,9 @@ from tracebridge.core.tree.tree import flatten
 
 
 @api_boundary
-def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
+def saved_residuals(
+    f: Callable[..., object], *args: object, **kwargs: object
+) -> list[tuple[Any, str]]:
     """The values that differentiation of ``f`` keeps from the forward to the backward pass.
 
     Args:
@@ -69,7 +71,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
 
 @api_boundary
-def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def print_saved_residuals(f: Callable[..., object], *args: object, **kwargs: object) -> None:
     """Print what ``saved_residuals`` gives, one line per value.
 
     >>> import tracebridge as tb

@@ -20,7 +20,7 @@ Grid = np.ndarray[Any, Any]
 
 @api_boundary
 def make_single_device_sharding(
-    device: Any, *, memory_kind: str | None = None
+    device: object, *, memory_kind: str | None = None
 ) -> SingleDeviceSharding:
     """The sharding of arrays that live whole on one device.
 
@@ -42,7 +42,7 @@ def make_single_device_sharding(
 @api_boundary
 def create_device_mesh(
     mesh_shape: Sequence[int],
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[object] | None = None,
     *,
     contiguous_submeshes: bool = False,
     allow_split_physical_axes: bool = False,
@@ -78,7 +78,7 @@ def create_device_mesh(
 def create_hybrid_device_mesh(
     mesh_shape: Sequence[int],
     dcn_mesh_shape: Sequence[int],
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[object] | None = None,
     *,
     process_is_granule: bool = False,
     should_sort_granules_by_key: bool = True,
@@ -153,13 +153,13 @@ def _sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-def _listed(devices: Sequence[Any] | None) -> list[Any]:
+def _listed(devices: Sequence[object] | None) -> list[Any]:
     if devices is None:
         return list(get_backend().devices)
     return list(np.asarray(devices, dtype=object).flat)
 
 
-def _grid(call: str, sizes: tuple[int, ...], devices: Sequence[Any]) -> Grid:
+def _grid(call: str, sizes: tuple[int, ...], devices: Sequence[object]) -> Grid:
     n = math.prod(sizes)
     if len(devices) != n:
         msg = f"{call}: mesh_shape={sizes} needs {n} devices, but there are {len(devices)}"

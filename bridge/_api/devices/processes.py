@@ -28,7 +28,7 @@ def _check_alone(call: str) -> None:
         raise DevicePlacementError(msg, hint="run it in one process")
 
 
-def _map(fun: Callable[[Any], Any], tree: Any) -> Any:
+def _map(fun: Callable[[Any], Any], tree: object) -> Any:
     leaves, structure = flatten(tree)
     return structure.unflatten([fun(leaf) for leaf in leaves])
 
@@ -115,7 +115,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     _map(np.asarray, in_tree)
 
 
-def _spread(call: str, inputs: Any, mesh: Mesh, pspecs: Any) -> Any:
+def _spread(call: str, inputs: Any, mesh: Mesh, pspecs: object) -> Any:
     _check_alone(call)
     leaves, structure = flatten(inputs)
     specs = flatten_axes(call, structure, pspecs, axes_name="pspecs", full_name="the arrays")
@@ -134,7 +134,7 @@ def _spread(call: str, inputs: Any, mesh: Mesh, pspecs: Any) -> Any:
 
 
 @api_boundary
-def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: object) -> Any:
     """Arrays over all devices of a mesh, of the parts that the processes have.
 
     Args:
@@ -156,7 +156,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
 
 
 @api_boundary
-def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
+def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: object) -> Any:
     """The parts of arrays over all devices that this process has, over its devices.
 
     Args:

@@ -22,7 +22,7 @@ from tracebridge.core.tree.prefix import flatten_axes
 from tracebridge.core.tree.tree import flatten
 
 
-def _split(call: str, option: str, xs: Any, shardings: Any) -> Any:
+def _split(call: str, option: str, xs: object, shardings: Any) -> Any:
     """A tree of arrays, split as a tree prefix of shardings says."""
     flat, tree = flatten(xs)
     wanted = flatten_axes(call, tree, shardings, axes_name=option, full_name="xs")
@@ -34,7 +34,7 @@ def _split(call: str, option: str, xs: Any, shardings: Any) -> Any:
 
 
 @api_boundary
-def reshard(xs: Any, out_shardings: Any) -> Any:
+def reshard(xs: object, out_shardings: object) -> Any:
     """The arrays of ``xs``, split in another way over a mesh with axes of the type Explicit.
 
     Args:
@@ -72,7 +72,7 @@ def _explicit(shardings: Any) -> bool:
 
 
 def auto_axes(
-    f: Callable[..., Any] | None = None,
+    f: Callable[..., object] | None = None,
     /,
     *,
     axes: str | tuple[str, ...] | None = None,
@@ -102,7 +102,7 @@ def auto_axes(
     inner: Callable[..., Any] = f
 
     @functools.wraps(inner)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         wanted = kwargs.pop("out_sharding", None) if out_sharding is None else out_sharding
         if wanted is None:
             msg = "auto_axes: out_sharding is not given"
@@ -115,7 +115,7 @@ def auto_axes(
 
 
 def explicit_axes(
-    f: Callable[..., Any] | None = None,
+    f: Callable[..., object] | None = None,
     /,
     *,
     axes: str | tuple[str, ...] | None = None,
@@ -144,7 +144,7 @@ def explicit_axes(
     inner: Callable[..., Any] = f
 
     @functools.wraps(inner)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         wanted = kwargs.pop("in_sharding", None) if in_sharding is None else in_sharding
         if wanted is None:
             msg = "explicit_axes: in_sharding is not given"

@@ -34,10 +34,10 @@ from tracebridge.core.tree.tree import flatten
 @api_boundary
 def make_mesh(
     axis_shapes: Sequence[int],
-    axis_names: Sequence[Any],
+    axis_names: Sequence[object],
     axis_types: tuple[AxisType, ...] | None = None,
     *,
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[object] | None = None,
 ) -> Mesh:
     """A mesh of the first devices.
 
@@ -72,7 +72,7 @@ def make_mesh(
     return Mesh(grid.reshape(sizes), names, axis_types)
 
 
-def _stacked(devices: Sequence[Any]) -> NamedSharding:
+def _stacked(devices: Sequence[object]) -> NamedSharding:
     """A leading axis with one element for each device."""
     grid = np.empty(len(devices), dtype=object)
     grid[:] = list(devices)
@@ -80,7 +80,7 @@ def _stacked(devices: Sequence[Any]) -> NamedSharding:
 
 
 @api_boundary
-def device_put_sharded(shards: Any, devices: Sequence[Any]) -> Any:
+def device_put_sharded(shards: Any, devices: Sequence[object]) -> Any:
     """Put one tree of arrays on each device, as the elements of a leading axis.
 
     Args:
@@ -130,7 +130,7 @@ def _concrete(call: str, leaf: Any, tree: Any, index: int, name: str) -> Array:
     return to_array(value)
 
 
-def _stack(parts: Sequence[Array], devices: Sequence[Any], sharding: NamedSharding) -> Array:
+def _stack(parts: Sequence[Array], devices: Sequence[object], sharding: NamedSharding) -> Array:
     """Arrays as the elements of a leading axis."""
     aval = parts[0].aval
     for i, part in enumerate(parts):
@@ -150,7 +150,7 @@ def _stack(parts: Sequence[Array], devices: Sequence[Any], sharding: NamedShardi
 
 
 @api_boundary
-def device_put_replicated(x: Any, devices: Any) -> Any:
+def device_put_replicated(x: object, devices: Any) -> Any:
     """Put a copy of a tree of arrays on each device, as the elements of a leading axis.
 
     Args:
@@ -332,7 +332,7 @@ def make_array_from_process_local_data(
     return tree.unflatten(results)
 
 
-def _check_sharding(call: str, sharding: Any) -> None:
+def _check_sharding(call: str, sharding: object) -> None:
     if not isinstance(sharding, Sharding):
         msg = f"{call}: sharding is {sharding!r} of type {type(sharding).__name__}"
         raise DevicePlacementError(msg, expected="a sharding, such as NamedSharding(mesh, spec)")

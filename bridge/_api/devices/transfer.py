@@ -38,7 +38,7 @@ _ON_HOST = frozenset({int, float, complex, bool, str, bytes, np.ndarray})
 
 @api_boundary
 def device_put(
-    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
+    x: object, device: object = None, *, src: Any = None, donate: Any = False, may_alias: Any = None
 ) -> Any:
     """Put the arrays in ``x`` on a device, or spread them over several.
 
@@ -74,7 +74,7 @@ def device_put(
     return _device_put(x, device, src, donate, may_alias)
 
 
-def _device_put(x: Any, device: Any, src: Any, donate: Any, may_alias: Any) -> Any:
+def _device_put(x: object, device: object, src: Any, donate: Any, may_alias: Any) -> Any:
     flat, tree = flatten(x)
     if not flat:
         return x
@@ -103,7 +103,7 @@ def _is_copy(leaf: Array, result: Array) -> bool:
     return single and result._buf is not leaf._buf and not leaf._sig.borrowed
 
 
-def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
+def _spread(tree: PyTreeDef, spec: object, name: str) -> list[Any]:
     """A specification, spread over the leaves of ``x``."""
     if (
         spec is None
@@ -114,7 +114,7 @@ def _spread(tree: PyTreeDef, spec: Any, name: str) -> list[Any]:
     return flatten_axes("device_put", tree, spec, axes_name=name, full_name="x")
 
 
-def _place(option: str, spec: Any) -> Sharding | Space | None:
+def _place(option: str, spec: object) -> Sharding | Space | None:
     spec = sharding_of_format(f"device_put: {option}", spec)
     if spec is None or isinstance(spec, Sharding | Space):
         return spec
@@ -175,7 +175,7 @@ def _tracer_in(value: Tracer, space: Space) -> Any:
 
 
 @api_boundary
-def block_until_ready(x: Any) -> Any:
+def block_until_ready(x: object) -> Any:
     """Wait for the computations that make the arrays in ``x``.
 
     Args:
@@ -202,7 +202,7 @@ def block_until_ready(x: Any) -> Any:
 
 
 @api_boundary
-def copy_to_host_async(x: Any) -> Any:
+def copy_to_host_async(x: object) -> Any:
     """Start copying the arrays in ``x`` to the host, so that a later read finds them there.
 
     Args:
@@ -223,7 +223,7 @@ def copy_to_host_async(x: Any) -> Any:
 
 
 @api_boundary
-def device_get(x: Any) -> Any:
+def device_get(x: object) -> Any:
     """Fetch the arrays in ``x`` to the host.
 
     Args:
@@ -242,7 +242,7 @@ def device_get(x: Any) -> Any:
         return tree.unflatten([_fetch(leaf) for leaf in flat])
 
 
-def _fetch(leaf: Any) -> Any:
+def _fetch(leaf: object) -> Any:
     if type(leaf) is Array:
         return np.asarray(leaf)
     if isinstance(leaf, Tracer) or type(leaf) in _ON_HOST or not hasattr(leaf, "__array__"):

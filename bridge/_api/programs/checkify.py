@@ -54,7 +54,7 @@ all_checks: frozenset[Category] = automatic_checks | user_checks
 
 
 def checkify(
-    f: Callable[..., Any], errors: Iterable[Category] = user_checks
+    f: Callable[..., object], errors: Iterable[Category] = user_checks
 ) -> Callable[..., tuple[Error, Any]]:
     """A function that computes what ``f`` does, and whether something went wrong on the way.
 
@@ -87,7 +87,7 @@ def checkify(
     enabled = _kinds(errors)
 
     @named_like(f)
-    def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+    def checked(*args: object, **kwargs: object) -> tuple[Error, Any]:
         body, values = _traced(f, args, kwargs)
         program, checker = _transformed(body.jaxpr, enabled)
         start = literal(0, "int32")
@@ -104,11 +104,11 @@ def checkify(
     return api_boundary(checked)
 
 
-def _apply(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _apply(f: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     return f(*args, **kwargs)
 
 
-def _traced(f: Any, args: Any, kwargs: Any) -> tuple[Body, list[Any]]:
+def _traced(f: Callable[..., object], args: object, kwargs: object) -> tuple[Body, list[Any]]:
     """The traced function and the arguments of its program.
 
     What is no array, such as a string, is a constant of the program. Numbers are arguments, unless
@@ -126,7 +126,7 @@ def _traced(f: Any, args: Any, kwargs: Any) -> tuple[Body, list[Any]]:
 
 
 def _traced_with(
-    f: Any, leaves: list[Any], tree: PyTreeDef, constant: list[bool]
+    f: Callable[..., object], leaves: list[Any], tree: PyTreeDef, constant: list[bool]
 ) -> tuple[Body, list[Any]]:
     pairs = list(zip(leaves, constant, strict=True))
     free = [leaf for leaf, fixed in pairs if not fixed]
@@ -135,7 +135,7 @@ def _traced_with(
     if not any(constant):
         return trace_body("checkify", f, tree, avals, _take_apart, "checkify", _apply), values
 
-    def call(*given: Any) -> Any:
+    def call(*given: object) -> Any:
         rest = iter(given)
         args, kwargs = tree.unflatten([leaf if fixed else next(rest) for leaf, fixed in pairs])
         return f(*args, **kwargs)
@@ -144,7 +144,7 @@ def _traced_with(
     return trace_body("checkify", call, free_tree, avals, _take_apart, "checkify"), values
 
 
-def _is_value(leaf: Any) -> bool:
+def _is_value(leaf: object) -> bool:
     try:
         as_value(leaf)
     except UnsupportedDtypeError:
@@ -152,7 +152,7 @@ def _is_value(leaf: Any) -> bool:
     return True
 
 
-def _take_apart(result: Any) -> tuple[list[Any], Any]:
+def _take_apart(result: object) -> tuple[list[Any], Any]:
     return flatten_values("checkify", "the result", result)
 
 

@@ -61,7 +61,7 @@ def itemsize_bits(dtype: Any) -> int:
     return dtypes.itemsize_bits(dtype)
 
 
-def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+def result_type(*args: object, return_weak_type_flag: bool = False) -> Any:
     """The dtype of an operation on ``args``, by the rules of promotion.
 
     Args:
@@ -78,7 +78,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     return rules.result_type(*args, return_weak_type=return_weak_type_flag)
 
 
-def scalar_type_of(x: Any) -> type:
+def scalar_type_of(x: object) -> type:
     """The Python class of one element of ``x``: bool, int, float or complex.
 
     Args:

@@ -18,7 +18,7 @@ from tracebridge.core.tree.tree import flatten
 
 
 @api_boundary
-def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> Any:
     """Shapes and dtypes of the result of ``fun``, without computing it.
 
     Args:
@@ -57,11 +57,11 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _without_structs(
-    fun: Callable[..., Any], given: dict[int, ShapeDtypeStruct]
+    fun: Callable[..., object], given: dict[int, ShapeDtypeStruct]
 ) -> Callable[..., Any]:
     """``fun`` with numbers for the shapes without data among its results, which go to ``given``."""
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         result = fun(*args, **kwargs)
         leaves, tree = flatten(result)
         given.update({i: x for i, x in enumerate(leaves) if isinstance(x, ShapeDtypeStruct)})

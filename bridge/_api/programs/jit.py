@@ -178,7 +178,7 @@ def jit(
     return compiled_function(fun, options)
 
 
-def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
+def compiled_function(fun: Callable[..., object], options: JitOptions) -> Callable[..., Any]:
     """The callable of ``jit``: the closure of the fast path, with attributes."""
     resolve_call: Callable[[Jitted, tuple[Any, ...], dict[str, Any]], Arguments] | None = None
     keys: KeyFunctions | None = None
@@ -187,7 +187,7 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
     if any(static) or any(donated):
         splitter = Splitter("jit", fun, *static, donated)
 
-        def split(_: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        def split(_: Jitted, args: tuple[object, ...], kwargs: dict[str, object]) -> Arguments:
             return splitter.arguments(args, kwargs)
 
         resolve_call = split
@@ -204,13 +204,15 @@ def compiled_function(fun: Any, options: JitOptions) -> Callable[..., Any]:
         function.__dict__.update(fun.__dict__)
         function.__wrapped__ = fun
 
-    def trace(*args: Any, **kwargs: Any) -> Any:
+    def trace(*args: object, **kwargs: object) -> Any:
         return trace_stage(jitted, args, kwargs)
 
-    def lower(*args: Any, lowering_platforms: Sequence[str] | None = None, **kwargs: Any) -> Any:
+    def lower(
+        *args: object, lowering_platforms: Sequence[str] | None = None, **kwargs: object
+    ) -> Any:
         return trace_stage(jitted, args, kwargs).lower(lowering_platforms)
 
-    def eval_shape(*args: Any, **kwargs: Any) -> Any:
+    def eval_shape(*args: object, **kwargs: object) -> Any:
         return trace_stage(jitted, args, kwargs).out_info
 
     function.trace = api_boundary(trace)

@@ -26,11 +26,11 @@ from tracebridge.core.tree.tree import PyTreeDef
 
 
 def make_jaxpr(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Any, int]] | None = None,
     return_shape: bool = False,
-    abstracted_axes: Any = None,
+    abstracted_axes: object = None,
 ) -> Callable[..., Any]:
     """A function that traces ``fun`` and gives its Jaxpr.
 
@@ -57,7 +57,7 @@ def make_jaxpr(
     axes = None if abstracted_axes is None else AbstractedAxes("make_jaxpr", abstracted_axes)
 
     @named_like(fun)
-    def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
+    def make_jaxpr_f(*args: object, **kwargs: object) -> Any:
         scope = enter_scope(with_axes, axis_env) if axis_env else None
         try:
             call = splitter.arguments(args, kwargs)
@@ -78,7 +78,7 @@ def make_jaxpr(
 
 def trace_to_jaxpr(
     call: str,
-    fun: Any,
+    fun: Callable[..., object],
     args: Arguments,
     *,
     locate: bool | None = None,
@@ -98,7 +98,7 @@ def trace_to_jaxpr(
     flat_fun = FlatFun(args.fun, args.tree, name)
     trees: list[PyTreeDef] = []
 
-    def flat(*xs: Any) -> list[Any]:
+    def flat(*xs: object) -> list[Any]:
         outs, out_tree = flat_fun.call(*xs)
         trees.append(out_tree)
         return outs

@@ -32,7 +32,9 @@ from tracebridge.core.tree.tree import PyTreeDef, flatten
 RULE_MODULES = (control, reductions, shapes)
 
 
-def mask(fun: Callable[..., Any], in_shapes: Any, out_shape: Any = None) -> Callable[..., Any]:
+def mask(
+    fun: Callable[..., object], in_shapes: object, out_shape: Any = None
+) -> Callable[..., Any]:
     """A function of padded arrays that computes ``fun`` on their logical parts.
 
     The logical part of an array is in front on each axis; what lies beyond it does not matter, in
@@ -73,7 +75,7 @@ def mask(fun: Callable[..., Any], in_shapes: Any, out_shape: Any = None) -> Call
     wanted = None if out_shape is None else flatten(out_shape)
 
     @named_like(fun)
-    def masked(args: Any, logical_env: Mapping[str, Any]) -> Any:
+    def masked(args: object, logical_env: Mapping[str, Any]) -> Any:
         leaves, tree = flatten(tuple(args) if type(args) is list else args)
         if tree != spec_tree:
             check_same_structure(call, tree, spec_tree, "args", "in_shapes")
@@ -98,7 +100,7 @@ def mask(fun: Callable[..., Any], in_shapes: Any, out_shape: Any = None) -> Call
 
 
 def shapecheck(
-    in_shapes: Any, out_shape: Any, fun: Callable[..., Any] | None = None
+    in_shapes: object, out_shape: Any, fun: Callable[..., object] | None = None
 ) -> Callable[..., Any]:
     """Check the shapes of a function for all sizes at once, without running it.
 
@@ -133,7 +135,7 @@ def shapecheck(
     return fun
 
 
-def _parsed(call: str, spec: Any, scope: SymbolicScope, like: Sequence[Any] | None) -> Any:
+def _parsed(call: str, spec: object, scope: SymbolicScope, like: Sequence[object] | None) -> Any:
     """A shape from its text."""
     if not isinstance(spec, str):
         msg = f"{call}: got a shape {spec!r} of type {type(spec).__name__}"
@@ -144,7 +146,7 @@ def _parsed(call: str, spec: Any, scope: SymbolicScope, like: Sequence[Any] | No
 
 
 def _logical_avals(
-    call: str, specs: Sequence[Any], scope: SymbolicScope, actual: Sequence[ShapedArray]
+    call: str, specs: Sequence[object], scope: SymbolicScope, actual: Sequence[ShapedArray]
 ) -> list[ShapedArray]:
     """The avals that ``fun`` is traced at."""
     found: list[ShapedArray] = []
@@ -196,7 +198,7 @@ def _logical_sizes(
 
 
 def _traced(
-    call: str, fun: Any, avals: Sequence[ShapedArray], tree: PyTreeDef
+    call: str, fun: Callable[..., object], avals: Sequence[ShapedArray], tree: PyTreeDef
 ) -> tuple[Jaxpr, PyTreeDef]:
     structs = tree.unflatten([struct_of(a) for a in avals])
     leaves, structure = flatten((tuple(structs), {}))
@@ -228,5 +230,5 @@ def _check_results(
             raise ShapeMismatchError(msg)
 
 
-def _text(shape: Sequence[Any]) -> str:
+def _text(shape: Sequence[object]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -24,7 +24,7 @@ _PLATFORMS = frozenset({"cpu", "cuda", "rocm", "tpu"})
 
 
 def xla_computation(
-    fun: Callable[..., Any],
+    fun: Callable[..., object],
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Any, int]] | None = None,
     in_parts: Any = None,
@@ -84,7 +84,7 @@ def xla_computation(
     name = f"xla_computation_{name_of(fun)}"
 
     @named_like(fun)
-    def computation_of_call(*args: Any, **kwargs: Any) -> Any:
+    def computation_of_call(*args: object, **kwargs: object) -> Any:
         if len(args) < needed:
             msg = (
                 f"xla_computation({name_of(fun)}): static_argnums={static_argnums} and "

@@ -43,13 +43,13 @@ class AxisOf:
 
 
 def pmap(
-    fun: Callable[..., Any],
-    axis_name: Any = None,
+    fun: Callable[..., object],
+    axis_name: object = None,
     *,
-    in_axes: int | Sequence[Any] | None = 0,
-    out_axes: Any = 0,
+    in_axes: int | Sequence[object] | None = 0,
+    out_axes: object = 0,
     static_broadcasted_argnums: int | Iterable[int] = (),
-    devices: Sequence[Any] | None = None,
+    devices: Sequence[object] | None = None,
     backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Iterable[int] = (),
@@ -125,7 +125,7 @@ def pmap(
     call, pmapped = make_pmap(fun, options, keys)
     named_like(fun)(call)
 
-    def lower(*args: Any, **kwargs: Any) -> LoweredMap:
+    def lower(*args: object, **kwargs: object) -> LoweredMap:
         return lower_map(pmapped, args, kwargs)
 
     function: Any = call
@@ -143,11 +143,11 @@ class _Mapping:
 
     def __init__(
         self,
-        fun: Any,
-        in_axes: Any,
-        out_axes: Any,
+        fun: Callable[..., object],
+        in_axes: object,
+        out_axes: object,
         axis_size: int | None,
-        axis_name: Any,
+        axis_name: object,
         static: tuple[int, ...],
         donated: tuple[int, ...],
     ) -> None:
@@ -160,7 +160,7 @@ class _Mapping:
         self.axis_name = axis_name
         self.splitter = Splitter("pmap", fun, static, (), (donated, ()))
 
-    def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def resolve(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Arguments:
         """The arguments with static ones bound."""
         n = len(args)
         for option, positions in ((_STATIC, self.static), ("donate_argnums", self.donated)):
@@ -271,7 +271,7 @@ class _Mapping:
             axes.append(None if axis is None else axis % n)
         return tuple(axes)
 
-    def without_devices(self, *args: Any, **kwargs: Any) -> Any:
+    def without_devices(self, *args: object, **kwargs: object) -> Any:
         """The call step by step, for ``disable_jit``."""
         call = self.resolve(args, kwargs)
         mapped = vmapping.vmap(

@@ -35,9 +35,9 @@ def register_vmappable(
     data_type: type,
     spec_type: type,
     axis_size_type: type,
-    to_elt: Callable[..., Any],
-    from_elt: Callable[..., Any],
-    make_iota: Callable[..., Any] | None,
+    to_elt: Callable[..., object],
+    from_elt: Callable[..., object],
+    make_iota: Callable[..., object] | None,
 ) -> None:
     """Say how vmap maps over objects of a type of yours.
 
@@ -112,12 +112,12 @@ def unregister_vmappable(data_type: type) -> None:
     VMAPPABLES.pop(data_type, None)
 
 
-def is_vmappable(x: Any) -> bool:
+def is_vmappable(x: object) -> bool:
     """Whether the type of ``x`` is registered."""
     return type(x) in VMAPPABLES
 
 
-def take_registered(leaves: Sequence[Any], dims: list[Any]) -> dict[int, Any]:
+def take_registered(leaves: Sequence[object], dims: list[Any]) -> dict[int, Any]:
     """How the registered ones among the leaves are mapped; vmap itself passes them on as they are.
 
     Their entries of ``dims`` become None.
@@ -128,7 +128,7 @@ def take_registered(leaves: Sequence[Any], dims: list[Any]) -> dict[int, Any]:
     return specs
 
 
-def elements(leaves: Sequence[Any], specs: Mapping[int, Any], size: Any) -> list[Any]:
+def elements(leaves: Sequence[object], specs: Mapping[int, Any], size: Any) -> list[Any]:
     """The leaves as the mapped function sees them; called under the trace of vmap."""
     trace = current_trace()
     assert isinstance(trace, BatchTrace)
@@ -139,7 +139,7 @@ def elements(leaves: Sequence[Any], specs: Mapping[int, Any], size: Any) -> list
         numbers = lax.iota("int32", size) if make is None else make(size)
         return trace.input(as_value(numbers), 0)
 
-    def part(x: Any, spec: Any) -> Any:
+    def part(x: object, spec: Any) -> Any:
         if is_vmappable(x):
             return VMAPPABLES[type(x)].to_elt(part, index, x, spec)
         value = as_value(x)
@@ -149,7 +149,7 @@ def elements(leaves: Sequence[Any], specs: Mapping[int, Any], size: Any) -> list
 
 
 def assembled(
-    element: Any, spec: Any, size: Any, place: Callable[[Any, int | None, Any], Any]
+    element: Any, spec: object, size: object, place: Callable[[Any, int | None, Any], Any]
 ) -> Any:
     """The object of a registered type for a batch; called under the trace of vmap.
 
@@ -158,7 +158,7 @@ def assembled(
     trace = current_trace()
     assert isinstance(trace, BatchTrace)
 
-    def whole(axis_size: Any, x: Any, axis: Any) -> Any:
+    def whole(axis_size: object, x: object, axis: object) -> Any:
         if is_vmappable(x):
             return VMAPPABLES[type(x)].from_elt(whole, axis_size, x, axis)
         value = as_value(x)
