@@ -1,7 +1,7 @@
 """Every option, in one table, with its type, default, variable and meaning.
 
-At most 28 options: a new one must replace a choice that the engine could make itself.
-Values live in `scopes`.
+At most 25 options: a new one must replace a choice that the engine could make itself.
+Values live in `values`.
 """
 
 from __future__ import annotations
