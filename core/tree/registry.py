@@ -315,9 +315,23 @@ def _once(call: str, nodetype: type) -> Generator[None]:
             f"a class can be registered once. Register a subclass for another behaviour"
         )
         raise ArgumentValueError(msg) from error
-    if hasattr(nodetype, "__getattr__") or nodetype.__getattribute__ is not object.__getattribute__:
+    if _answers_any_attribute(nodetype):
         for listener in _ON_FORWARDING:
             listener()
+
+
+# Where attributes of classes written in C are looked up in the plain way.
+_PLAIN_MODULES = frozenset(["builtins", "collections", "functools"])
+
+
+def _answers_any_attribute(nodetype: type) -> bool:
+    """Whether objects of the class may have attributes that neither class nor object lists.
+
+    Containers of Python have a ``__getattribute__`` each, and it is that of ``object`` in all but
+    name.
+    """
+    owner = next(base for base in nodetype.__mro__ if "__getattribute__" in vars(base))
+    return hasattr(nodetype, "__getattr__") or owner.__module__ not in _PLAIN_MODULES
 
 
 def on_forwarding_node(listener: Callable[[], None]) -> Callable[[], None]:

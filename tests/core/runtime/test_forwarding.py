@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 PROGRAM = """
+import collections, functools
+
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.runtime.calls import fastpath
@@ -15,6 +17,23 @@ times = tb.jit(lambda x, n: tb.tree.map(lambda a: a * n, x), static_argnums=1)
 x = tnp.arange(3.0)
 for _ in range(2):
     double(x), times(x, 3), double(x=x)
+
+
+class Named(dict):
+    pass
+
+
+class Listed(list):
+    pass
+
+
+class Kept(functools.partial):
+    pass
+
+
+for plain in (Named, Listed, Kept, collections.OrderedDict, collections.defaultdict):
+    new = type(plain.__name__, (plain,), {})
+    tb.tree_util.register_pytree_node(new, lambda x: ((), None), lambda *_: None)
 print(fastpath._FORWARDING)
 
 
@@ -46,7 +65,8 @@ print(fastpath._FORWARDING)
 def test_forwarding_trees_are_no_arrays(subprocess_environment: dict[str, str]) -> None:
     """A tree whose attributes are those of an array gets the program of trees.
 
-    Without such classes nothing looks for trees before the signatures.
+    Without such classes nothing looks for trees before the signatures, and subclasses of Python's
+    containers are no such classes.
     """
     out = subprocess.run(
         [sys.executable, "-c", PROGRAM],
