@@ -3,7 +3,7 @@
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
-from tracebridge._api.programs.missing import missing as _missing
+from tracebridge._lazy_names import LazyNames as _LazyNames
 from tracebridge.core.collectives.all_gather import all_gather as all_gather
 from tracebridge.core.collectives.all_gather import all_gather_p as all_gather_p
 from tracebridge.core.collectives.all_gather import psum_scatter as psum_scatter
@@ -347,14 +347,21 @@ from tracebridge.core.lax.special.gamma import polygamma_p as polygamma_p
 from tracebridge.core.lax.special.gamma import zeta as zeta
 from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
 
+# What programs use less often is loaded at its first use: module -> names. The packages that these
+# modules belong to stand above the core of operations, see [tool.importlinter] in pyproject.toml.
+_LATER = _LazyNames(__name__, {}, submodules=())
+
 # A call of an elementwise function takes little longer than a boundary around it.
 _publish(globals(), __name__, "tracebridge.core.lax.elementwise")
 
 _NOT_OURS = ("TYPE_CHECKING", "annotations")
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the imports above are the list
-    _name
-    for _name, _value in globals().items()
-    if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - computed from what is imported
+    *_LATER.names(),
+    *[
+        _name
+        for _name, _value in globals().items()
+        if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
+    ],
 ]
 
 
@@ -365,4 +372,4 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name)
+        return _LATER.load(globals(), name)

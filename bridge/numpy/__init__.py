@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
-from tracebridge._api.programs.missing import missing as _missing
+from tracebridge._lazy_names import LazyNames as _LazyNames
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.numpy.bits import packbits as packbits
 from tracebridge.numpy.bits import unpackbits as unpackbits
@@ -420,13 +420,19 @@ from tracebridge.numpy.windows import hamming as hamming
 from tracebridge.numpy.windows import hanning as hanning
 from tracebridge.numpy.windows import kaiser as kaiser
 
+# What is loaded at its first use: module -> names, and submodules.
+_LATER = _LazyNames(__name__, {}, submodules=())
+
 _publish(globals(), __name__)
 
 _NOT_OURS = ("TYPE_CHECKING", "annotations")
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - the imports above are the list
-    _name
-    for _name, _value in globals().items()
-    if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - computed from what is imported
+    *_LATER.names(),
+    *[
+        _name
+        for _name, _value in globals().items()
+        if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
+    ],
 ]
 
 
@@ -437,4 +443,4 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name)
+        return _LATER.load(globals(), name)
