@@ -1,7 +1,8 @@
 # Everything a user or a developer runs. Needs only Python 3.11+ (with venv and pip) and make.
 #
 #   make demo         train a small network on digits, from torch tensors
-#   make test         all tests, or those of TESTS: make test TESTS=tests/bridge
+#   make test         the tests, with a part of the cases of long tables; TESTS=tests/bridge runs some
+#   make test-all     the tests with all cases
 #   make check        linters, types, layers, sizes
 #   make bench        the guarded speed numbers
 #   make docs         reference pages and release notes in build/docs, examples checked
@@ -26,12 +27,15 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 # The link tree shows every tool the package under its real name, without the editable finder.
 RUN := PYTHONPATH=build/tree $(BIN)/python
 
-.PHONY: demo test check bench docs test-newest ci env env-dev tree clean
+.PHONY: demo test test-all check bench docs test-newest ci env env-dev tree clean
 
 demo: env tree
 	$(RUN) examples/digits.py $(ARGS)
 
 test: env tree
+	$(RUN) -m pytest -n $(WORKERS) --dist worksteal --sample-cases $(TESTS) $(ARGS)
+
+test-all: env tree
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
 check: env-dev tree

@@ -14,6 +14,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.case_sampling import sampled
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Tests of a framework that is not installed are skipped; files in its folders are not imported.
@@ -48,7 +50,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the two options that rewrite recorded results."""
+    """Add the options that rewrite recorded results, and the one that shortens a run."""
     group = parser.getgroup("tracebridge")
     group.addoption(
         "--update-golden",
@@ -59,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-api",
         action="store_true",
         help="rewrite tests/architecture/api.txt instead of comparing with it",
+    )
+    group.addoption(
+        "--sample-cases",
+        action="store_true",
+        help="of tests with many cases, run a part, see tests/case_sampling.py",
     )
 
 
@@ -84,8 +91,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip marked tests whose framework or device is not there."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip marked tests whose framework or device is not there; leave out cases of long tables."""
+    if config.getoption("--sample-cases"):
+        chosen = sampled(item.nodeid for item in items)
+        config.hook.pytest_deselected(items=[i for i in items if i.nodeid not in chosen])
+        items[:] = [i for i in items if i.nodeid in chosen]
     no_gpu = why_no_gpu()
     for item in items:
         for marker, module in MISSING.items():

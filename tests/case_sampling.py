@@ -1,0 +1,54 @@
+"""Long tables of cases, a part of them: what ``make test`` runs of each, the same in every run.
+
+``make test-all`` runs every case, and so does pytest by itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import zlib
+from collections.abc import Iterable
+
+WHOLE = 48
+"""Tables with this many cases run as a whole, and at least so many of longer ones."""
+
+SHARE = 4
+"""Of a longer table, every fourth case."""
+
+NEVER_SAMPLED = ("tests/architecture/", "tests/doctests/", "tests/rules/", "tests/typing/")
+"""Their cases are files, pages and classes: each is alone in what it says, and cheap."""
+
+
+def sampled(node_ids: Iterable[str]) -> set[str]:
+    """The tests of a run that are run.
+
+    Of each test with many cases, so many as above: one of each group of cases whose ids begin
+    alike (cases of one function, say), and what more the checksum of its id picks. Which ones
+    depends on their ids alone, so that all workers choose alike.
+    """
+    tables: dict[str, list[str]] = collections.defaultdict(list)
+    for node_id in node_ids:
+        tables[node_id.partition("[")[0]].append(node_id)
+    chosen: set[str] = set()
+    for name, cases in tables.items():
+        if len(cases) <= WHOLE or name.startswith(NEVER_SAMPLED):
+            chosen.update(cases)
+        else:
+            chosen.update(_of_table(cases))
+    return chosen
+
+
+def _of_table(cases: list[str]) -> set[str]:
+    shuffled = sorted(cases, key=lambda case: (zlib.crc32(case.encode()), case))
+    first_of = {_subject(case): case for case in reversed(shuffled)}
+    chosen = set(first_of.values())
+    wanted = max(WHOLE, len(cases) // SHARE)
+    for case in shuffled:
+        if len(chosen) >= wanted:
+            break
+        chosen.add(case)
+    return chosen
+
+
+def _subject(case: str) -> str:
+    return case.partition("[")[2].rstrip("]").partition("-")[0]
