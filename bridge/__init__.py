@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracebridge import numpy as numpy
     from tracebridge import random as random
     from tracebridge import ref as ref
+    from tracebridge import scipy as scipy
     from tracebridge import sharding as sharding
     from tracebridge import stages as stages
     from tracebridge import test_util as test_util
@@ -167,8 +168,8 @@ _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
     "extend", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy", "random",
-    "ref", "sharding", "stages", "test_util", "testing", "tf", "torch", "tree", "tree_util",
-    "typing",
+    "ref", "scipy", "sharding", "stages", "test_util", "testing", "tf", "torch", "tree",
+    "tree_util", "typing",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))

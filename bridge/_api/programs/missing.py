@@ -37,7 +37,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
             "nn",
             _LAYERS,
         ),
-        ("scipy", f"the function of the same name of SciPy: {_BY_CALLBACK}"),
         ("image", f"tracebridge.numpy.interp, torch.nn.functional.interpolate {_BESIDE}"),
         ("ops", "x.at[segments].add(values), and .max, .min, .multiply for the other reductions"),
         ("ffi", "tracebridge.pure_callback"),
@@ -58,6 +57,10 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
             ),
             f"numpy.random.Generator, seeded by tracebridge.random.bits: {_BY_CALLBACK}",
         ),
+    ),
+    "tracebridge.scipy": (
+        ("cluster fft integrate interpolate linalg ndimage optimize", _SCIPY),
+        ("signal sparse spatial special stats", _SCIPY),
     ),
     "tracebridge.lax": (
         ("linalg", f"scipy.linalg: {_BY_CALLBACK}"),
