@@ -347,9 +347,20 @@ from tracebridge.core.lax.special.gamma import polygamma_p as polygamma_p
 from tracebridge.core.lax.special.gamma import zeta as zeta
 from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
 
+if TYPE_CHECKING:
+    from tracebridge.core.fft.fft import FftType as FftType
+    from tracebridge.core.fft.fft import fft as fft
+    from tracebridge.core.fft.fft import fft_p as fft_p
+
 # What programs use less often is loaded at its first use: module -> names. The packages that these
 # modules belong to stand above the core of operations, see [tool.importlinter] in pyproject.toml.
-_LATER = _LazyNames(__name__, {}, submodules=())
+_LATER = _LazyNames(
+    __name__,
+    {
+        "tracebridge.core.fft.fft": "FftType fft fft_p",
+    },
+    submodules=(),
+)
 
 # A call of an elementwise function takes little longer than a boundary around it.
 _publish(globals(), __name__, "tracebridge.core.lax.elementwise")

@@ -67,7 +67,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("conv* ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers", _CONVOLUTION),
         ("reduce_window* select_and_*", _WINDOWS),
         ("reduce", "tracebridge.lax.reduce_sum and its kin, or tracebridge.lax.associative_scan"),
-        ("fft FftType fft_p", f"numpy.fft: {_BY_CALLBACK}"),
         (
             "bessel_* betainc igamma* random_gamma_grad regularized*",
             f"scipy.special: {_BY_CALLBACK}",
