@@ -36,7 +36,7 @@ def _paths(jaxpr: Jaxpr) -> Paths:
     # A set of inputs is the bits of an integer.
     sets = [1 << i if is_inexact(a.dtype) else 0 for i, a in enumerate(jaxpr.in_avals)]
     sets += [0] * len(jaxpr.consts)
-    for app, operands in jaxpr.steps:
+    for app, operands in jaxpr.equations:
         union = 0
         if app.primitive is not stop_gradient_p:
             for slot in operands:

@@ -314,7 +314,7 @@ def _holds_custom_vjp(jaxpr: Jaxpr) -> bool:
     return any([
         app.primitive is custom_vjp_call_p
         or any([_holds_custom_vjp(inner) for inner in jaxprs_in_params(app.params)])
-        for app, _ in jaxpr.steps
+        for app, _ in jaxpr.equations
     ])  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def nothing_saveable(application: Any) -> bool:
 def cost(jaxpr: Jaxpr) -> float:
     """A rough number of multiplications of a program; infinite with loops and the like."""
     total = 0.0
-    for app, _ in jaxpr.steps:
+    for app, _ in jaxpr.equations:
         elements = sum([float(a.size) for a in app.outs])
         kind = app.primitive.cost
         if app.primitive is dot_general_p:

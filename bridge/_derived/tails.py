@@ -1,4 +1,4 @@
-"""Splitting a backward program: what all gradients share, then the last steps of each large one.
+"""Splitting a backward program: what all gradients share, then the last equations of each one.
 
 Where gradients are added to earlier ones, torch frees each before it computes the next. One program
 for all gradients would have all of them beside the earlier ones. A gradient of a large parameter is
@@ -21,7 +21,7 @@ from tracebridge.interop.dtypes import is_exchanged
 
 # What may be kept for a gradient, as a part of its size.
 WORTH = 0.5
-# Less than this part is not worth looking further back; neither are more steps than these.
+# Less than this part is not worth looking further back; neither are more equations than these.
 _ENOUGH = 1 / 64
 _MAX_STEPS = 64
 _INFINITE = float("inf")
@@ -75,7 +75,7 @@ def _tails(graph: _Graph, cuts: Mapping[int, Sequence[int]]) -> Tails:
         last[k] = graph.program(given, k), places
     outs = [*[jaxpr.outs[k] for k in early], *needed]
     whole = Jaxpr(
-        jaxpr.in_avals, jaxpr.consts, jaxpr.steps, outs, [graph.avals[slot] for slot in outs],
+        jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, [graph.avals[slot] for slot in outs],
         jaxpr.sources, jaxpr.debug,
     )  # fmt: skip
     first, _ = dce_jaxpr(whole, (True,) * len(outs), keep_in=True)
@@ -97,7 +97,7 @@ class _Graph:
         self.outs_of: list[range] = []
         self.users: dict[int, set[int]] = {}
         start = self.n_fixed
-        for k, (app, operands) in enumerate(jaxpr.steps):
+        for k, (app, operands) in enumerate(jaxpr.equations):
             self.outs_of.append(range(start, start + len(app.outs)))
             self.maker |= dict.fromkeys(self.outs_of[k], k)
             start += len(app.outs)
@@ -112,18 +112,20 @@ class _Graph:
         enough = bytes_of(self.avals[target])
         least, best = WORTH * enough, None
         tail: set[int] = set()
-        own: set[int] = set()  # of these, the steps that nobody else needs
+        own: set[int] = set()  # of these, the equations that nobody else needs
         frontier = {target}
         while len(tail) < _MAX_STEPS:
             # The largest value first: it is what stands in the way.
             able = [s for s in frontier if self._may_move(s, own, target)]
             if not able:
                 break
-            step = self.maker[max(able, key=self._price)]
-            tail.add(step)
-            if self._is_own(step, own, target):
-                own.add(step)
-            frontier = (frontier - set(self.outs_of[step])) | set(self.jaxpr.steps[step][1])
+            equation = self.maker[max(able, key=self._price)]
+            tail.add(equation)
+            if self._is_own(equation, own, target):
+                own.add(equation)
+            frontier = (frontier - set(self.outs_of[equation])) | set(
+                self.jaxpr.equations[equation][1]
+            )
             price = sum([self._price(slot) for slot in frontier])
             if price < least:
                 least, best = price, sorted(frontier)
@@ -140,16 +142,16 @@ class _Graph:
 
     def _may_move(self, slot: int, own: set[int], target: int) -> bool:
         """Whether what makes a value may be in the tail: nobody else needs it, or it is cheap."""
-        step = self.maker.get(slot)
-        if step is None or self.jaxpr.steps[step][0].effects:
+        equation = self.maker.get(slot)
+        if equation is None or self.jaxpr.equations[equation][0].effects:
             return False
-        if self._is_own(step, own, target):
+        if self._is_own(equation, own, target):
             return True
-        return slot != target and self.jaxpr.steps[step][0].primitive.cost.is_repeatable
+        return slot != target and self.jaxpr.equations[equation][0].primitive.cost.is_repeatable
 
-    def _is_own(self, step: int, own: set[int], target: int) -> bool:
-        """Whether a step is for the value ``target`` alone, if the steps ``own`` are."""
-        outs = set(self.outs_of[step])
+    def _is_own(self, equation: int, own: set[int], target: int) -> bool:
+        """Whether an equation is for the value ``target`` alone, if the equations ``own`` are."""
+        outs = set(self.outs_of[equation])
         if any([slot in outs and slot != target for slot in self.jaxpr.outs]):
             return False
         return all([self.users.get(slot, set()) <= own for slot in outs])
@@ -162,16 +164,18 @@ class _Graph:
             process = current_trace().process
             env = dict(zip(given, values, strict=True))
             env |= dict(zip(range(jaxpr.n_in, self.n_fixed), jaxpr.consts, strict=True))
-            for step in self._steps(jaxpr.outs[k], set(env)):
-                app, operands = jaxpr.steps[step]
+            for equation in self._equations(jaxpr.outs[k], set(env)):
+                app, operands = jaxpr.equations[equation]
                 result = process(app, [env[slot] for slot in operands])
-                env |= zip(self.outs_of[step], result if app.multiple else (result,), strict=True)
+                env |= zip(
+                    self.outs_of[equation], result if app.multiple else (result,), strict=True
+                )
             return [env[jaxpr.outs[k]]]
 
         return stage(run, [self.avals[slot] for slot in given], jaxpr.debug, locate=False)
 
-    def _steps(self, target: int, known: set[int]) -> list[int]:
-        """The steps that compute a value from those known, in order."""
+    def _equations(self, target: int, known: set[int]) -> list[int]:
+        """The equations that compute a value from those known, in order."""
         found: set[int] = set()
         wanted = [target]
         while wanted:
@@ -179,5 +183,5 @@ class _Graph:
             if slot in known or self.maker[slot] in found:
                 continue
             found.add(self.maker[slot])
-            wanted.extend(self.jaxpr.steps[self.maker[slot]][1])
+            wanted.extend(self.jaxpr.equations[self.maker[slot]][1])
         return sorted(found)

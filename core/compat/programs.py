@@ -155,7 +155,7 @@ def eval_jaxpr(
         raise ArgumentValueError(msg)
     env: list[Any] = [*map(as_value, args), *program.consts]
     process = current_trace().process
-    for app, slots in program.steps:
+    for app, slots in program.equations:
         values = [env[i] for i in slots]
         avals = tuple([v.aval for v in values])
         if avals != app.avals:
@@ -259,7 +259,7 @@ def subjaxprs(jaxpr: object) -> Iterator[base.Jaxpr]:
     >>> list(tb.extend.core.subjaxprs(closed.jaxpr))
     [{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }]
     """
-    for app, _ in open_jaxpr(jaxpr, "subjaxprs").steps:
+    for app, _ in open_jaxpr(jaxpr, "subjaxprs").equations:
         yield from jaxprs_in_params(app.params)
 
 

@@ -33,7 +33,7 @@ def wants_dce(jaxpr: Jaxpr) -> bool:
     """
     found = jaxpr.cache.get("wants_dce")
     if found is None:
-        found = any([app.multiple and app_wants_dce(app) for app, _ in jaxpr.steps])
+        found = any([app.multiple and app_wants_dce(app) for app, _ in jaxpr.equations])
         jaxpr.cache["wants_dce"] = found
     return found
 
@@ -49,14 +49,14 @@ def _dce(
     jaxpr: Jaxpr, used_out: tuple[bool, ...], keep_in: bool, keep_effects: bool
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
     fixed = jaxpr.n_in + len(jaxpr.consts)
-    live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.steps]))
+    live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.equations]))
     for slot, used in zip(jaxpr.outs, used_out, strict=True):
         if used:
             live[slot] = True
     kept: list[tuple[Any, tuple[int, ...], list[int], int]] = []
     end = len(live)
-    for k in range(len(jaxpr.steps) - 1, -1, -1):
-        app, idx = jaxpr.steps[k]
+    for k in range(len(jaxpr.equations) - 1, -1, -1):
+        app, idx = jaxpr.equations[k]
         n_out = len(app.outs)
         start = end - n_out
         outs = list(range(start, end))
@@ -84,7 +84,7 @@ def _renumber(
     live: list[bool],
     used_out: tuple[bool, ...],
 ) -> Jaxpr:
-    """A Jaxpr of the kept steps with slots numbered anew."""
+    """A Jaxpr of the kept equations with slots numbered anew."""
     n_in = jaxpr.n_in
     table: dict[int, int] = {}
     for i, keep in enumerate(kept_in):
@@ -95,17 +95,17 @@ def _renumber(
         if live[n_in + i]:
             table[n_in + i] = len(table)
             consts.append(c)
-    steps = []
+    equations = []
     position = len(table)
     for app, idx, outs, _ in kept:
-        steps.append((app, tuple([table[i] for i in idx])))
+        equations.append((app, tuple([table[i] for i in idx])))
         for o in outs:
             table[o] = position
             position += 1
     return Jaxpr(
         [a for a, keep in zip(jaxpr.in_avals, kept_in, strict=True) if keep],
         consts,
-        steps,
+        equations,
         [table[s] for s, u in zip(jaxpr.outs, used_out, strict=True) if u],
         [a for a, u in zip(jaxpr.out_avals, used_out, strict=True) if u],
         [jaxpr.sources[k] for *_, k in kept] if jaxpr.sources else None,

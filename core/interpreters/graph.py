@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.primitive import Primitive
     from tracebridge.core.ir.values import Value
 
-GraphStep = tuple["Application", "Sequence[int]", int, Any]
+GraphEquation = tuple["Application", "Sequence[int]", int, Any]
 """An equation: application, numbers of its arguments and of its first result, source."""
 
 _ZEROS: BoundedCache[Jaxpr] = BoundedCache("zeros by aval", 1024)
@@ -36,12 +36,12 @@ _ZEROS: BoundedCache[Jaxpr] = BoundedCache("zeros by aval", 1024)
 class Graph:
     """Equations between numbered values, in an order in which they can run."""
 
-    __slots__ = ("_numbers", "_zeros", "avals", "consts", "steps")
+    __slots__ = ("_numbers", "_zeros", "avals", "consts", "equations")
 
     def __init__(self) -> None:
         self.avals: list[ShapedArray] = []
         self.consts: dict[int, Value] = {}
-        self.steps: list[GraphStep] = []
+        self.equations: list[GraphEquation] = []
         self._numbers: dict[int, int] = {}
         self._zeros: dict[ShapedArray, int] = {}
 
@@ -68,7 +68,7 @@ class Graph:
             avals.extend(app.outs)
         else:
             avals.append(app.out)
-        self.steps.append((app, args, first, source))
+        self.equations.append((app, args, first, source))
         return first
 
     def add_bound(self, primitive: Primitive, args: Sequence[int], params: Params) -> int:
@@ -91,11 +91,11 @@ class Graph:
     def inline(self, jaxpr: Jaxpr, args: Sequence[int], source: object = None) -> list[int]:
         """Append the equations of ``jaxpr``; the numbers of its results."""
         env = [*args, *[self.constant(c) for c in jaxpr.consts]]
-        avals, steps, sources = self.avals, self.steps, jaxpr.sources
+        avals, equations, sources = self.avals, self.equations, jaxpr.sources
         number = len(avals)
-        for k, (app, idx) in enumerate(jaxpr.steps):
+        for k, (app, idx) in enumerate(jaxpr.equations):
             here = source if sources is None else joined(source, sources[k])
-            steps.append((app, [env[i] for i in idx], number, here))
+            equations.append((app, [env[i] for i in idx], number, here))
             for aval in app.outs:
                 avals.append(aval)
                 env.append(number)
@@ -107,15 +107,15 @@ class Graph:
         inputs: Sequence[int],
         outs: Sequence[int],
         debug: DebugInfo,
-        steps: Sequence[GraphStep] | None = None,
+        equations: Sequence[GraphEquation] | None = None,
         *,
         keep_effects: bool = True,
     ) -> Jaxpr:
         """The Jaxpr from the values ``inputs`` to the values ``outs``.
 
-        It has those of ``steps`` (default: all) that lie between them, and, if ``keep_effects``,
-        those with effects and those of primitives that users defined. Values in ``inputs`` may be
-        results of equations: those are not repeated.
+        It has those of ``equations`` (default: all) that lie between them, and, if
+        ``keep_effects``, those with effects and those of primitives that users defined. Values in
+        ``inputs`` may be results of equations: those are not repeated.
         """
         avals = self.avals
         # Per value its slot; -1: not needed so far; -2: needed, and numbered below. The last one
@@ -126,7 +126,7 @@ class Graph:
         for number in outs:
             if slots[number] == -1:
                 slots[number] = -2
-        kept = _needed(self.steps if steps is None else steps, slots, keep_effects)
+        kept = _needed(self.equations if equations is None else equations, slots, keep_effects)
         consts = [n for n in self.consts if slots[n] == -2]
         slot = len(inputs)
         for number in consts:
@@ -156,7 +156,7 @@ class Graph:
             numbered,
             [slots[n] for n in outs],
             [avals[n] for n in outs],
-            [step[3] for step in kept] if located else None,
+            [equation[3] for equation in kept] if located else None,
             debug,
         )
         if option("enable_checks"):
@@ -164,15 +164,17 @@ class Graph:
         return jaxpr
 
 
-def _needed(steps: Sequence[GraphStep], slots: list[int], keep_effects: bool) -> list[GraphStep]:
-    """The steps that make needed values, or are kept anyway; marks what they need."""
-    kept: list[GraphStep] = []
-    for step in reversed(steps):
-        app, args, first, _ = step
+def _needed(
+    equations: Sequence[GraphEquation], slots: list[int], keep_effects: bool
+) -> list[GraphEquation]:
+    """The equations that make needed values, or are kept anyway; marks what they need."""
+    kept: list[GraphEquation] = []
+    for equation in reversed(equations):
+        app, args, first, _ = equation
         if (-2 in slots[first : first + len(app.outs)] if app.multiple else slots[first] == -2) or (
             keep_effects and (app.effects or app.primitive.has_rules_of_users)
         ):
-            kept.append(step)
+            kept.append(equation)
             for a in args:
                 if slots[a] == -1:
                     slots[a] = -2

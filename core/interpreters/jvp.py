@@ -155,7 +155,7 @@ def _make_jvp_jaxpr(
     tangents.extend([None] * len(jaxpr.consts))
     values = [*primals, *[graph.constant(c) for c in jaxpr.consts]]
     sources = jaxpr.sources
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         source = None if sources is None else within("jvp", sources[k])
         args = [values[i] for i in idx]
         mask = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from tracebridge.core.interpreters.graph import Graph, GraphStep, within
+from tracebridge.core.interpreters.graph import Graph, GraphEquation, within
 from tracebridge.core.interpreters.plans import linear_plan
 from tracebridge.core.ir.name_stack import in_use
 
@@ -32,14 +32,14 @@ class LinearGraph:
         self.tangents = graph.inputs(
             [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
         )
-        self.tape: list[GraphStep] = []
+        self.tape: list[GraphEquation] = []
         rest = iter(self.tangents)
         nodes: list[int | None] = [next(rest) if nz else None for nz in nonzero_in]
         values = [*self.inputs, *[graph.constant(c) for c in jaxpr.consts]]
         nodes.extend([None] * len(jaxpr.consts))
         sources = jaxpr.sources
         named = in_use[0]
-        for k, (app, idx) in enumerate(jaxpr.steps):
+        for k, (app, idx) in enumerate(jaxpr.equations):
             source = None if sources is None else sources[k]
             if named:
                 source = within("jvp", source)
@@ -77,18 +77,18 @@ class LinearGraph:
         if plan is None:
             plan = linear_plan(app, mask)
         graph = self.graph
-        avals, steps, tape = graph.avals, graph.steps, self.tape
+        avals, equations, tape = graph.avals, graph.equations, self.tape
         env = [*args, *[graph.constant(c) for c in plan.consts]] if plan.consts else args
         number = len(avals)
-        for step, idx in plan.primal_steps:
-            steps.append((step, [env[i] for i in idx], number, source))
-            for aval in step.outs:
+        for inner, idx in plan.primal_equations:
+            equations.append((inner, [env[i] for i in idx], number, source))
+            for aval in inner.outs:
                 avals.append(aval)
                 env.append(number)
                 number += 1
-        for step, idx, _ in plan.linear_steps:
-            tape.append((step, [env[i] for i in idx], number, source))
-            for aval in step.outs:
+        for inner, idx, _ in plan.linear_equations:
+            tape.append((inner, [env[i] for i in idx], number, source))
+            for aval in inner.outs:
                 avals.append(aval)
                 env.append(number)
                 number += 1
@@ -104,9 +104,9 @@ class LinearGraph:
         live = bytearray(len(linear))
         for number in self.tangents:
             linear[number] = 1
-        for step, _, first, _ in self.tape:
-            if step.multiple:
-                n_out = len(step.outs)
+        for app, _, first, _ in self.tape:
+            if app.multiple:
+                n_out = len(app.outs)
                 linear[first : first + n_out] = b"\1" * n_out
             else:
                 linear[first] = 1
@@ -114,10 +114,10 @@ class LinearGraph:
             if number is not None:
                 live[number] = 1
         found: dict[int, None] = {}
-        kept: list[GraphStep] = []
+        kept: list[GraphEquation] = []
         for entry in reversed(self.tape):
-            step, args, first, _ = entry
-            if not (any(live[first : first + len(step.outs)]) if step.multiple else live[first]):
+            app, args, first, _ = entry
+            if not (any(live[first : first + len(app.outs)]) if app.multiple else live[first]):
                 continue
             kept.append(entry)
             for number in args:

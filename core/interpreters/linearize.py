@@ -1,4 +1,4 @@
-"""Linearization: the primal runs once, linear steps are recorded on a tape.
+"""Linearization: the primal runs once, linear equations are recorded on a tape.
 
 A dual tracer holds a primal and the number of a tape node. The absence of a node is the symbolic
 zero. The tape is a list of ``(application, mask, args, node)``: ``args`` holds node numbers at the
@@ -68,7 +68,7 @@ class TapeNode:
 
 
 class LinearizeTrace(Trace):
-    """Runs primal steps on the parent trace and records linear steps."""
+    """Runs primal equations on the parent trace and records linear ones."""
 
     __slots__ = ("parent", "size", "tape")
     scope_kind = "jvp"
@@ -119,17 +119,17 @@ class LinearizeTrace(Trace):
             plan = linear_plan(app, mask)
         env: list[Any] = [*primals, *nodes, *plan.consts]
         process = self.parent.process
-        for step, idx in plan.primal_steps:
-            result = process(step, [env[i] for i in idx])
-            if step.multiple:
+        for inner, idx in plan.primal_equations:
+            result = process(inner, [env[i] for i in idx])
+            if inner.multiple:
                 env.extend(result)
             else:
                 env.append(result)
         size = self.size
         tape = self.tape
-        for step, idx, linear in plan.linear_steps:
-            tape.append((step, linear, [env[i] for i in idx], size))
-            for _ in step.outs:
+        for inner, idx, linear in plan.linear_equations:
+            tape.append((inner, linear, [env[i] for i in idx], size))
+            for _ in inner.outs:
                 env.append(size)
                 size += 1
         self.size = size
@@ -313,7 +313,7 @@ def _split(jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...])
     forwarded = [n for n in used if n < n_in]
     computed = [n for n in used if n >= n_in]
     primal = graph.program(linear.inputs, [*linear.outs, *computed], jaxpr.debug)
-    first = len(graph.steps)
+    first = len(graph.equations)
     tangents = linear.tangent_outs
     for i, (out, want) in enumerate(zip(linear.outs, wanted, strict=True)):
         if want and tangents[i] is None:
@@ -322,7 +322,7 @@ def _split(jaxpr: Jaxpr, nonzero_in: tuple[bool, ...], wanted: tuple[bool, ...])
         [*forwarded, *computed, *linear.tangents],
         [t for t in tangents if t is not None],
         jaxpr.debug,
-        [*linear.tape, *graph.steps[first:]],
+        [*linear.tape, *graph.equations[first:]],
         keep_effects=False,
     )
     nonzero_out = tuple([t is not None for t in tangents])

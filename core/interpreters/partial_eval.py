@@ -59,7 +59,7 @@ def _split(
     saved = [True] * fixed
     known_steps: list[int] = []
     unknown_steps: list[int] = []
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         is_unknown = any([unknown[i] for i in idx])
         may_save = is_unknown or saveable is None or saveable(app)
         (unknown_steps if is_unknown else known_steps).append(k)
@@ -94,10 +94,10 @@ def _needed_residuals(
     unknown_out: tuple[bool, ...],
     fixed: int,
 ) -> tuple[list[int], list[int]]:
-    """Slots to pass as residuals, and known steps that are computed again."""
+    """Slots to pass as residuals, and known equations that are computed again."""
     producer: dict[int, int] = {}
     slot = fixed
-    for k, (app, _) in enumerate(jaxpr.steps):
+    for k, (app, _) in enumerate(jaxpr.equations):
         for _ in app.outs:
             producer[slot] = k
             slot += 1
@@ -105,7 +105,7 @@ def _needed_residuals(
     again: set[int] = set()
     pending: list[int] = []
     for k in unknown_steps:
-        pending.extend(jaxpr.steps[k][1])
+        pending.extend(jaxpr.equations[k][1])
     pending.extend(s for s, u in zip(jaxpr.outs, unknown_out, strict=True) if u)
     seen: set[int] = set()
     while pending:
@@ -116,17 +116,17 @@ def _needed_residuals(
         if saved[s]:
             residuals[s] = None
         else:
-            step = producer[s]
-            if step not in again:
-                again.add(step)
-                pending.extend(jaxpr.steps[step][1])
+            equation = producer[s]
+            if equation not in again:
+                again.add(equation)
+                pending.extend(jaxpr.equations[equation][1])
     return sorted(residuals), sorted(again)
 
 
 def _repeat_effects(
     jaxpr: Jaxpr, known_steps: list[int], needed: list[int], again: list[int], fixed: int
 ) -> None:
-    """Extend ``again``, and ``needed`` by inputs, by steps that have effects.
+    """Extend ``again``, and ``needed`` by inputs, by equations that have effects.
 
     What prints a value that is computed again prints it again, if nothing more has to be computed
     for that.
@@ -136,7 +136,7 @@ def _repeat_effects(
     at_hand, repeated = set(needed), set(again)
     computed: set[int] = set()
     slot = fixed
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         if app.effects and k not in repeated and k in known_steps:
             values = [i for i in idx if i < jaxpr.n_in or i >= fixed]
             lacking = [i for i in values if i not in at_hand and i not in computed]
@@ -150,8 +150,8 @@ def _repeat_effects(
     again[:] = sorted(repeated)
 
 
-def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], steps: list[int], outs: list[int]) -> Jaxpr:
-    """The Jaxpr of some steps, from the slots ``inputs`` to the slots ``outs``."""
+def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], equations: list[int], outs: list[int]) -> Jaxpr:
+    """The Jaxpr of some equations, from the slots ``inputs`` to the slots ``outs``."""
     n_in, n_const = jaxpr.n_in, len(jaxpr.consts)
     avals = jaxpr.slot_avals()
     table: dict[int, int] = {s: i for i, s in enumerate(inputs)}
@@ -159,13 +159,13 @@ def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], steps: list[int], outs: list[int
         table[n_in + i] = len(inputs) + i
     first: list[int] = []
     slot = n_in + n_const
-    for app, _ in jaxpr.steps:
+    for app, _ in jaxpr.equations:
         first.append(slot)
         slot += len(app.outs)
     position = len(inputs) + n_const
     new_steps: list[Any] = []
-    for k in steps:
-        app, idx = jaxpr.steps[k]
+    for k in equations:
+        app, idx = jaxpr.equations[k]
         new_steps.append((app, tuple([table[i] for i in idx])))
         for o in range(len(app.outs)):
             # A residual that is also an input keeps its input slot.
@@ -177,6 +177,6 @@ def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], steps: list[int], outs: list[int
         new_steps,
         [table[s] for s in outs],
         [avals[s] for s in outs],
-        [jaxpr.sources[k] for k in steps] if jaxpr.sources else None,
+        [jaxpr.sources[k] for k in equations] if jaxpr.sources else None,
         jaxpr.debug,
     )

@@ -22,7 +22,7 @@ from tracebridge.core.ir.tracer import Tracer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracebridge.core.interpreters.graph import GraphStep
+    from tracebridge.core.interpreters.graph import GraphEquation
     from tracebridge.core.ir.application import Application
     from tracebridge.core.ir.values import Value
 
@@ -41,8 +41,8 @@ class Plan:
         self.jaxpr = jaxpr
         self.extra = extra
         self.single: Application | None = None
-        if len(jaxpr.steps) == 1:
-            app, slots = jaxpr.steps[0]
+        if len(jaxpr.equations) == 1:
+            app, slots = jaxpr.equations[0]
             n = jaxpr.n_in
             if not app.multiple and slots == tuple(range(n)) and jaxpr.outs == (n,):
                 self.single = app
@@ -130,21 +130,21 @@ def _stage_jvp(app: Application, mask: int, rule: Any) -> Plan:
 
 @final
 class LinearPlan:
-    """A jvp plan split into steps on primals and steps that are linear in the tangents.
+    """A jvp plan split into equations on primals and equations that are linear in the tangents.
 
-    Environment: primals, tangents, consts, results of the primal steps, results of linear steps.
-    ``linear_steps`` are ``(application, slots, mask of linear arguments)``. ``outs`` holds, per
+    Environment: primals, tangents, consts, results of primal equations, of linear equations.
+    ``linear_equations`` are ``(application, slots, mask of linear arguments)``. ``outs`` holds, per
     result, the slot of the primal and the slot of the tangent or ``None``.
     """
 
-    __slots__ = ("consts", "linear_steps", "outs", "positions", "primal_steps")
+    __slots__ = ("consts", "linear_equations", "outs", "positions", "primal_equations")
 
     def __init__(
         self,
         inputs: Sequence[int],
         consts: dict[int, Value],
-        primal_steps: Sequence[GraphStep],
-        linear_steps: Sequence[GraphStep],
+        primal_equations: Sequence[GraphEquation],
+        linear_equations: Sequence[GraphEquation],
         outs: Sequence[tuple[int, int | None]],
         positions: list[int],
     ) -> None:
@@ -153,22 +153,22 @@ class LinearPlan:
         self.positions = positions
         slots = {number: i for i, number in enumerate([*inputs, *consts])}
         linear = set(inputs[len(inputs) - len(positions) :])
-        self.primal_steps = _renumbered(primal_steps, slots)
+        self.primal_equations = _renumbered(primal_equations, slots)
         first = len(slots)
-        steps = _renumbered(linear_steps, slots)
+        equations = _renumbered(linear_equations, slots)
         linear = {slots[number] for number in linear}
-        self.linear_steps = [
+        self.linear_equations = [
             (a, idx, sum([1 << k for k, i in enumerate(idx) if i >= first or i in linear]))
-            for a, idx in steps
+            for a, idx in equations
         ]
         self.outs = tuple([(slots[p], None if t is None else slots[t]) for p, t in outs])
 
 
 def _renumbered(
-    steps: Sequence[GraphStep], slots: dict[int, int]
+    equations: Sequence[GraphEquation], slots: dict[int, int]
 ) -> list[tuple[Application, tuple[int, ...]]]:
     found: list[tuple[Application, tuple[int, ...]]] = []
-    for app, args, first, _ in steps:
+    for app, args, first, _ in equations:
         found.append((app, tuple([slots[a] for a in args])))
         for number in range(first, first + len(app.outs)):
             slots[number] = len(slots)
@@ -181,11 +181,11 @@ def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPla
     jaxpr = separate_jaxpr(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
     fixed = n_in + len(jaxpr.consts)
     linear = [n_primal <= i < n_in for i in range(fixed)]
-    groups: tuple[list[GraphStep], list[GraphStep]] = ([], [])
-    for step, idx in jaxpr.steps:
+    groups: tuple[list[GraphEquation], list[GraphEquation]] = ([], [])
+    for inner, idx in jaxpr.equations:
         is_linear = any([linear[i] for i in idx])
-        groups[is_linear].append((step, idx, len(linear), None))
-        linear.extend([is_linear] * len(step.outs))
+        groups[is_linear].append((inner, idx, len(linear), None))
+        linear.extend([is_linear] * len(inner.outs))
     present, _ = plan.extra
     given = iter(jaxpr.outs)
     slots = [next(given) if here else None for here in present]

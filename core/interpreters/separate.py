@@ -40,7 +40,7 @@ def separate_eval(
     """Run ``jaxpr`` with mixed equations taken apart."""
     env: list[Any] = [*args, *jaxpr.consts]
     unknown = [*unknown_in, *[False] * len(jaxpr.consts)]
-    for app, idx in jaxpr.steps:
+    for app, idx in jaxpr.equations:
         values = [env[i] for i in idx]
         mask = tuple([unknown[i] for i in idx])
         flags = unknown_results(app, mask)
@@ -79,7 +79,7 @@ def _analyze(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> tuple[tuple[bool, ..
     """Which results are unknown; whether an equation with unknown arguments has known results."""
     unknown = [*unknown_in, *[False] * len(jaxpr.consts)]
     mixed = False
-    for app, idx in jaxpr.steps:
+    for app, idx in jaxpr.equations:
         mask = tuple([unknown[i] for i in idx])
         flags = unknown_results(app, mask)
         mixed = mixed or (any(mask) and not all(flags))

@@ -184,11 +184,11 @@ class StagingTrace(Trace):
         for i, c in enumerate(consts, next_slot):
             const_slots[id(c)] = i
         next_slot += len(consts)
-        steps: list[Any] = []
+        equations: list[Any] = []
         sources: list[Any] = []
         for app, args, outs, source in reversed(kept):
             slots = tuple([a.slot if a._trace is self else const_slots[id(a)] for a in args])
-            steps.append((app, slots))
+            equations.append((app, slots))
             sources.append(source)
             if app.multiple:
                 for out in outs:
@@ -201,7 +201,7 @@ class StagingTrace(Trace):
         return Jaxpr(
             [t.aval for t in (*hoisted, *inputs)] if hoisted else [t.aval for t in inputs],
             consts,
-            steps,
+            equations,
             out_slots,
             [o.aval for o in outputs],
             sources if self.locate else None,
@@ -307,11 +307,13 @@ def close_jaxpr(jaxpr: Jaxpr) -> tuple[Jaxpr, list[Value]]:
             table.append(lead)
             lead += 1
     fixed = n_in + n_const
-    steps = [(app, tuple([i if i >= fixed else table[i] for i in idx])) for app, idx in jaxpr.steps]
+    equations = [
+        (app, tuple([i if i >= fixed else table[i] for i in idx])) for app, idx in jaxpr.equations
+    ]
     closed = Jaxpr(
         [*[c.aval for c in hoisted], *jaxpr.in_avals],
         [c for c in jaxpr.consts if type(c) is Literal],
-        steps,
+        equations,
         [i if i >= fixed else table[i] for i in jaxpr.outs],
         jaxpr.out_avals,
         jaxpr.sources,

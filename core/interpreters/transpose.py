@@ -153,7 +153,7 @@ def linear_tape(
     linear.extend([False] * len(jaxpr.consts))
     names = names_of(jaxpr) if in_use[0] else None
     tape: list[TapeEntry] = [] if names is None else ScopedTape()
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         mask = sum([1 << k for k, i in enumerate(idx) if linear[i]])
         values = [env[i] for i in idx]
         n_out = len(app.outs)

@@ -37,7 +37,7 @@ def transpose_into(
     symbolic zero, both ways. ``is_apart``: mixed equations have been taken apart as far as they
     can be.
     """
-    start = len(graph.steps)
+    start = len(graph.equations)
     given = iter(args)
     env = [-1 if is_linear else next(given) for is_linear in linear_in]
     env.extend([graph.constant(c) for c in jaxpr.consts])
@@ -45,7 +45,7 @@ def transpose_into(
     tape: list[tuple[Any, int, Sequence[int], int, Any]] = []
     sources = jaxpr.sources
     named = in_use[0]
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         source = None if sources is None else sources[k]
         mask = 0
         for j, i in enumerate(idx):
@@ -54,7 +54,7 @@ def transpose_into(
         n_out = len(app.outs)
         if mask:
             if app.multiple and not is_apart and _is_mixed(app, [linear[i] for i in idx]):
-                del graph.steps[start:]
+                del graph.equations[start:]
                 apart = separate_jaxpr(jaxpr, linear_in)
                 return transpose_into(graph, apart, linear_in, args, cotangents, is_apart=True)
             if named:

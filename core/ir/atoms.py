@@ -244,14 +244,14 @@ class ProgramView:
 
 def view_of(jaxpr: Jaxpr) -> ProgramView:
     """The variables and equations of ``jaxpr``."""
-    used = {i for _, slots in jaxpr.steps for i in slots} | set(jaxpr.outs)
+    used = {i for _, slots in jaxpr.equations for i in slots} | set(jaxpr.outs)
     n_in, n_fixed = jaxpr.n_in, jaxpr.n_in + len(jaxpr.consts)
     avals = jaxpr.slot_avals()
     slots: list[Any] = [Var(avals[i], i) for i in range(n_in)]
     for i, const in enumerate(jaxpr.consts, n_in):
         slots.append(atom_of(const) if type(const) is Literal else Var(avals[i], i))
     eqns: list[JaxprEqn] = []
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         n = len(slots)
         outs = [(Var if i in used else DropVar)(avals[i], i) for i in range(n, n + len(app.outs))]
         source = jaxpr.sources[k] if jaxpr.sources else None
@@ -268,7 +268,7 @@ class SlotForm(NamedTuple):
 
     in_avals: list[ShapedArray]
     consts: list[Any]
-    steps: list[Any]
+    equations: list[Any]
     outs: list[int]
     out_avals: list[ShapedArray]
     sources: list[Any] | None
@@ -288,13 +288,13 @@ def slot_form(view: ProgramView, values: Mapping[Var, Any]) -> SlotForm:
         v: i for i, v in enumerate([*view.invars, *view.constvars, *literals])
     }
     position = len(view.invars) + len(consts)
-    steps: list[Any] = []
+    equations: list[Any] = []
     for k, eqn in enumerate(view.eqns):
         where = f"equation {k} ({eqn.primitive.name})"
         idx = tuple([_slot(slot_of, v, where) for v in eqn.invars])
         app = eqn.app
         _check_results(eqn, where)
-        steps.append((app, idx))
+        equations.append((app, idx))
         for var in eqn.outvars:
             slot_of[var] = position
             position += 1
@@ -302,7 +302,7 @@ def slot_form(view: ProgramView, values: Mapping[Var, Any]) -> SlotForm:
     return SlotForm(
         [v.aval for v in view.invars],
         consts,
-        steps,
+        equations,
         [_slot(slot_of, v, "the results") for v in view.outvars],
         [v.aval for v in view.outvars],
         None if any([s is None for s in sources]) else sources,

@@ -30,7 +30,7 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
         if not isinstance(getattr(const, "aval", None), ShapedArray):
             raise _error(jaxpr, f"the constant {const!r} is no value")
         avals.append(const.aval)
-    for k, (app, slots) in enumerate(jaxpr.steps):
+    for k, (app, slots) in enumerate(jaxpr.equations):
         _check_equation(jaxpr, k, app, slots, avals)
         avals.extend(app.outs)
     if len(jaxpr.outs) != len(jaxpr.out_avals):
@@ -43,8 +43,8 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
             raise _error(
                 jaxpr, f"result {i} is {avals[slot].str_short()}, declared {aval.str_short()}"
             )
-    if jaxpr.sources is not None and len(jaxpr.sources) != len(jaxpr.steps):
-        counts = f"{len(jaxpr.sources)} source locations for {len(jaxpr.steps)} equations"
+    if jaxpr.sources is not None and len(jaxpr.sources) != len(jaxpr.equations):
+        counts = f"{len(jaxpr.sources)} source locations for {len(jaxpr.equations)} equations"
         raise _error(jaxpr, f"there are {counts}")
     for program in sub_jaxprs(jaxpr):
         check_jaxpr(program)

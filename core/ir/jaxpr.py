@@ -1,10 +1,10 @@
 """The Jaxpr: a traced program in slot form.
 
-``steps`` are ``(application, argument slots)``. The environment is one list: inputs first, then
-``consts`` (Literals and Arrays), then the results of the steps in order. Interpreters run it as
+``equations`` are ``(application, argument slots)``. The environment is one list: inputs first, then
+``consts`` (Literals and Arrays), then the results of the equations in order. Interpreters run it as
 
     env = [*args, *jaxpr.consts]
-    for app, slots in jaxpr.steps:
+    for app, slots in jaxpr.equations:
         result = process(app, [env[i] for i in slots])
         env.extend(result) if app.multiple else env.append(result)
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.values import Value
 
-Step = tuple["Application", tuple[int, ...]]
+Equation = tuple["Application", tuple[int, ...]]
 
 
 # The path of the class that users ask `isinstance` for; nobody makes these by their path.
 @public_path("tracebridge.extend.core")
 @final
 class Jaxpr:
-    """A program: inputs, constants, steps, results. Immutable but for its memo ``cache``."""
+    """A program: inputs, constants, equations, results. Immutable but for its memo ``cache``."""
 
     __slots__ = (
         "__weakref__",
@@ -60,18 +60,18 @@ class Jaxpr:
         "consts",
         "debug",
         "effects",
+        "equations",
         "in_avals",
         "out_avals",
         "outs",
         "sources",
-        "steps",
     )
 
     def __init__(
         self,
         in_avals: Sequence[ShapedArray],
         consts: Sequence[Value],
-        steps: Sequence[Step],
+        equations: Sequence[Equation],
         outs: Sequence[int],
         out_avals: Sequence[ShapedArray],
         sources: Sequence[Any] | None = None,
@@ -79,13 +79,13 @@ class Jaxpr:
     ) -> None:
         self.in_avals = tuple(in_avals)
         self.consts = tuple(consts)
-        self.steps = tuple(steps)
+        self.equations = tuple(equations)
         self.outs = tuple(outs)
         self.out_avals = tuple(out_avals)
         self.sources = tuple(sources) if sources else None
         self.debug = debug
         effects: Effects = no_effects
-        for app, _ in self.steps:
+        for app, _ in self.equations:
             if app.effects:
                 effects |= app.effects
         self.effects = effects
@@ -146,7 +146,7 @@ class Jaxpr:
     def slot_avals(self) -> list[ShapedArray]:
         """The aval of every slot of the environment."""
         avals = [*self.in_avals, *[c.aval for c in self.consts]]
-        for app, _ in self.steps:
+        for app, _ in self.equations:
             avals.extend(app.outs)
         return avals
 
@@ -273,7 +273,13 @@ def with_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> Jaxpr:
     given = iter([constant(c) for c in consts])
     values = [c if type(c) is Literal else next(given) for c in jaxpr.consts]
     bound = Jaxpr(
-        jaxpr.in_avals, values, jaxpr.steps, jaxpr.outs, jaxpr.out_avals, jaxpr.sources, jaxpr.debug
+        jaxpr.in_avals,
+        values,
+        jaxpr.equations,
+        jaxpr.outs,
+        jaxpr.out_avals,
+        jaxpr.sources,
+        jaxpr.debug,
     )
     bound.cache["view"] = _view(jaxpr)
     return bound
@@ -293,7 +299,7 @@ def eval_jaxpr(jaxpr: Jaxpr, process: Process, args: Sequence[Value]) -> list[Va
     env: list[Any] = [*args, *jaxpr.consts]
     append = env.append
     extend = env.extend
-    for app, idx in jaxpr.steps:
+    for app, idx in jaxpr.equations:
         result = process(app, [env[i] for i in idx])
         if app.multiple:
             extend(result)
@@ -308,7 +314,7 @@ def _eval_in_scopes(
     """The same, with each equation in the scopes in which it was made."""
     env: list[Any] = [*args, *jaxpr.consts]
     outer = NAMES.get()
-    for (app, idx), path in zip(jaxpr.steps, names, strict=True):
+    for (app, idx), path in zip(jaxpr.equations, names, strict=True):
         inside = path[len(outer) :] if path[: len(outer)] == outer else path
         scope = enter(inside) if inside else None
         try:

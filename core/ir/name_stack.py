@@ -51,6 +51,6 @@ def scopes_of(jaxpr: Jaxpr) -> list[str | None] | None:
         return None
     found: list[str | None] = [
         "/".join((*s.names, app.primitive.name)) if type(s) is NamedSource else None
-        for s, (app, _) in zip(jaxpr.sources, jaxpr.steps, strict=True)
+        for s, (app, _) in zip(jaxpr.sources, jaxpr.equations, strict=True)
     ]
     return found if any(found) else None

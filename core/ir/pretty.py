@@ -57,7 +57,7 @@ class _Printer:
 
     def program(self, jaxpr: Jaxpr) -> list[str]:
         """The lines of a program; those after the first are indented relative to it."""
-        used = {i for _, slots in jaxpr.steps for i in slots} | set(jaxpr.outs)
+        used = {i for _, slots in jaxpr.equations for i in slots} | set(jaxpr.outs)
         n_in = jaxpr.n_in
         env: list[str] = [""] * n_in
         consts: list[str] = []
@@ -74,7 +74,7 @@ class _Printer:
         binders = [binder(n, a) for n, a in zip(env, jaxpr.in_avals, strict=True)]
         env.extend(constant_names)
         equations: list[list[str]] = []
-        for app, slots in jaxpr.steps:
+        for app, slots in jaxpr.equations:
             outs: list[str] = []
             for aval in app.outs:
                 name = next(self._names) if len(env) in used else "_"

@@ -388,7 +388,7 @@ def largest_jaxpr(jaxprs: Sequence[object]) -> Any:
 
 
 def _weight(jaxpr: Any) -> tuple[bool, int]:
-    return _holds_functions(jaxpr), len(jaxpr.steps)
+    return _holds_functions(jaxpr), len(jaxpr.equations)
 
 
 def _holds_functions(jaxpr: Any) -> bool:
@@ -398,7 +398,7 @@ def _holds_functions(jaxpr: Any) -> bool:
             [
                 app.primitive.holds_functions
                 or any([_holds_functions(inner) for inner in jaxprs_in_params(app.params)])
-                for app, _ in jaxpr.steps
+                for app, _ in jaxpr.equations
             ]
         )
         jaxpr.cache["holds_functions"] = found
@@ -409,7 +409,7 @@ def _names_axis(jaxpr: Any, axis_name: Any) -> bool:
     key = ("names_axis", axis_name)
     found = jaxpr.cache.get(key)
     if found is None:
-        found = any([a.primitive.names_axis(axis_name, a.params) for a, _ in jaxpr.steps])
+        found = any([a.primitive.names_axis(axis_name, a.params) for a, _ in jaxpr.equations])
         jaxpr.cache[key] = found
     return found
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def sub_jaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """The programs in the parameters of the equations of ``jaxpr``, in order."""
-    for app, _ in jaxpr.steps:
+    for app, _ in jaxpr.equations:
         yield from jaxprs_in_params(app.params)
 
 
@@ -32,13 +32,13 @@ def all_jaxprs(jaxpr: Jaxpr) -> list[Jaxpr]:
 def applications(jaxpr: Jaxpr) -> Iterator[Application]:
     """The applications of ``jaxpr`` and of the programs below it, each program once."""
     for program in all_jaxprs(jaxpr):
-        for app, _ in program.steps:
+        for app, _ in program.equations:
             yield app
 
 
 def count_equations(jaxpr: Jaxpr) -> int:
     """Number of equations, those of programs below it included; a program counts once."""
-    return sum([len(program.steps) for program in all_jaxprs(jaxpr)])
+    return sum([len(program.equations) for program in all_jaxprs(jaxpr)])
 
 
 def primitive_names(jaxpr: Jaxpr) -> set[str]:

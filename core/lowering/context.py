@@ -117,23 +117,23 @@ class LoweringContext(Builder):
             env.append(const if type(const) is Literal else self._array_constant(const))
         located = self.locations
         if located is not None and jaxpr.sources is not None:
-            for step, source in zip(jaxpr.steps, jaxpr.sources, strict=True):
-                with located.of(source, step[0].primitive.name):
-                    self._emit((step,), env)
+            for equation, source in zip(jaxpr.equations, jaxpr.sources, strict=True):
+                with located.of(source, equation[0].primitive.name):
+                    self._emit((equation,), env)
             return [self.materialize(env[i]) for i in jaxpr.outs]
         scopes = scopes_of(jaxpr)
         if scopes is None:
-            self._emit(jaxpr.steps, env)
+            self._emit(jaxpr.equations, env)
         else:
-            for step, scope in zip(jaxpr.steps, scopes, strict=True):
+            for equation, scope in zip(jaxpr.equations, scopes, strict=True):
                 with nullcontext() if scope is None else mlir.ir.Location.name(scope):
-                    self._emit((step,), env)
+                    self._emit((equation,), env)
         return [self.materialize(env[i]) for i in jaxpr.outs]
 
-    def _emit(self, steps: Sequence[Any], env: list[Any]) -> None:
+    def _emit(self, equations: Sequence[Any], env: list[Any]) -> None:
         """Emit equations; their results are appended to ``env``."""
         create = self.create
-        for app, idx in steps:
+        for app, idx in equations:
             recipe = app.recipe
             if recipe is None:
                 recipe = recipe_of(app)

@@ -196,11 +196,11 @@ def _module_name(name: str) -> str:
 
 
 def _kept_inputs(jaxpr: Jaxpr, keep_unused: bool) -> tuple[int, ...]:
-    """Inputs that some step or result uses."""
+    """Inputs that some equation or result uses."""
     if keep_unused:
         return tuple(range(jaxpr.n_in))
     used: set[int] = set(jaxpr.outs)
-    for _, idx in jaxpr.steps:
+    for _, idx in jaxpr.equations:
         used.update(idx)
     return tuple([i for i in range(jaxpr.n_in) if i in used])
 

@@ -275,7 +275,7 @@ def test_dce_keeps_results(data: st.DataObject, program: Program, seed: int) -> 
     smaller, used_in = dce_jaxpr(jaxpr, used)
     kept = [a for a, u in zip(args, used_in, strict=True) if u]
     expected = [v for v, u in zip(program.all(*args), used, strict=True) if u]
-    assert len(smaller.steps) <= len(jaxpr.steps)
+    assert len(smaller.equations) <= len(jaxpr.equations)
     for one, two in zip(expected, run_jaxpr(smaller, *kept), strict=True):
         close(two, one)
 

@@ -134,7 +134,7 @@ def _result_of(app: Application, k: int, source: Any) -> str:
 def _producer(jaxpr: Jaxpr, slot: int) -> tuple[Application, int, Any] | None:
     """The equation that fills a slot, and which of its results that is."""
     start = jaxpr.n_in + len(jaxpr.consts)
-    for k, (app, _) in enumerate(jaxpr.steps):
+    for k, (app, _) in enumerate(jaxpr.equations):
         if start <= slot < start + len(app.outs):
             return app, slot - start, jaxpr.sources[k] if jaxpr.sources else None
         start += len(app.outs)

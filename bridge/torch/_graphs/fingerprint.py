@@ -173,8 +173,8 @@ class _Digest:
     def program(self, jaxpr: Jaxpr) -> None:
         self.each("program", jaxpr.in_avals)
         self.each("consts", jaxpr.consts)
-        self.text("steps", len(jaxpr.steps))
-        for app, slots in jaxpr.steps:
+        self.text("steps", len(jaxpr.equations))
+        for app, slots in jaxpr.equations:
             self.text(app.primitive.name, slots)
             self.mapping(app.params)
             self.each("outs", app.outs)

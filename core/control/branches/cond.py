@@ -218,7 +218,9 @@ class Cond(Choice):
             in_dims = tuple([d for _, d in pairs])
             batched = batch_jaxpr(branch, ctx.size, ctx.axis, in_dims, True)[0]
             values = [x for x, _ in pairs]
-            if any([isinstance(app.primitive, HigherOrderPrimitive) for app, _ in branch.steps]):
+            if any(
+                [isinstance(app.primitive, HigherOrderPrimitive) for app, _ in branch.equations]
+            ):
                 # Written out at each level, nested choices would be staged again and again.
                 rows.append(closed_call_p.bind(*values, jaxpr=batched))
             else:

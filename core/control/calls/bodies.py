@@ -154,7 +154,7 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
     key = (
         jaxpr.in_avals,
         tuple([c.key() for c in jaxpr.consts]),
-        jaxpr.steps,
+        jaxpr.equations,
         jaxpr.outs,
         tracing_key(),
         tuple(names_of(jaxpr) or ()) if in_use[0] else (),
@@ -164,7 +164,7 @@ def shared(jaxpr: Jaxpr) -> Jaxpr:
 
 def _holds_functions(jaxpr: Jaxpr) -> bool:
     """Whether an equation has a Python function in its parameters: it must not be kept alive."""
-    for app, _ in jaxpr.steps:
+    for app, _ in jaxpr.equations:
         known = app.holds_functions
         if known is None:
             known = app.holds_functions = (

@@ -30,20 +30,20 @@ def lifted_options(jaxpr: Jaxpr) -> tuple[Jaxpr, tuple[tuple[str, Any], ...]]:
     """
     given = {
         app.params["compiler_options"]: app.params["name"]
-        for app, _ in jaxpr.steps
+        for app, _ in jaxpr.equations
         if "compiler_options" in app.params
     }
     if not given:
         return jaxpr, ()
     if len(given) > 1:
         check_outermost(*next((name, options) for options, name in given.items()))
-    steps: list[Any] = []
-    for app, idx in jaxpr.steps:
+    equations: list[Any] = []
+    for app, idx in jaxpr.equations:
         plain = app
         if "compiler_options" in app.params:
             params = {k: v for k, v in app.params.items() if k != "compiler_options"}
             plain = app.primitive.application(app.avals, params)
-        steps.append((plain, idx))
+        equations.append((plain, idx))
     (options,) = given
-    parts = (jaxpr.in_avals, jaxpr.consts, steps, jaxpr.outs, jaxpr.out_avals)
+    parts = (jaxpr.in_avals, jaxpr.consts, equations, jaxpr.outs, jaxpr.out_avals)
     return Jaxpr(*parts, jaxpr.sources, jaxpr.debug), options

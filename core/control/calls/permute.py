@@ -18,7 +18,7 @@ def rewire(
 
     ``inputs``: per new input the position of an old one, or an aval for an input that nothing
     uses; old inputs that are left out must be unused. ``outputs``: per new result a slot of
-    ``jaxpr`` (results of steps, inputs, constants). ``None`` leaves either as it is.
+    ``jaxpr`` (results of equations, inputs, constants). ``None`` leaves either as it is.
     """
     n_old = jaxpr.n_in
     chosen: Sequence[int | ShapedArray] = range(n_old) if inputs is None else inputs
@@ -48,11 +48,11 @@ def rewire(
     else:
         avals = jaxpr.slot_avals()
         out_avals = [avals[s] for s in slots]
-    steps: list[Any] = [(app, tuple([moved(i) for i in idx])) for app, idx in jaxpr.steps]
+    equations: list[Any] = [(app, tuple([moved(i) for i in idx])) for app, idx in jaxpr.equations]
     return Jaxpr(
         in_avals,
         jaxpr.consts,
-        steps,
+        equations,
         [moved(s) for s in slots],
         out_avals,
         jaxpr.sources,
@@ -61,9 +61,9 @@ def rewire(
 
 
 def used_inputs(jaxpr: Jaxpr) -> list[bool]:
-    """Which inputs a step or a result uses."""
+    """Which inputs an equation or a result uses."""
     used = set(jaxpr.outs)
-    for _, idx in jaxpr.steps:
+    for _, idx in jaxpr.equations:
         used.update(idx)
     return [i in used for i in range(jaxpr.n_in)]
 
@@ -71,11 +71,11 @@ def used_inputs(jaxpr: Jaxpr) -> list[bool]:
 def reached(jaxpr: Jaxpr, results: Sequence[bool]) -> list[bool]:
     """Which inputs the results marked by ``results`` depend on."""
     fixed = jaxpr.n_in + len(jaxpr.consts)
-    live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.steps]))
+    live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.equations]))
     for slot, here in zip(jaxpr.outs, results, strict=True):
         live[slot] = live[slot] or here
     end = len(live)
-    for app, idx in reversed(jaxpr.steps):
+    for app, idx in reversed(jaxpr.equations):
         start = end - len(app.outs)
         if any(live[start:end]):
             for i in idx:

@@ -86,7 +86,7 @@ def closure_convert(
 def _run(jaxpr: Jaxpr, env: list[Any]) -> list[Any]:
     """The results of ``jaxpr``, where ``env`` holds its inputs and values for its constants."""
     process = current_trace().process
-    for app, idx in jaxpr.steps:
+    for app, idx in jaxpr.equations:
         result = process(app, [env[i] for i in idx])
         if app.multiple:
             env.extend(result)

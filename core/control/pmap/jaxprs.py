@@ -75,7 +75,7 @@ def as_vmap(params: Params) -> Jaxpr:
     in_axes, out_axes = params["in_axes"], params["out_axes"]
     # vmap cannot call in order, but there is an order of elements that know nothing of the others.
     in_order = any([e.ordered and e.over_devices for e in jaxpr.effects])
-    if in_order and not any([a.primitive.names_axis(name, a.params) for a, _ in jaxpr.steps]):
+    if in_order and not any([a.primitive.names_axis(name, a.params) for a, _ in jaxpr.equations]):
         return _one_by_one(params)
     key = ("pmap as vmap", name, size, in_axes, out_axes)
     found = jaxpr.cache.get(key)
@@ -199,7 +199,7 @@ def inner_replicas(jaxpr: Jaxpr) -> int:
     found = jaxpr.cache.get("inner replicas")
     if found is None:
         counts = [1]
-        for app, _ in jaxpr.steps:
+        for app, _ in jaxpr.equations:
             size = app.params["axis_size"] if app.primitive.name == "pmap" else 1
             inner = [inner_replicas(j) for j in jaxprs_in_params(app.params)]
             counts.append(size * max(inner, default=1))
@@ -213,6 +213,6 @@ def inner_devices_given(jaxpr: Jaxpr) -> bool:
         [
             (app.primitive.name == "pmap" and app.params["devices"] is not None)
             or any([inner_devices_given(j) for j in jaxprs_in_params(app.params)])
-            for app, _ in jaxpr.steps
+            for app, _ in jaxpr.equations
         ]
     )

@@ -290,7 +290,7 @@ def eval_in_place(
     Bodies of ``scan`` become checkpoints with ``policy``.
     """
     env: list[Any] = [*args, *jaxpr.consts]
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         values = [env[i] for i in idx]
         if app.primitive.inlinable:
             inner = app.params["jaxpr"]
@@ -298,7 +298,7 @@ def eval_in_place(
             continue
         start = len(staging.equations)
         if policy is not None and app.primitive.name == "scan":
-            app = _with_checkpointed_body(app, policy)  # noqa: PLW2901 - the same step
+            app = _with_checkpointed_body(app, policy)  # noqa: PLW2901 - the same equation
         if jaxpr.sources is None:
             result = process(app, values)
         else:
@@ -320,8 +320,8 @@ def _with_checkpointed_body(app: Application, policy: Policy) -> Any:
     params = {"jaxpr": body, "prevent_cse": (False,) * n, "policy": policy, "differentiated": False}
     inner = checkpoint_p.application(body.in_avals, params)
     outs = range(n, n + len(body.outs))
-    step = (inner, tuple(range(n)))
-    wrapped = Jaxpr(body.in_avals, (), (step,), outs, body.out_avals, None, body.debug)
+    equation = (inner, tuple(range(n)))
+    wrapped = Jaxpr(body.in_avals, (), (equation,), outs, body.out_avals, None, body.debug)
     return app.primitive.application(app.avals, {**app.params, "jaxpr": wrapped})
 
 

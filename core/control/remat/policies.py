@@ -120,7 +120,7 @@ class Decisions:
         """The decision for each result of a Jaxpr."""
         fixed = jaxpr.n_in + len(jaxpr.consts)
         by_slot: list[Decision | None] = [None] * fixed
-        for app, _ in jaxpr.steps:
+        for app, _ in jaxpr.equations:
             by_slot.extend(self.of(app))
         found = [by_slot[s] for s in jaxpr.outs]
         # Inputs that are passed on have no equation. In loops these are carries: without them what

@@ -13,7 +13,7 @@ from tracebridge.core.control.scan.residuals import (
     split_residuals,
     varying,
 )
-from tracebridge.core.interpreters.graph import Graph, GraphStep
+from tracebridge.core.interpreters.graph import Graph, GraphEquation
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
@@ -34,7 +34,7 @@ Flags = tuple[bool, ...]
 def tangent_outs(jaxpr: Jaxpr, nonzero_in: Sequence[bool]) -> list[bool]:
     """Which results have tangents, by the plans of the equations alone (nothing is traced)."""
     nonzero = [*nonzero_in, *[False] * len(jaxpr.consts)]
-    for app, idx in jaxpr.steps:
+    for app, idx in jaxpr.equations:
         mask = sum([1 << k for k, i in enumerate(idx) if nonzero[i]])
         if mask:
             nonzero.extend([t is not None for _, t in linear_plan(app, mask).outs])
@@ -167,7 +167,7 @@ class ScanSplit:
         else:
             shape = (n_consts, n_carry, n_in)
             self.primal = split_residuals(graph, varies, shape, outs, residuals, jaxpr.debug)
-        first = len(graph.steps)
+        first = len(graph.equations)
         tangents = found.tangent_outs
         for i, nz in enumerate(carry_nz):
             if nz and tangents[i] is None:
@@ -179,7 +179,7 @@ class ScanSplit:
             self.primal.in_scan_order(residuals, found.tangents, n_fixed),
             [t for t in tangents if t is not None],
             jaxpr.debug,
-            [*graph.steps[first:], *found.tape],
+            [*graph.equations[first:], *found.tape],
             keep_effects=False,
         )
 
@@ -242,12 +242,14 @@ def scan_linear_plan(primitive: Primitive, app: Application, mask: int) -> Linea
     split = split_scan(params, tangents)
     results, constant, stacked = split.primal.add_to(graph, primitive, params, primals)
     operands, linear = split.linear_scan(params, tangents, constant, stacked, graph.zeros)
-    primal_steps = list(graph.steps)
-    tape: list[GraphStep] = []
+    primal_equations = list(graph.equations)
+    tape: list[GraphEquation] = []
     first = 0
     if any(split.out_nz):
         first = graph.add_bound(primitive, operands, linear)
-        tape.append(graph.steps[-1])
+        tape.append(graph.equations[-1])
     out_t = iter(range(first, len(graph.avals)))
     outs = [(r, next(out_t) if nz else None) for r, nz in zip(results, split.out_nz, strict=True)]
-    return LinearPlan(range(n + len(positions)), graph.consts, primal_steps, tape, outs, positions)
+    return LinearPlan(
+        range(n + len(positions)), graph.consts, primal_equations, tape, outs, positions
+    )

@@ -111,7 +111,7 @@ def varying(graph: Graph, n_consts: int, n_in: int) -> bytearray:
     """Which values differ from step to step: those not made from the first inputs alone."""
     varies = bytearray(len(graph.avals))
     varies[n_consts:n_in] = b"\1" * (n_in - n_consts)
-    for app, args, first, _ in graph.steps:
+    for app, args, first, _ in graph.equations:
         # What has effects belongs to each step.
         here = bool(app.effects)
         for a in args:
@@ -129,7 +129,7 @@ def varying(graph: Graph, n_consts: int, n_in: int) -> bytearray:
 
 def mixes(graph: Graph, varies: bytearray) -> bool:
     """Whether an equation has results that need not vary, if it is taken apart."""
-    for app, args, _, _ in graph.steps:
+    for app, args, _, _ in graph.equations:
         if app.multiple:
             mask = tuple([bool(varies[a]) for a in args])
             if any(mask) and not all(mask) and not all(unknown_results(app, mask)):
@@ -172,7 +172,7 @@ def split_residuals(
                 results.append(number)
             stacked.append(at[number])
     # An equation with effects may have no results, and its number is then that of another value.
-    fixed = [s for s in graph.steps if not s[0].effects and s[0].outs and not varies[s[2]]]
+    fixed = [s for s in graph.equations if not s[0].effects and s[0].outs and not varies[s[2]]]
     held = _held(graph, varies, n_consts, results)
     needed = [*held, *constant]
     before: Jaxpr | list[int] = needed
@@ -188,7 +188,7 @@ def _held(graph: Graph, varies: bytearray, n_consts: int, results: Sequence[int]
     for number in results:
         needed[number] = 1
     made: list[int] = []
-    for app, args, first, _ in reversed(graph.steps):
+    for app, args, first, _ in reversed(graph.equations):
         end = first + len(app.outs)
         if not any(needed[first:end]) and not app.effects:
             continue

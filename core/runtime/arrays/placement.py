@@ -94,7 +94,7 @@ def _mesh_inside(jaxpr: Jaxpr) -> Mesh | None:
 
 
 def _meshes(jaxpr: Jaxpr) -> Iterator[Mesh | None]:
-    for app, _ in jaxpr.steps:
+    for app, _ in jaxpr.equations:
         wanted = app.primitive.wanted_sharding(app.params)
         if wanted is not None:
             mesh = getattr(wanted, "mesh", None)

@@ -374,7 +374,7 @@ def fold_scalars(
     ]
     folded: dict[int, ShapedArray] = {}
     for i, is_scalar in enumerate(scalars):
-        uses = [app for app, idx in jaxpr.steps if i in idx] if is_scalar else []
+        uses = [app for app, idx in jaxpr.equations if i in idx] if is_scalar else []
         if (
             uses
             and i not in jaxpr.outs
@@ -396,7 +396,7 @@ def _skipping(jaxpr: Jaxpr, folded: dict[int, ShapedArray]) -> Callable[..., lis
     def run(*args: Any) -> list[Any]:
         process = current_trace().process
         env: list[Any] = [*args, *jaxpr.consts]
-        for app, idx in jaxpr.steps:
+        for app, idx in jaxpr.equations:
             if len(idx) == 1 and idx[0] in folded:
                 env.append(env[idx[0]])
                 continue

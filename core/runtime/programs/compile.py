@@ -97,7 +97,7 @@ def _inspect(
     """
     found = [
         (app.params["callback"], idx[0])
-        for app, idx in jaxpr.steps
+        for app, idx in jaxpr.equations
         if app.primitive.name == "inspect_sharding"
     ]
     if len(found) != n_inspections:
@@ -107,7 +107,7 @@ def _inspect(
     every = jaxpr.slot_avals()
     avals = [every[i] for i in slots]
     outs, out_avals = (*jaxpr.outs, *slots), (*jaxpr.out_avals, *avals)
-    wider = Jaxpr(jaxpr.in_avals, jaxpr.consts, jaxpr.steps, outs, out_avals, debug=jaxpr.debug)
+    wider = Jaxpr(jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, out_avals, debug=jaxpr.debug)
     n, platform = len(jaxpr.outs), placement.device.platform
     wished = (*placement.out_shardings, *[None] * len(outs))[: len(outs)]
     place = MeshPlacement(placement.mesh, placement.in_shardings, tuple(wished))

@@ -92,7 +92,7 @@ class _Found(Exception):
 def _walk(run: Run, jaxpr: Jaxpr, args: Sequence[object]) -> list[Any]:
     """Evaluate equation by equation; raises at the first forbidden value."""
     env: list[Any] = [*args, *jaxpr.consts]
-    for k, (app, idx) in enumerate(jaxpr.steps):
+    for k, (app, idx) in enumerate(jaxpr.equations):
         values = [env[i] for i in idx]
         outs = run(app, values)
         if first_bad(outs) is not None:

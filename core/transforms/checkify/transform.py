@@ -108,7 +108,7 @@ class Checker:
         ``line`` is that of the equation around, for equations that do not know theirs.
         """
         env: list[Any] = [*args, *jaxpr.consts]
-        for k, (app, idx) in enumerate(jaxpr.steps):
+        for k, (app, idx) in enumerate(jaxpr.equations):
             source = jaxpr.sources[k] if jaxpr.sources else None
             where = line if source is None else describe_line(source) or line
             env.extend(self.step(state, app, [env[i] for i in idx], where))

@@ -28,7 +28,7 @@ Flags = tuple[bool, ...]
 def run_jet(jaxpr: Jaxpr, args: Sequence[Series], order: int) -> list[Series]:
     """``jaxpr`` applied to series with ``order`` coefficients besides the value."""
     env: list[Series] = [*args, *[constant(c, order) for c in jaxpr.consts]]
-    for app, idx in jaxpr.steps:
+    for app, idx in jaxpr.equations:
         env.extend(_step(app, [env[i] for i in idx], order))
     return [env[i] for i in jaxpr.outs]
 

@@ -78,7 +78,7 @@ class Masker:
     def run(self, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         """The padded results of a program at padded arguments."""
         env: list[Any] = [*args, *jaxpr.consts]
-        for app, slots in jaxpr.steps:
+        for app, slots in jaxpr.equations:
             result = self.apply(app, [env[i] for i in slots])
             if app.multiple:
                 env.extend(result)
@@ -157,7 +157,7 @@ def mentions_dims(param: object) -> bool:
     if isinstance(param, Jaxpr):
         avals = (*param.in_avals, *param.out_avals)
         static = all([is_static(a.shape) for a in avals])
-        return not static or not all([is_plain(app) for app, _ in param.steps])
+        return not static or not all([is_plain(app) for app, _ in param.equations])
     if isinstance(param, ShapedArray):
         return not is_static(param.shape)
     if isinstance(param, tuple):

@@ -32,7 +32,7 @@ def test_unmapped_work_is_not_repeated() -> None:
     jaxpr = stage(lambda x, y: [lax.mul(x, lax.exp(y))], [VECTOR, VECTOR])
     batched, out_dims = batch_jaxpr(jaxpr, 5, None, (0, None))
     assert (0,) == out_dims
-    (exp,) = [app for app, _ in batched.steps if app.primitive.name == "exp"]
+    (exp,) = [app for app, _ in batched.equations if app.primitive.name == "exp"]
     assert (3,) == exp.out.shape
 
 

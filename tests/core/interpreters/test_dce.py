@@ -21,7 +21,7 @@ VECTOR = ShapedArray((3,), F32)
 
 def names(jaxpr: Any) -> list[str]:
     """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def two_results(x: Any, y: Any) -> list[Any]:
@@ -53,7 +53,7 @@ def test_keep_in_keeps_inputs() -> None:
 def test_nothing_used_is_the_empty_program() -> None:
     """No result, no equation, no input."""
     smaller, used = dce_jaxpr(stage(two_results, [VECTOR, VECTOR]), (False, False))
-    assert () == smaller.steps + smaller.outs + smaller.consts
+    assert () == smaller.equations + smaller.outs + smaller.consts
     assert (False, False) == used
 
 
@@ -78,7 +78,7 @@ def test_calls_shrink_inside() -> None:
     jaxpr = tb.make_jaxpr(inner)(*[np.ones(3, F32)] * 2).jaxpr
     smaller, used = dce_jaxpr(jaxpr, (True, False))
     assert (True, False) == used
-    ((call, slots),) = smaller.steps
+    ((call, slots),) = smaller.equations
     assert 1 == len(call.outs)
     assert (0,) == slots
     assert ["sin"] == names(call.params["jaxpr"])

@@ -17,7 +17,7 @@ VECTOR = ShapedArray((3,), np.dtype("float32"))
 
 
 def names(jaxpr: Jaxpr) -> list[str]:
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def run(jaxpr: Jaxpr, *args: tb.Array) -> list[tb.Array]:
@@ -90,7 +90,7 @@ def test_effects_stay_unless_told_otherwise(keep: bool) -> None:
     inputs = graph.inputs(jaxpr.in_avals)
     outs = graph.inline(jaxpr, inputs)
     program = graph.program(inputs, outs, NO_DEBUG_INFO, keep_effects=keep)
-    assert (2 if keep else 1) == len(program.steps)
+    assert (2 if keep else 1) == len(program.equations)
     assert keep == bool(program.effects)
 
 

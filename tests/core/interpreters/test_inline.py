@@ -14,7 +14,7 @@ from tracebridge.core.interpreters.inline import inline_calls
 
 def names(jaxpr: Any) -> list[str]:
     """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def test_nested_calls_disappear() -> None:

@@ -22,7 +22,7 @@ VECTOR = ShapedArray((3,), F32)
 
 def count(jaxpr: Any, name: str) -> int:
     """How many equations of a primitive a Jaxpr has."""
-    return [app.primitive.name for app, _ in jaxpr.steps].count(name)
+    return [app.primitive.name for app, _ in jaxpr.equations].count(name)
 
 
 def numbers() -> Any:
@@ -51,7 +51,7 @@ def test_primal_is_computed_once() -> None:
     assert 1 == count(jaxpr.jaxpr, "sin")
 
 
-def test_tape_holds_linear_steps_only() -> None:
+def test_tape_holds_linear_equations_only() -> None:
     """The tape of sin(x) * y + z has no sin: that ran when it was recorded."""
     x = numbers()
     outs, linear = linearize_flat(lambda x, y, z: [lax.add(lax.mul(lax.sin(x), y), z)], [x, x, x])

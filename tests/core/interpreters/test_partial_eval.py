@@ -18,7 +18,7 @@ VECTOR = ShapedArray((3,), F32)
 
 def names(jaxpr: Any) -> list[str]:
     """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def mixed(x: Any, y: Any) -> list[Any]:

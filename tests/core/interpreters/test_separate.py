@@ -16,7 +16,7 @@ ARGS = [tnp.asarray(np.float32(v)) for v in (2.0, 3.0)]
 
 
 def names(jaxpr):
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def run(jaxpr, *args):

@@ -22,7 +22,7 @@ VECTOR = ShapedArray((3,), F32)
 
 def names(jaxpr: Any) -> list[str]:
     """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def test_dead_equations_are_dropped() -> None:
@@ -56,7 +56,7 @@ def test_equations_keep_their_order_and_sharing() -> None:
 
     jaxpr = stage(f, [VECTOR, VECTOR])
     assert ["sin", "mul", "add"] == names(jaxpr)
-    assert [(0,), (2, 2), (2, 1)] == [slots for _, slots in jaxpr.steps]
+    assert [(0,), (2, 2), (2, 1)] == [slots for _, slots in jaxpr.equations]
     assert (3, 4, 1) == jaxpr.outs
 
 
@@ -120,7 +120,7 @@ def test_an_input_or_constant_can_be_a_result() -> None:
     """Results need no equation."""
     table = tnp.ones(2)
     jaxpr = stage(lambda x: [x, table, 1.5, x], [VECTOR])
-    assert () == jaxpr.steps
+    assert () == jaxpr.equations
     assert 4 == len(jaxpr.outs)
     got = run_jaxpr(jaxpr, np.arange(3, dtype=F32))
     assert [0.0, 1.0, 2.0] == np.asarray(got[0]).tolist()

@@ -55,7 +55,7 @@ def test_results_without_cotangent() -> None:
     jaxpr = stage(lambda t: [lax.mul(t, 2.0), lax.mul(t, 3.0)], [VECTOR])
     backward, _ = transpose_jaxpr(jaxpr, (True,), (False, True))
     assert 1 == backward.n_in
-    assert 1 == len(backward.steps)
+    assert 1 == len(backward.equations)
     ct = array((3,), 1, "float32")
     np.testing.assert_allclose(run_jaxpr(backward, ct)[0], 3 * ct, rtol=1e-6)
 
@@ -97,5 +97,5 @@ def test_equations_that_mix_are_taken_apart_once() -> None:
     a, ct = array((3,), 1, "float32"), array((3,), 2, "float32")
     assert (True,) == present
     assert 1 == len(backward.effects)
-    assert 1 == sum([bool(app.effects) for app, _ in backward.steps])
+    assert 1 == sum([bool(app.effects) for app, _ in backward.equations])
     np.testing.assert_allclose(run_jaxpr(backward, a, ct)[0], np.sin(a) * a * ct, rtol=1e-5)

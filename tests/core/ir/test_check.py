@@ -29,7 +29,7 @@ def good(**changes: Any) -> Jaxpr:
     parts: dict[str, Any] = {
         "in_avals": (F32,),
         "consts": (literal(2.0, np.float32),),
-        "steps": ((SIN, (0,)), (MUL, (2, 1))),
+        "equations": ((SIN, (0,)), (MUL, (2, 1))),
         "outs": (3,),
         "out_avals": (F32,),
     }
@@ -55,8 +55,11 @@ def test_good_programs_pass() -> None:
         ({"outs": (-1,)}, "result 0 is slot -1"),
         ({"outs": (3, 3)}, "2 results, but 1 types"),
         ({"out_avals": (VECTOR,)}, "result 0 is f32[], declared f32[3]"),
-        ({"steps": ((MUL, (2, 1)), (SIN, (0,)))}, "(mul): argument 0 is slot 2, only 2"),
-        ({"steps": ((SIN, (0, 1)), (SIN, (0,)))}, "equation 0 (sin) has 2 arguments, expected 1"),
+        ({"equations": ((MUL, (2, 1)), (SIN, (0,)))}, "(mul): argument 0 is slot 2, only 2"),
+        (
+            {"equations": ((SIN, (0, 1)), (SIN, (0,)))},
+            "equation 0 (sin) has 2 arguments, expected 1",
+        ),
         ({"in_avals": (VECTOR,)}, "(sin): argument 0 is f32[3], expected f32[]"),
         ({"consts": (2.0,)}, "the constant 2.0 is no value"),
         ({"in_avals": ("f32",)}, "input 0 has the type 'f32'"),

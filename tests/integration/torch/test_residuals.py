@@ -28,7 +28,7 @@ def parts(fun, *xs):
 
 
 def names(jaxpr):
-    return [app.primitive.name for app, _ in jaxpr.steps]
+    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def test_cheap_chains_keep_only_inputs():

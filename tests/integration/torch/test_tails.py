@@ -118,7 +118,7 @@ def test_no_work_is_done_twice():
     jaxpr, _ = backward(layers, 4)
     tails = split_tails(jaxpr, range(4), range(4))
 
-    count = lambda j: sum([app.primitive.name == "dot_general" for app, _ in j.steps])
+    count = lambda j: sum([app.primitive.name == "dot_general" for app, _ in j.equations])
     assert count(jaxpr) == count(tails.first) + sum([count(p) for p, _ in tails.last.values()])
 
 

@@ -122,7 +122,7 @@ def test_prevent_cse_per_argument() -> None:
     """One boolean for each positional argument, or a tree of them."""
     f = tb.checkpoint(lambda x, y: tnp.sin(x * y["a"] * y["b"]), prevent_cse=(True, False))
     jaxpr = tb.make_jaxpr(f)(1.0, {"a": 2.0, "b": 3.0}).jaxpr
-    assert jaxpr.steps[0][0].params["prevent_cse"] == (True, False, False)
+    assert jaxpr.equations[0][0].params["prevent_cse"] == (True, False, False)
     np.testing.assert_allclose(
         tb.jit(tb.grad(f))(1.0, {"a": 2.0, "b": 3.0}), 6.0 * np.cos(6.0), rtol=1e-6
     )

@@ -324,9 +324,9 @@ def test_options_of_a_program_made_of_jitted_functions() -> None:
     whole, options = lifted_options(program)
     assert (tuple(FAST.items()), ["jit", "add"]) == (
         options,
-        [app.primitive.name for app, _ in whole.steps],
+        [app.primitive.name for app, _ in whole.equations],
     )
-    assert "compiler_options" not in whole.steps[0][0].params
+    assert "compiler_options" not in whole.equations[0][0].params
     plain = stage(lambda x: [tb.jit(tnp.sin)(x)], program.in_avals)
     assert (plain, ()) == lifted_options(plain)
 

@@ -108,7 +108,7 @@ def test_large_closed_over_arrays_are_not_copied_for_each_element():
     chosen = lambda i, x: cond(x < 0.1, lambda: table[i].sum(), lambda: x)
     jaxpr = tb.make_jaxpr(tb.vmap(chosen))(np.arange(5), np.ones(5, np.float32)).jaxpr
 
-    assert all([a.size < 5 * table.size for app, _ in jaxpr.steps for a in app.avals])
+    assert all([a.size < 5 * table.size for app, _ in jaxpr.equations for a in app.avals])
 
 
 @INDICES
@@ -121,7 +121,7 @@ def test_batched_operands(index):
     close(batched(index, xs, Y), [plain(index, x, Y) for x in xs])
     close(tb.grad(lambda xs: batched(index, xs, Y).sum())(xs), slopes)
     close(tb.vmap(tb.grad(chosen, argnums=1), (None, 0, None))(index, xs, Y), slopes)
-    primitives = [a.primitive.name for a, _ in tb.make_jaxpr(batched)(index, xs, Y).jaxpr.steps]
+    primitives = [a.primitive.name for a, _ in tb.make_jaxpr(batched)(index, xs, Y).jaxpr.equations]
     assert "cond" in primitives
     assert "select_n" not in primitives
 
@@ -188,7 +188,7 @@ def test_branches_that_ignore_operands():
 def test_residuals_share_places():
     """Residuals of one type share memory among the branches; operands are not copied."""
     jaxpr = tb.make_jaxpr(tb.value_and_grad(lambda x, y: chosen(0, x, y), argnums=(0, 1)))(X, Y)
-    forward = next(a for a, _ in jaxpr.jaxpr.steps if a.primitive.name == "cond")
+    forward = next(a for a, _ in jaxpr.jaxpr.equations if a.primitive.name == "cond")
 
     # sin needs sin and cos; exp its result; the third one y*y*y, and sine of the product.
     assert len(forward.outs) - 2 <= 4

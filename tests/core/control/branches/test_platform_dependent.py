@@ -84,7 +84,7 @@ def test_partial_evaluation_splits_the_functions():
     split = partial_eval_jaxpr(tb.make_jaxpr(f)(X, X).jaxpr, (False, True))
 
     assert (False, True) == split.unknown_out
-    assert any([a.primitive is platform_dependent_p for a, _ in split.known.steps])
+    assert any([a.primitive is platform_dependent_p for a, _ in split.known.equations])
 
 
 def test_bad_arguments():

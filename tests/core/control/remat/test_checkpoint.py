@@ -34,7 +34,7 @@ POLICIES = [
 def count(jaxpr: Jaxpr, name: str) -> int:
     """How many equations of a primitive a program has, at any depth."""
     total = 0
-    for app, _ in jaxpr.steps:
+    for app, _ in jaxpr.equations:
         total += app.primitive.name == name
         total += sum(count(inner, name) for inner in jaxprs_in_params(app.params))
     return total

@@ -177,7 +177,9 @@ def test_body_is_traced_once_per_signature():
     programs = set()
     for _ in range(3):
         jaxpr = tb.make_jaxpr(lambda x: scan(lambda c, y: (c * y, None), 0.5, x))(THREE).jaxpr
-        programs.add(next(a.params["jaxpr"] for a, _ in jaxpr.steps if a.primitive.name == "scan"))
+        programs.add(
+            next(a.params["jaxpr"] for a, _ in jaxpr.equations if a.primitive.name == "scan")
+        )
 
     assert len(traced) == 1
     assert len(programs) == 1

@@ -19,7 +19,7 @@ XS = np.ones((10, 8), np.float32)
 def scans(fun, *args):
     """The scan applications in the program of ``fun``, in order."""
     jaxpr = tb.make_jaxpr(fun)(*args).jaxpr
-    return [app for app, _ in jaxpr.steps if app.primitive.name == "scan"]
+    return [app for app, _ in jaxpr.equations if app.primitive.name == "scan"]
 
 
 def stacked_floats(app):
@@ -42,8 +42,8 @@ def test_constants_are_not_stacked():
     # carry; exp(w) is made before the loop.
     assert forward.params["num_consts"] == 1
     assert stacked_floats(forward) <= 2 * XS.size
-    assert not any([a.primitive.name == "exp" for a, _ in forward.params["jaxpr"].steps])
-    assert not any([a.primitive.name == "exp" for a, _ in backward.params["jaxpr"].steps])
+    assert not any([a.primitive.name == "exp" for a, _ in forward.params["jaxpr"].equations])
+    assert not any([a.primitive.name == "exp" for a, _ in backward.params["jaxpr"].equations])
 
 
 def scan_sum(body):
@@ -169,7 +169,7 @@ def test_programs_that_are_used_once_die_at_once(transform):
         return tb.lax.scan(lambda c, x: (tnp.sin(c) * x, None), c, XS[0])[0]
 
     jaxpr = tb.make_jaxpr(transform(loss))(2.0)
-    bodies = [weakref.ref(app.params["jaxpr"]) for app, _ in jaxpr.jaxpr.steps if app.multiple]
+    bodies = [weakref.ref(app.params["jaxpr"]) for app, _ in jaxpr.jaxpr.equations if app.multiple]
     assert bodies
     assert all([body() is not None for body in bodies])
     gc.disable()

@@ -43,7 +43,7 @@ def test_dce_drops_carries_that_nothing_needs():
     for position, n_carry in ((0, 1), (1, 2), (2, 1), (3, 1), (4, 2), (5, 1)):
         used = tuple([i == position for i in range(6)])
         smaller, used_in = dce_jaxpr(jaxpr, used)
-        ((app, _),) = [s for s in smaller.steps if s[0].primitive.name == "scan"]
+        ((app, _),) = [s for s in smaller.equations if s[0].primitive.name == "scan"]
         kept = [a for a, u in zip(ARGS, used_in, strict=True) if u]
 
         assert n_carry == app.params["num_carry"]

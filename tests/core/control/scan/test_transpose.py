@@ -73,10 +73,10 @@ def test_zero_cotangents_are_not_computed():
         return a
 
     jaxpr = tb.make_jaxpr(tb.grad(f))(1.0).jaxpr
-    backward = [a for a, _ in jaxpr.steps if a.primitive.name == "scan"][-1]
+    backward = [a for a, _ in jaxpr.equations if a.primitive.name == "scan"][-1]
 
     assert float(tb.grad(f)(1.0)) == 6.0
-    assert [a.primitive.name for a, _ in backward.params["jaxpr"].steps] == ["mul"]
+    assert [a.primitive.name for a, _ in backward.params["jaxpr"].equations] == ["mul"]
 
 
 def test_split_transpose_makes_two_loops():
@@ -91,7 +91,7 @@ def test_split_transpose_makes_two_loops():
     xs = tnp.asarray(np.random.randn(4, 3).astype(np.float32))
     w = tnp.asarray(np.random.randn(3, 3).astype(np.float32))
     jaxpr = tb.make_jaxpr(tb.grad(lambda w: loss(w, True)))(w).jaxpr
-    loops = [a for a, _ in jaxpr.steps if a.primitive.name == "scan"]
+    loops = [a for a, _ in jaxpr.equations if a.primitive.name == "scan"]
 
     assert len(loops) == 3
     assert (loops[1].params["num_carry"], loops[2].params["num_carry"]) == (1, 1)

@@ -249,7 +249,7 @@ def test_modes(mode: str) -> None:
 
 def test_modes_left_out() -> None:
     """gather promises, scatter drops."""
-    ((app, _),) = stage(lambda x: [gather(x)], [tb.typeof(V)]).steps
+    ((app, _),) = stage(lambda x: [gather(x)], [tb.typeof(V)]).equations
 
     assert app.params["mode"] is lax.GatherScatterMode.PROMISE_IN_BOUNDS
     assert lax.GatherScatterMode.from_any(None) is lax.GatherScatterMode.FILL_OR_DROP

@@ -262,7 +262,7 @@ def test_concatenate_of_an_array_joins_its_slices() -> None:
 
 def test_dims_may_be_numpy_integers() -> None:
     """Sizes and axes are normalised, so that they make no new programs."""
-    ((app, _),) = stage(lambda x: [lax.reshape(x, np.array([3, 2]))], [tb.typeof(X)]).steps
+    ((app, _),) = stage(lambda x: [lax.reshape(x, np.array([3, 2]))], [tb.typeof(X)]).equations
 
     assert [int, int] == [type(n) for n in app.params["new_sizes"]]
 
