@@ -6,6 +6,7 @@
 #   make check        linters, types, layers, sizes
 #   make bench        the guarded speed numbers
 #   make docs         reference pages and release notes in build/docs, examples checked
+#   make test-devices compile every primitive for a TPU and a GPU that are not here (700 MB of plugins)
 #   make test-newest  the engine's tests on the newest Python and jaxlib found
 #   make ci           what the integration server runs
 #   make clean        remove what the targets above made
@@ -27,7 +28,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 # The link tree shows every tool the package under its real name, without the editable finder.
 RUN := PYTHONPATH=build/tree $(BIN)/python
 
-.PHONY: demo test test-all check bench docs test-newest ci env env-dev tree clean
+.PHONY: demo test test-all check bench docs test-newest test-devices ci env env-dev tree clean
 
 demo: env tree
 	$(RUN) examples/digits.py $(ARGS)
@@ -61,6 +62,18 @@ docs: env-dev tree
 test-newest: tree
 	.ci/test-newest "$(VENV_NEWEST)" "$(WORKERS)" $(ARGS)
 
+test-devices: tree .venv-devices/stamp
+	PYTHONPATH=build/tree .venv-devices/bin/python -m pytest -n $(WORKERS) tests/devices $(ARGS)
+
+# The plugins are not for this machine: an environment of its own keeps them from being found elsewhere. Their
+# Python parts would bring the vendor's libraries, which compiling does not need.
+.venv-devices/stamp: constraints.txt
+	$(PYTHON) -m venv .venv-devices
+	.venv-devices/bin/python $(PIP_INSTALL) -c constraints.txt -e '.[test]' libtpu
+	version=$$(.venv-devices/bin/python -c 'import jaxlib; print(jaxlib.__version__)'); \
+	  .venv-devices/bin/python $(PIP_INSTALL) --no-deps jax-cuda12-pjrt==$$version jax-cuda12-plugin==$$version
+	touch $@
+
 ci:
 	bash .ci/run
 
@@ -88,5 +101,5 @@ $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@touch $@
 
 clean:
-	rm -rf build dist .venv .venv-newest .venv-peer .pytest_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks *.egg-info
+	rm -rf build dist .venv .venv-newest .venv-peer .venv-devices .pytest_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks *.egg-info
 	find bridge core interop tests examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

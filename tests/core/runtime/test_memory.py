@@ -42,22 +42,30 @@ STEADY: dict[str, tuple[Callable[[], Any], int]] = {
 
 @pytest.mark.parametrize("name", STEADY)
 def test_calls_keep_nothing(name: str) -> None:
-    """Of thousands of equal calls nothing remains, in Python or in jaxlib."""
+    """Of thousands of equal calls nothing remains, in Python or in jaxlib.
+
+    What threads of the runtime free a little later remains of one loop, a leak of each.
+    """
     call, times = STEADY[name]
     for _ in range(20):
         call()
-    gc.collect()
     tracemalloc.start()
     try:
-        call()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(times):
-            call()
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
+        grown = [_growth(call, times) for _ in range(3)]
     finally:
         tracemalloc.stop()
-    assert grown < 16 * times + 8192
+    assert min(grown) < 16 * times + 8192
+
+
+def _growth(call: Callable[[], Any], times: int) -> int:
+    """The bytes that a loop leaves."""
+    gc.collect()
+    call()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(times):
+        call()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0] - before
 
 
 # Fresh functions --------------------------------------------------------------------------------

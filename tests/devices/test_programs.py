@@ -1,0 +1,67 @@
+"""The programs use every primitive, and lower for every platform; no device is needed."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tracebridge as tb
+import tracebridge.core
+from tests.devices.programs import PROGRAMS, Program
+from tracebridge.core.ir.primitive import all_primitives
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+
+# reason -> primitives that no program needs to have
+ELSEWHERE = {
+    "collectives take several devices: tests/core/collectives": (
+        "all_gather all_to_all axis_index mark_shared pmap pmax pmin ppermute psum psum_shared "
+        "reduce_scatter sharding_constraint inspect_sharding"
+    ),
+    "nothing of them is left when a program is lowered": "check stage unchosen",
+    "parts of derived programs, which lower as those of jit": "closed_call custom_lin remat_opt",
+    "no code of their own": "dce_sink device_put",
+    "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
+    "memory and layouts are those of one platform": "to_memory layout_constraint",
+}
+
+
+def primitives_of(jaxpr: Any) -> Iterator[str]:
+    """The names of all primitives of a Jaxpr and of the Jaxprs in it."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield eqn.primitive.name
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple | list) else [value]:
+                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                    yield from primitives_of(inner)
+
+
+def test_every_primitive_has_a_program() -> None:
+    """A new primitive needs a line in tests/devices/programs.py, or a reason here."""
+    for module in pkgutil.walk_packages(tracebridge.core.__path__, "tracebridge.core."):
+        importlib.import_module(module.name)
+    ours = {p.name for p in all_primitives() if type(p).__module__.startswith("tracebridge.core.")}
+    exempt = {name for names in ELSEWHERE.values() for name in names.split()}
+    used: set[str] = set()
+    with tb.enable_x64(True):
+        for program in PROGRAMS:
+            used |= {*primitives_of(tb.make_jaxpr(program.fun)(*program.args))}
+
+    assert set() == ours - used - exempt
+    assert set() == exempt - ours
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=str)
+def test_programs_lower(program: Program, platform: str) -> None:
+    """Every platform has its text, or an error that names the platform."""
+    if program.not_on == platform:
+        with pytest.raises(tb.errors.CallbackError, match=platform):
+            program.text(platform)
+        return
+
+    assert "func.func public @main" in program.text(platform)
