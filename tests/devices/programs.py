@@ -48,6 +48,8 @@ def spec(*shape: int, dtype: Any = np.float32) -> Any:
 V, M, B = spec(8), spec(6, 8), spec(3, 6, 8)
 S, INT, INTS = spec(), spec(dtype=np.int32), spec(8, dtype=np.int32)
 
+WIDE = (np.float64, np.complex128, np.int64, np.uint64)
+
 
 def gradient(fun: Callable[..., Any], *argnums: int) -> Callable[..., Any]:
     """Value and gradients of the sum of all results."""
@@ -61,10 +63,10 @@ def gradient(fun: Callable[..., Any], *argnums: int) -> Callable[..., Any]:
 def elementwise(op: Op) -> Program:
     """The dtypes of an operation in one program.
 
-    The widest floats only where there is no other: TPUs have none, and compile their emulation for
-    ten seconds each.
+    Those of 64 bits only where there are no others: TPUs have none, and take from ten seconds to
+    minutes to compile what stands for one operation on them.
     """
-    dtypes = [t for t in op.dtypes if t not in (np.float64, np.complex128)] or op.dtypes
+    dtypes = [t for t in op.dtypes if t not in WIDE] or op.dtypes
     args = [tb.ShapeDtypeStruct(h.shape, h.dtype) for t in dtypes for h in op.args(t)]
     n = len(op.domains)
 
