@@ -1,12 +1,12 @@
 """Devices that are not here: programs are compiled for them, and never run.
 
 The plugin of a platform compiles for a described machine without its driver. What comes out has
-memory statistics and HLO text; it cannot be executed.
+memory statistics and HLO text; it cannot be executed. Set TPU_SKIP_MDS_QUERY=1 for TPUs: otherwise
+their plugin asks the metadata server of a cloud machine, and waits.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from jaxlib import _jax, xla_client
@@ -53,8 +53,6 @@ def compile_only_devices(platform: str, target: str) -> list[Any]:
     if spec is None:
         wheel = _WHEELS.get(platform, "its package")
         raise PluginLoadError(f"compiling for {platform!r} takes a plugin: pip install {wheel}")
-    # Otherwise libtpu asks the metadata server of a cloud machine, and waits.
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     c_api = load_plugin(spec)
     if not xla_client.pjrt_plugin_initialized(platform):
         _jax.initialize_pjrt_plugin(platform)

@@ -6,6 +6,7 @@ are skipped. Nothing is executed: what a device would answer is not known.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ TARGETS = {"tpu": TPU_V5E, "cuda": H100}
 INSTALLED = [platform for platform in TARGETS if platform in plugins.discover_plugins()]
 if not INSTALLED:
     pytest.skip("no plugin of a TPU or GPU is installed", allow_module_level=True)
+
+# Otherwise libtpu asks the metadata server of a cloud machine, and waits.
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 
 
 @pytest.fixture(scope="module")
