@@ -219,7 +219,7 @@ def _rules_of_users() -> Iterator[Program]:
     def both(x: Any) -> Any:
         return tnp.sin(x), tnp.cos(x)
 
-    both.def_dce(lambda used, x: [f(x) if u else None for f, u in zip((tnp.sin, tnp.cos), used)])  # noqa: B905
+    both.def_dce(lambda used, x: (tnp.sin(x) if used[0] else None, tnp.cos(x) if used[1] else None))
 
     @tb.custom_transpose.custom_transpose
     def scaled(r: Any, x: Any) -> Any:
