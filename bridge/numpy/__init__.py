@@ -420,8 +420,21 @@ from tracebridge.numpy.windows import hamming as hamming
 from tracebridge.numpy.windows import hanning as hanning
 from tracebridge.numpy.windows import kaiser as kaiser
 
+if TYPE_CHECKING:
+    from tracebridge.numpy.array_api import ArrayNamespaceInfo as ArrayNamespaceInfo
+    from tracebridge.numpy.array_api import __array_api_version__ as __array_api_version__
+    from tracebridge.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
+
 # What is loaded at its first use: module -> names, and submodules.
-_LATER = _LazyNames(__name__, {}, submodules=())
+_LATER = _LazyNames(
+    __name__,
+    {
+        "tracebridge.numpy.array_api": (
+            "ArrayNamespaceInfo __array_api_version__ __array_namespace_info__"
+        )
+    },
+    submodules=(),
+)
 
 _publish(globals(), __name__)
 

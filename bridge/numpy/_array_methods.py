@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -228,10 +229,17 @@ PROPERTIES: dict[str, Any] = {
 }
 
 
+def _array_namespace(api_version: object) -> Any:
+    # Few ask, and importing it takes devices.
+    array_api = importlib.import_module("tracebridge.numpy.array_api")
+    return array_api.namespace_of_array(api_version)
+
+
 def functions() -> dict[str, Any]:
     """The contents of the array namespace."""
     return {
         **_operators.OPERATORS,
+        "array_namespace": _array_namespace,
         "getitem": _indexing.getitem,
         "methods": METHODS,
         "properties": PROPERTIES,

@@ -200,20 +200,20 @@ def _floor_divide(x: Value, y: Value) -> Any:
         inexact = lax.ne(lax.rem(x, y), 0)
         below = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), inexact)
         return lax.select_n(below, quotient, lax.sub(quotient, 1))
-    return _float_divmod(x, y)[0]
+    return _float_floor_divide(x, y)
 
 
-def _float_divmod(x: Value, y: Value) -> tuple[Any, Any]:
-    """Floor and remainder with the sign of ``y``, as Python's ``divmod`` of floats."""
+def _float_floor_divide(x: Value, y: Value) -> Any:
+    """The floor of the exact quotient, as Python's ``divmod`` of floats has it."""
     remainder = lax.rem(x, y)
     quotient = lax.div(lax.sub(x, remainder), y)
     wrong = lax.bitwise_and(lax.ne(remainder, 0.0), lax.ne(lax.sign(y), lax.sign(remainder)))
-    quotient = lax.select_n(wrong, quotient, lax.sub(quotient, 1.0))
-    remainder = lax.select_n(wrong, remainder, lax.add(remainder, y))
+    quotient = lax.round(lax.select_n(wrong, quotient, lax.sub(quotient, 1.0)))
+    plain = lax.stop_gradient(lax.div(x, y))
+    # A zero has the sign of the quotient.
+    quotient = lax.select_n(lax.eq(quotient, 0.0), quotient, lax.mul(plain, 0.0))
     # Divided by zero it is the quotient itself, an infinity with its sign.
-    by_zero = lax.eq(y, 0.0)
-    quotient = lax.select_n(by_zero, lax.round(quotient), lax.stop_gradient(lax.div(x, y)))
-    return quotient, remainder
+    return lax.select_n(lax.eq(y, 0.0), quotient, plain)
 
 
 def _rem(x: Value, y: Value) -> Any:
@@ -235,7 +235,18 @@ def _remainder(x: Value, y: Value) -> Any:
     wrong = lax.bitwise_and(
         lax.ne(lax.lt(remainder, zero), lax.lt(y, zero)), lax.ne(remainder, zero)
     )
-    return lax.select_n(wrong, remainder, lax.add(remainder, y))
+    remainder = lax.select_n(wrong, remainder, lax.add(remainder, y))
+    return remainder if is_integer(x.aval.dtype) else _zeros_like_divisor(remainder, y)
+
+
+def _zeros_like_divisor(remainder: Any, y: Value) -> Any:
+    """``remainder``, its zeros with the signs of ``y``; tangents stay what they are."""
+    value = lax.stop_gradient(remainder)
+    zero, minus_zero = lax.sub(remainder, value), lax.neg(lax.sub(value, remainder))
+    signed = lax.select_n(lax.lt(y, lax.zeros_of(y.aval.update(shape=()))), zero, minus_zero)
+    return lax.select_n(
+        lax.eq(value, lax.zeros_of(remainder.aval.update(shape=()))), remainder, signed
+    )
 
 
 def _divmod(x: Value, y: Value) -> list[Any]:

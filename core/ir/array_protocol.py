@@ -24,13 +24,14 @@ UNARY = ("neg", "pos", "abs", "invert", "round_")
 class ArrayNamespace:
     """Attribute ``add`` implements ``x + y``, and so on.
 
-    ``getitem(x, index)``; ``methods`` and ``properties`` by name. All attributes are plain slots
-    once the loader has run, so that an operator costs one attribute read.
+    ``getitem(x, index)``; ``array_namespace(api_version)``; ``methods`` and ``properties`` by name.
+    All attributes are plain slots once the loader has run, so that an operator costs one attribute
+    read.
     """
 
     __slots__ = (
         *BINARY, *REFLECTED, *COMPARISONS, *UNARY,
-        "_loader", "getitem", "methods", "properties",
+        "_loader", "array_namespace", "getitem", "methods", "properties",
     )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:

@@ -373,6 +373,11 @@ class ArrayOperators(BinaryOperators, EngineValue):
             hide_internal_frames(error)
             raise
 
+    @hiding
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The functions of the array API standard for this array: ``tracebridge.numpy``."""
+        return NAMESPACE.array_namespace(api_version)
+
     def __getattr__(self, name: str) -> Any:
         # Only reached for names that are no slot, property or method of the class, and for slots
         # that are not filled yet, which are private.
