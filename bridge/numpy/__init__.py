@@ -450,7 +450,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - co
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_LATER.submodules]
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above
