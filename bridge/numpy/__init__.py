@@ -421,6 +421,7 @@ from tracebridge.numpy.windows import hanning as hanning
 from tracebridge.numpy.windows import kaiser as kaiser
 
 if TYPE_CHECKING:
+    from tracebridge.numpy import fft as fft
     from tracebridge.numpy.array_api import ArrayNamespaceInfo as ArrayNamespaceInfo
     from tracebridge.numpy.array_api import __array_api_version__ as __array_api_version__
     from tracebridge.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
@@ -433,7 +434,7 @@ _LATER = _LazyNames(
             "ArrayNamespaceInfo __array_api_version__ __array_namespace_info__"
         )
     },
-    submodules=(),
+    submodules=("fft",),
 )
 
 _publish(globals(), __name__)

@@ -46,7 +46,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tracebridge.numpy": (
         ("linalg", f"numpy.linalg: {_BY_CALLBACK}"),
-        ("fft", f"numpy.fft: {_BY_CALLBACK}"),
         ("polyfit roots", _NUMPY),
     ),
     "tracebridge.random": (
