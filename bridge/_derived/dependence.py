@@ -39,10 +39,12 @@ def _paths(jaxpr: Jaxpr) -> Paths:
     for app, operands in jaxpr.equations:
         union = 0
         if app.primitive is not stop_gradient_p:
-            for slot in operands:
-                union |= sets[slot]
+            for variable in operands:
+                union |= sets[variable]
         sets += [union if is_inexact(aval.dtype) else 0 for aval in app.outs]
-    return tuple([tuple([bool(sets[slot] >> i & 1) for i in range(n)]) for slot in jaxpr.outs])
+    return tuple(
+        [tuple([bool(sets[variable] >> i & 1) for i in range(n)]) for variable in jaxpr.outs]
+    )
 
 
 def reached(active: Sequence[bool], paths: Sequence[Sequence[bool]], given: Sequence[bool]) -> Mask:

@@ -198,17 +198,17 @@ def split_for_backward(joint: Jaxpr, primal: Jaxpr, cotangents: Mask) -> Split:
         policy,
     )
     known = parts.known
-    slots = known.outs[n_out:]
+    variables = known.outs[n_out:]
     inputs: list[int] = []
     results: list[int] = []
     computed: list[int] = []
     origin: list[tuple[int, int]] = []  # (group, position in the group) of each residual
-    of_result = {slot: i for i, slot in reversed(list(enumerate(known.outs[:n_out])))}
-    for k, slot in enumerate(slots):
-        group = inputs if slot < n_in else results if slot in of_result else computed
+    of_result = {variable: i for i, variable in reversed(list(enumerate(known.outs[:n_out])))}
+    for k, variable in enumerate(variables):
+        group = inputs if variable < n_in else results if variable in of_result else computed
         which = 0 if group is inputs else 1 if group is results else 2
         origin.append((which, len(group)))
-        group.append(slot if which == 0 else of_result[slot] if which == 1 else n_out + k)
+        group.append(variable if which == 0 else of_result[variable] if which == 1 else n_out + k)
     kept = tuple([i < n_out or i in computed for i in range(len(known.outs))])
     forward, _ = dce_jaxpr(known, kept, keep_in=True)
     starts = (0, len(inputs), len(inputs) + len(results))

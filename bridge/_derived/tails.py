@@ -66,16 +66,16 @@ def _tails(graph: _Graph, cuts: Mapping[int, Sequence[int]]) -> Tails:
     jaxpr = graph.jaxpr
     n_in, n_fixed = jaxpr.n_in, graph.n_fixed
     early = [k for k in range(len(jaxpr.outs)) if k not in cuts]
-    needed = sorted({slot for cut in cuts.values() for slot in cut if slot >= n_fixed})
-    place = {slot: n_in + len(early) + i for i, slot in enumerate(needed)}
+    needed = sorted({variable for cut in cuts.values() for variable in cut if variable >= n_fixed})
+    place = {variable: n_in + len(early) + i for i, variable in enumerate(needed)}
     last: dict[int, tuple[Jaxpr, tuple[int, ...]]] = {}
     for k, cut in cuts.items():
-        given = [slot for slot in cut if slot < n_in or slot >= n_fixed]
-        places = tuple([slot if slot < n_in else place[slot] for slot in given])
+        given = [variable for variable in cut if variable < n_in or variable >= n_fixed]
+        places = tuple([variable if variable < n_in else place[variable] for variable in given])
         last[k] = graph.program(given, k), places
     outs = [*[jaxpr.outs[k] for k in early], *needed]
     whole = Jaxpr(
-        jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, [graph.avals[slot] for slot in outs],
+        jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, [graph.avals[v] for v in outs],
         jaxpr.sources, jaxpr.debug,
     )  # fmt: skip
     first, _ = dce_jaxpr(whole, (True,) * len(outs), keep_in=True)
@@ -91,7 +91,7 @@ class _Graph:
     def __init__(self, jaxpr: Jaxpr, counted: Collection[int]) -> None:
         self.jaxpr = jaxpr
         self.counted = counted
-        self.avals = jaxpr.slot_avals()
+        self.avals = jaxpr.variable_avals()
         self.n_fixed = jaxpr.n_in + len(jaxpr.consts)
         self.maker: dict[int, int] = {}
         self.outs_of: list[range] = []
@@ -101,8 +101,8 @@ class _Graph:
             self.outs_of.append(range(start, start + len(app.outs)))
             self.maker |= dict.fromkeys(self.outs_of[k], k)
             start += len(app.outs)
-            for slot in operands:
-                self.users.setdefault(slot, set()).add(k)
+            for variable in operands:
+                self.users.setdefault(variable, set()).add(k)
 
     def cut(self, k: int) -> list[int] | None:
         """The values that result ``k`` is best computed from last; None if there are none."""
@@ -126,35 +126,35 @@ class _Graph:
             frontier = (frontier - set(self.outs_of[equation])) | set(
                 self.jaxpr.equations[equation][1]
             )
-            price = sum([self._price(slot) for slot in frontier])
+            price = sum([self._price(variable) for variable in frontier])
             if price < least:
                 least, best = price, sorted(frontier)
             if least <= _ENOUGH * enough:
                 break
         return best
 
-    def _price(self, slot: int) -> float:
+    def _price(self, variable: int) -> float:
         """The memory that keeping a value takes."""
-        aval = self.avals[slot]
-        if slot < self.n_fixed and slot not in self.counted:
+        aval = self.avals[variable]
+        if variable < self.n_fixed and variable not in self.counted:
             return 0.0
         return float(bytes_of(aval)) if is_exchanged(aval.dtype) else _INFINITE
 
-    def _may_move(self, slot: int, own: set[int], target: int) -> bool:
+    def _may_move(self, variable: int, own: set[int], target: int) -> bool:
         """Whether what makes a value may be in the tail: nobody else needs it, or it is cheap."""
-        equation = self.maker.get(slot)
+        equation = self.maker.get(variable)
         if equation is None or self.jaxpr.equations[equation][0].effects:
             return False
         if self._is_own(equation, own, target):
             return True
-        return slot != target and self.jaxpr.equations[equation][0].primitive.cost.is_repeatable
+        return variable != target and self.jaxpr.equations[equation][0].primitive.cost.is_repeatable
 
     def _is_own(self, equation: int, own: set[int], target: int) -> bool:
         """Whether an equation is for the value ``target`` alone, if the equations ``own`` are."""
         outs = set(self.outs_of[equation])
-        if any([slot in outs and slot != target for slot in self.jaxpr.outs]):
+        if any([variable in outs and variable != target for variable in self.jaxpr.outs]):
             return False
-        return all([self.users.get(slot, set()) <= own for slot in outs])
+        return all([self.users.get(variable, set()) <= own for variable in outs])
 
     def program(self, given: Sequence[int], k: int) -> Jaxpr:
         """The program of result ``k`` from the values ``given``."""
@@ -166,22 +166,22 @@ class _Graph:
             env |= dict(zip(range(jaxpr.n_in, self.n_fixed), jaxpr.consts, strict=True))
             for equation in self._equations(jaxpr.outs[k], set(env)):
                 app, operands = jaxpr.equations[equation]
-                result = process(app, [env[slot] for slot in operands])
+                result = process(app, [env[variable] for variable in operands])
                 env |= zip(
                     self.outs_of[equation], result if app.multiple else (result,), strict=True
                 )
             return [env[jaxpr.outs[k]]]
 
-        return stage(run, [self.avals[slot] for slot in given], jaxpr.debug, locate=False)
+        return stage(run, [self.avals[variable] for variable in given], jaxpr.debug, locate=False)
 
     def _equations(self, target: int, known: set[int]) -> list[int]:
         """The equations that compute a value from those known, in order."""
         found: set[int] = set()
         wanted = [target]
         while wanted:
-            slot = wanted.pop()
-            if slot in known or self.maker[slot] in found:
+            variable = wanted.pop()
+            if variable in known or self.maker[variable] in found:
                 continue
-            found.add(self.maker[slot])
-            wanted.extend(self.jaxpr.equations[self.maker[slot]][1])
+            found.add(self.maker[variable])
+            wanted.extend(self.jaxpr.equations[self.maker[variable]][1])
         return sorted(found)

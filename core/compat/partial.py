@@ -8,7 +8,7 @@ from typing import Any, final
 from tracebridge.core.config.state import enter_scope, leave_scope, with_trace
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
-from tracebridge.core.interpreters.separate import unknown_results
+from tracebridge.core.interpreters.split_by_known import unknown_results
 from tracebridge.core.interpreters.staging import StagingTrace
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.aval import ShapedArray
@@ -60,7 +60,7 @@ class PartialVal(tuple[Any, Any]):
 class PartialTrace(Trace):
     """Gives operations on known values to ``parent``, and records those on others.
 
-    Operations that compute results of both kinds are taken apart, but not their parts again:
+    Operations that compute results of both kinds are split, but not their parts again:
     ``whole``.
     """
 
@@ -82,7 +82,7 @@ class PartialTrace(Trace):
             return self.staging.process(app, args)
         primitive: Any = app.primitive
         with use_trace(PartialTrace(self.parent, self.staging, whole=True)):
-            return primitive.separate(unknown, args, **app.params)
+            return primitive.split_by_known(unknown, args, **app.params)
 
 
 def trace_to_jaxpr_nounits(

@@ -14,7 +14,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.ir import debug_info as known_names
 from tracebridge.core.ir.atoms import Atom, JaxprEqn, ProgramView, Var
 from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
-from tracebridge.core.ir.check import check_jaxpr as check_slots
+from tracebridge.core.ir.check import check_jaxpr as check_equations
 from tracebridge.core.ir.effects import no_effects
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -155,8 +155,8 @@ def eval_jaxpr(
         raise ArgumentValueError(msg)
     env: list[Any] = [*map(as_value, args), *program.consts]
     process = current_trace().process
-    for app, slots in program.equations:
-        values = [env[i] for i in slots]
+    for app, variables in program.equations:
+        values = [env[i] for i in variables]
         avals = tuple([v.aval for v in values])
         if avals != app.avals:
             # Other shapes than those of the trace: the equation is applied anew.
@@ -275,7 +275,7 @@ def check_jaxpr(jaxpr: object) -> None:
     >>> import tracebridge as tb
     >>> tb.extend.core.check_jaxpr(tb.make_jaxpr(tb.lax.sin)(1.0).jaxpr)
     """
-    check_slots(open_jaxpr(jaxpr, "check_jaxpr"))
+    check_equations(open_jaxpr(jaxpr, "check_jaxpr"))
 
 
 def mapped_aval(size: object, axis: int | None, aval: ShapedArray) -> ShapedArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracebridge.core.compat.programs import open_jaxpr
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.interpreters.dce import dce_jaxpr as reduce_slots
+from tracebridge.core.interpreters.dce import dce_jaxpr as reduce_equations
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import DebugInfo, name_of
@@ -37,11 +37,11 @@ def dce_jaxpr(
     program = open_jaxpr(jaxpr, "dce_jaxpr")
     used = _flags("used_outputs", used_outputs, len(program.outs))
     kept = _flags("instantiate", instantiate, program.n_in)
-    smaller, used_in = reduce_slots(program, used)
+    smaller, used_in = reduce_equations(program, used)
     if not any(kept):
         return smaller, list(used_in)
     keep = [u or k for u, k in zip(used_in, kept, strict=True)]
-    whole, _ = reduce_slots(program, used, keep_in=True)
+    whole, _ = reduce_equations(program, used, keep_in=True)
     invars = [v for v, k in zip(whole.invars, keep, strict=True) if k]
     return whole.replace(invars=invars), keep
 

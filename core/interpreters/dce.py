@@ -50,9 +50,9 @@ def _dce(
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
     fixed = jaxpr.n_in + len(jaxpr.consts)
     live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.equations]))
-    for slot, used in zip(jaxpr.outs, used_out, strict=True):
+    for variable, used in zip(jaxpr.outs, used_out, strict=True):
         if used:
-            live[slot] = True
+            live[variable] = True
     kept: list[tuple[Any, tuple[int, ...], list[int], int]] = []
     end = len(live)
     for k in range(len(jaxpr.equations) - 1, -1, -1):
@@ -84,7 +84,7 @@ def _renumber(
     live: list[bool],
     used_out: tuple[bool, ...],
 ) -> Jaxpr:
-    """A Jaxpr of the kept equations with slots numbered anew."""
+    """A Jaxpr of the kept equations with variables numbered anew."""
     n_in = jaxpr.n_in
     table: dict[int, int] = {}
     for i, keep in enumerate(kept_in):

@@ -118,43 +118,43 @@ class Graph:
         ``inputs`` may be results of equations: those are not repeated.
         """
         avals = self.avals
-        # Per value its slot; -1: not needed so far; -2: needed, and numbered below. The last one
+        # Per value its variable; -1: not needed so far; -2: needed, numbered below. The last one
         # stands for the first result of an equation at the end that has none.
-        slots = [-1] * (len(avals) + 1)
+        variables = [-1] * (len(avals) + 1)
         for i, number in enumerate(inputs):
-            slots[number] = i
+            variables[number] = i
         for number in outs:
-            if slots[number] == -1:
-                slots[number] = -2
-        kept = _needed(self.equations if equations is None else equations, slots, keep_effects)
-        consts = [n for n in self.consts if slots[n] == -2]
-        slot = len(inputs)
+            if variables[number] == -1:
+                variables[number] = -2
+        kept = _needed(self.equations if equations is None else equations, variables, keep_effects)
+        consts = [n for n in self.consts if variables[n] == -2]
+        variable = len(inputs)
         for number in consts:
-            slots[number] = slot
-            slot += 1
+            variables[number] = variable
+            variable += 1
         numbered: list[Any] = []
         located = False
         for app, args, first, source in kept:
             if len(args) == 2:
                 a, b = args
-                numbered.append((app, (slots[a], slots[b])))
+                numbered.append((app, (variables[a], variables[b])))
             else:
-                numbered.append((app, tuple([slots[a] for a in args])))
+                numbered.append((app, tuple([variables[a] for a in args])))
             if source is not None:
                 located = True
             if app.multiple:
                 for number in range(first, first + len(app.outs)):
-                    if slots[number] < 0:
-                        slots[number] = slot
-                    slot += 1
+                    if variables[number] < 0:
+                        variables[number] = variable
+                    variable += 1
             else:
-                slots[first] = slot
-                slot += 1
+                variables[first] = variable
+                variable += 1
         jaxpr = Jaxpr(
             [avals[n] for n in inputs],
             [self.consts[n] for n in consts],
             numbered,
-            [slots[n] for n in outs],
+            [variables[n] for n in outs],
             [avals[n] for n in outs],
             [equation[3] for equation in kept] if located else None,
             debug,
@@ -165,19 +165,21 @@ class Graph:
 
 
 def _needed(
-    equations: Sequence[GraphEquation], slots: list[int], keep_effects: bool
+    equations: Sequence[GraphEquation], variables: list[int], keep_effects: bool
 ) -> list[GraphEquation]:
     """The equations that make needed values, or are kept anyway; marks what they need."""
     kept: list[GraphEquation] = []
     for equation in reversed(equations):
         app, args, first, _ = equation
-        if (-2 in slots[first : first + len(app.outs)] if app.multiple else slots[first] == -2) or (
-            keep_effects and (app.effects or app.primitive.has_rules_of_users)
-        ):
+        if (
+            -2 in variables[first : first + len(app.outs)]
+            if app.multiple
+            else variables[first] == -2
+        ) or (keep_effects and (app.effects or app.primitive.has_rules_of_users)):
             kept.append(equation)
             for a in args:
-                if slots[a] == -1:
-                    slots[a] = -2
+                if variables[a] == -1:
+                    variables[a] = -2
     kept.reverse()
     return kept
 

@@ -134,8 +134,8 @@ class LinearizeTrace(Trace):
                 size += 1
         self.size = size
         if not app.multiple:
-            ((slot, tangent),) = plan.outs
-            return env[slot] if tangent is None else self.dual(env[slot], env[tangent])
+            ((variable, tangent),) = plan.outs
+            return env[variable] if tangent is None else self.dual(env[variable], env[tangent])
         return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in plan.outs]
 
     def _unplanned(

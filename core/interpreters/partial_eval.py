@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from tracebridge.core.interpreters.dce import dce_jaxpr
-from tracebridge.core.interpreters.separate import separate_jaxpr
+from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.ir.jaxpr import Jaxpr
 
 
@@ -45,8 +45,8 @@ def partial_eval_jaxpr(
     key = ("partial_eval", unknown_in, wanted, saveable)
     found = jaxpr.cache.get(key)
     if found is None:
-        apart = separate_jaxpr(jaxpr, unknown_in)
-        found = jaxpr.cache[key] = _split(apart, unknown_in, wanted, saveable)
+        split = split_by_known(jaxpr, unknown_in)
+        found = jaxpr.cache[key] = _split(split, unknown_in, wanted, saveable)
     return found
 
 
@@ -96,11 +96,11 @@ def _needed_residuals(
 ) -> tuple[list[int], list[int]]:
     """Slots to pass as residuals, and known equations that are computed again."""
     producer: dict[int, int] = {}
-    slot = fixed
+    variable = fixed
     for k, (app, _) in enumerate(jaxpr.equations):
         for _ in app.outs:
-            producer[slot] = k
-            slot += 1
+            producer[variable] = k
+            variable += 1
     residuals: dict[int, None] = {}
     again: set[int] = set()
     pending: list[int] = []
@@ -135,7 +135,7 @@ def _repeat_effects(
         return
     at_hand, repeated = set(needed), set(again)
     computed: set[int] = set()
-    slot = fixed
+    variable = fixed
     for k, (app, idx) in enumerate(jaxpr.equations):
         if app.effects and k not in repeated and k in known_steps:
             values = [i for i in idx if i < jaxpr.n_in or i >= fixed]
@@ -144,31 +144,31 @@ def _repeat_effects(
                 repeated.add(k)
                 at_hand.update(lacking)
         if k in repeated:
-            computed.update(range(slot, slot + len(app.outs)))
-        slot += len(app.outs)
+            computed.update(range(variable, variable + len(app.outs)))
+        variable += len(app.outs)
     needed[:] = sorted(at_hand)
     again[:] = sorted(repeated)
 
 
 def _sub_jaxpr(jaxpr: Jaxpr, inputs: list[int], equations: list[int], outs: list[int]) -> Jaxpr:
-    """The Jaxpr of some equations, from the slots ``inputs`` to the slots ``outs``."""
+    """The Jaxpr of some equations, from the variables ``inputs`` to the variables ``outs``."""
     n_in, n_const = jaxpr.n_in, len(jaxpr.consts)
-    avals = jaxpr.slot_avals()
+    avals = jaxpr.variable_avals()
     table: dict[int, int] = {s: i for i, s in enumerate(inputs)}
     for i in range(n_const):
         table[n_in + i] = len(inputs) + i
     first: list[int] = []
-    slot = n_in + n_const
+    variable = n_in + n_const
     for app, _ in jaxpr.equations:
-        first.append(slot)
-        slot += len(app.outs)
+        first.append(variable)
+        variable += len(app.outs)
     position = len(inputs) + n_const
     new_steps: list[Any] = []
     for k in equations:
         app, idx = jaxpr.equations[k]
         new_steps.append((app, tuple([table[i] for i in idx])))
         for o in range(len(app.outs)):
-            # A residual that is also an input keeps its input slot.
+            # A residual that is also an input keeps its input variable.
             table.setdefault(first[k] + o, position)
             position += 1
     return Jaxpr(

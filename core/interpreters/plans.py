@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.transform_errors import ClosedOverValueError, LinearityError
-from tracebridge.core.interpreters.separate import separate_jaxpr
+from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -42,9 +42,9 @@ class Plan:
         self.extra = extra
         self.single: Application | None = None
         if len(jaxpr.equations) == 1:
-            app, slots = jaxpr.equations[0]
+            app, variables = jaxpr.equations[0]
             n = jaxpr.n_in
-            if not app.multiple and slots == tuple(range(n)) and jaxpr.outs == (n,):
+            if not app.multiple and variables == tuple(range(n)) and jaxpr.outs == (n,):
                 self.single = app
 
     def replay(self, process: Any, args: Sequence[Any]) -> list[Any]:
@@ -57,7 +57,7 @@ class Plan:
 def stage_plan(
     fun: Callable[..., tuple[Sequence[Any | None], Any]], avals: Sequence[ShapedArray]
 ) -> Plan:
-    """Stage ``fun``, which gives ``(results, extra)``; results that are ``None`` have no slot.
+    """Stage ``fun``, which gives ``(results, extra)``; results that are ``None`` have no variable.
 
     ``Plan.extra`` is ``(present, extra)`` with a tuple of bools: which results are not ``None``.
     """
@@ -133,8 +133,8 @@ class LinearPlan:
     """A jvp plan split into equations on primals and equations that are linear in the tangents.
 
     Environment: primals, tangents, consts, results of primal equations, of linear equations.
-    ``linear_equations`` are ``(application, slots, mask of linear arguments)``. ``outs`` holds, per
-    result, the slot of the primal and the slot of the tangent or ``None``.
+    ``linear_equations`` are ``(application, variables, mask of linear arguments)``. ``outs`` holds,
+    per result, the variable of the primal and the variable of the tangent or ``None``.
     """
 
     __slots__ = ("consts", "linear_equations", "outs", "positions", "primal_equations")
@@ -151,34 +151,34 @@ class LinearPlan:
         """From equations between numbered values; ``inputs`` are primals, then tangents."""
         self.consts = tuple(consts.values())
         self.positions = positions
-        slots = {number: i for i, number in enumerate([*inputs, *consts])}
+        variables = {number: i for i, number in enumerate([*inputs, *consts])}
         linear = set(inputs[len(inputs) - len(positions) :])
-        self.primal_equations = _renumbered(primal_equations, slots)
-        first = len(slots)
-        equations = _renumbered(linear_equations, slots)
-        linear = {slots[number] for number in linear}
+        self.primal_equations = _renumbered(primal_equations, variables)
+        first = len(variables)
+        equations = _renumbered(linear_equations, variables)
+        linear = {variables[number] for number in linear}
         self.linear_equations = [
             (a, idx, sum([1 << k for k, i in enumerate(idx) if i >= first or i in linear]))
             for a, idx in equations
         ]
-        self.outs = tuple([(slots[p], None if t is None else slots[t]) for p, t in outs])
+        self.outs = tuple([(variables[p], None if t is None else variables[t]) for p, t in outs])
 
 
 def _renumbered(
-    equations: Sequence[GraphEquation], slots: dict[int, int]
+    equations: Sequence[GraphEquation], variables: dict[int, int]
 ) -> list[tuple[Application, tuple[int, ...]]]:
     found: list[tuple[Application, tuple[int, ...]]] = []
     for app, args, first, _ in equations:
-        found.append((app, tuple([slots[a] for a in args])))
+        found.append((app, tuple([variables[a] for a in args])))
         for number in range(first, first + len(app.outs)):
-            slots[number] = len(slots)
+            variables[number] = len(variables)
     return found
 
 
 def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPlan:
     """A jvp plan as a linear plan: equations sorted by whether they depend on tangents."""
     n_primal, n_in = len(app.avals), plan.jaxpr.n_in
-    jaxpr = separate_jaxpr(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
+    jaxpr = split_by_known(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
     fixed = n_in + len(jaxpr.consts)
     linear = [n_primal <= i < n_in for i in range(fixed)]
     groups: tuple[list[GraphEquation], list[GraphEquation]] = ([], [])
@@ -188,11 +188,11 @@ def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPla
         linear.extend([is_linear] * len(inner.outs))
     present, _ = plan.extra
     given = iter(jaxpr.outs)
-    slots = [next(given) if here else None for here in present]
+    variables = [next(given) if here else None for here in present]
     n_out = len(app.outs)
     # A tangent that does not depend on the tangent inputs can only be zero.
-    tangents = [s if s is not None and linear[s] else None for s in slots[n_out:]]
-    primals = [s for s in slots[:n_out] if s is not None]
+    tangents = [s if s is not None and linear[s] else None for s in variables[n_out:]]
+    primals = [s for s in variables[:n_out] if s is not None]
     consts = dict(zip(range(n_in, fixed), jaxpr.consts, strict=True))
     outs = list(zip(primals, tangents, strict=True))
     return LinearPlan(range(n_in), consts, *groups, outs, positions)

@@ -51,8 +51,8 @@ class _Run:
     def __call__(self, *args: object) -> list[Any]:
         jaxpr = self.jaxpr
         env: list[Any] = [*args, *jaxpr.consts]
-        for app, slots in jaxpr.equations:
-            result = self._apply(app, [env[i] for i in slots])
+        for app, variables in jaxpr.equations:
+            result = self._apply(app, [env[i] for i in variables])
             if app.multiple:
                 env.extend(result)
             else:

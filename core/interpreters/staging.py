@@ -2,7 +2,7 @@
 
 A tracer of this trace is also the variable of the Jaxpr. Processing an application appends one
 tuple; a single backward pass at the end drops dead equations, collects constants and numbers the
-slots.
+variables.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ get_traceback = Traceback.get_traceback
 class StagedTracer(Tracer):
     """Tracer and variable of a staged program."""
 
-    __slots__ = ("live", "slot", "source")
+    __slots__ = ("live", "source", "variable")
     live: bool
-    slot: int
+    variable: int
     source: Any
 
     @property
@@ -167,59 +167,63 @@ class StagingTrace(Trace):
         hoisted: list[Value] | None = None,
     ) -> Jaxpr:
         """The Jaxpr from ``inputs`` to ``outputs``, without dead equations; see ``stage``."""
-        const_slots: dict[int, int] = {}
+        const_variables: dict[int, int] = {}
         consts: list[Value] = []
-        kept = self._mark_live(outputs, const_slots, consts)
+        kept = self._mark_live(outputs, const_variables, consts)
         first = 0
         if hoisted is not None:
             hoisted.extend([c for c in consts if type(c) is not Literal])
             first = len(hoisted)
         for i, tracer in enumerate(inputs, first):
-            tracer.slot = i
-        next_slot = first + len(inputs)
+            tracer.variable = i
+        next_variable = first + len(inputs)
         if first:
             for i, c in enumerate(hoisted or ()):
-                const_slots[id(c)] = i
+                const_variables[id(c)] = i
             consts = [c for c in consts if type(c) is Literal]
-        for i, c in enumerate(consts, next_slot):
-            const_slots[id(c)] = i
-        next_slot += len(consts)
+        for i, c in enumerate(consts, next_variable):
+            const_variables[id(c)] = i
+        next_variable += len(consts)
         equations: list[Any] = []
         sources: list[Any] = []
         for app, args, outs, source in reversed(kept):
-            slots = tuple([a.slot if a._trace is self else const_slots[id(a)] for a in args])
-            equations.append((app, slots))
+            variables = tuple(
+                [a.variable if a._trace is self else const_variables[id(a)] for a in args]
+            )
+            equations.append((app, variables))
             sources.append(source)
             if app.multiple:
                 for out in outs:
-                    out.slot = next_slot
-                    next_slot += 1
+                    out.variable = next_variable
+                    next_variable += 1
             else:
-                outs.slot = next_slot
-                next_slot += 1
-        out_slots = [o.slot if o._trace is self else const_slots[id(o)] for o in outputs]
+                outs.variable = next_variable
+                next_variable += 1
+        out_variables = [
+            o.variable if o._trace is self else const_variables[id(o)] for o in outputs
+        ]
         return Jaxpr(
             [t.aval for t in (*hoisted, *inputs)] if hoisted else [t.aval for t in inputs],
             consts,
             equations,
-            out_slots,
+            out_variables,
             [o.aval for o in outputs],
             sources if self.locate else None,
             self.debug,
         )
 
     def _mark_live(
-        self, outputs: Sequence[Value], const_slots: dict[int, int], consts: list[Value]
+        self, outputs: Sequence[Value], const_variables: dict[int, int], consts: list[Value]
     ) -> list[tuple[Any, ...]]:
         """Equations that are needed for results or effects, last first; fills the constants.
 
-        The keys of ``const_slots`` are their ids; slots are assigned later.
+        The keys of ``const_variables`` are their ids; variables are assigned later.
         """
         kept: list[tuple[Any, ...]] = []
 
         def add_const(value: Value) -> None:
-            if id(value) not in const_slots:
-                const_slots[id(value)] = len(consts)
+            if id(value) not in const_variables:
+                const_variables[id(value)] = len(consts)
                 consts.append(value)
 
         for o in outputs:
@@ -236,7 +240,7 @@ class StagingTrace(Trace):
                 for a in args:
                     if a._trace is self:
                         a.live = True
-                    elif id(a) not in const_slots:
+                    elif id(a) not in const_variables:
                         add_const(a)
         return kept
 
@@ -298,11 +302,11 @@ def close_jaxpr(jaxpr: Jaxpr) -> tuple[Jaxpr, list[Value]]:
     n_in, n_hoisted = jaxpr.n_in, len(hoisted)
     table: list[int] = [n_hoisted + i for i in range(n_in)]
     n_const = len(jaxpr.consts)
-    lead, literal_slot = 0, n_hoisted + n_in
+    lead, literal_variable = 0, n_hoisted + n_in
     for c in jaxpr.consts:
         if type(c) is Literal:
-            table.append(literal_slot)
-            literal_slot += 1
+            table.append(literal_variable)
+            literal_variable += 1
         else:
             table.append(lead)
             lead += 1

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
-from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
+from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_results
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import Trace
 from tracebridge.core.ir.tracer import Tracer
@@ -46,13 +46,13 @@ class TangentTrace(Trace):
         self.owner = owner
 
     def process(self, app: Application, args: Sequence[Value]) -> Any:
-        return self._process(app, args, is_apart=False)
+        return self._process(app, args, is_split=False)
 
-    def _process_apart(self, app: Application, args: Sequence[Value]) -> Any:
-        """Process an equation of a program that has been taken apart as far as it can be."""
-        return self._process(app, args, is_apart=True)
+    def _process_split(self, app: Application, args: Sequence[Value]) -> Any:
+        """Process an equation of a program that has been split by known as far as it can be."""
+        return self._process(app, args, is_split=True)
 
-    def _process(self, app: Application, args: Sequence[Value], *, is_apart: bool) -> Any:
+    def _process(self, app: Application, args: Sequence[Value], *, is_split: bool) -> Any:
         mask = 0
         values: list[Any] = []
         for i, a in enumerate(args):
@@ -66,8 +66,8 @@ class TangentTrace(Trace):
         if self.done:
             raise UnexpectedTracerError(tracer=next(a for a in args if a._trace is self))
         flags = tuple([bool(mask >> i & 1) for i in range(len(args))])
-        if app.multiple and not is_apart and not all(unknown_results(app, flags)):
-            return eval_jaxpr(_taken_apart(app, flags), self._process_apart, args)
+        if app.multiple and not is_split and not all(unknown_results(app, flags)):
+            return eval_jaxpr(_split(app, flags), self._process_split, args)
         owner = self.owner
         node = owner.size
         owner.tape.append((app, mask, values, node))
@@ -76,16 +76,16 @@ class TangentTrace(Trace):
         return outs if app.multiple else outs[0]
 
 
-def _taken_apart(app: Application, unknown: tuple[bool, ...]) -> Jaxpr:
+def _split(app: Application, unknown: tuple[bool, ...]) -> Jaxpr:
     """The application as a program in which only linear equations depend on tangents."""
     plans = app.linear_plans
     if plans is None:
         plans = app.linear_plans = {}
-    key = ("apart", unknown)
+    key = ("split_by_known", unknown)
     found = plans.get(key)
     if found is None:
         n = len(app.avals)
         outs = range(n, n + len(app.outs))
         whole = Jaxpr(app.avals, (), ((app, tuple(range(n))),), outs, app.outs)
-        found = plans[key] = separate_jaxpr(whole, unknown)
+        found = plans[key] = split_by_known(whole, unknown)
     return found

@@ -8,7 +8,7 @@ from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
 from tracebridge.core.interpreters.plans import transpose_plan
-from tracebridge.core.interpreters.separate import separate_jaxpr
+from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_scopes import ScopedTape, entered, transposed
@@ -140,7 +140,7 @@ def linear_tape(
     ``args`` are values of the nonlinear inputs (anything at linear positions). Gives the tape and
     the results, ``None`` where a result is linear.
     """
-    jaxpr = separate_jaxpr(jaxpr, tuple(linear_in))
+    jaxpr = split_by_known(jaxpr, tuple(linear_in))
     env: list[Any] = list(args)
     linear = list(linear_in)
     size = 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.interpreters.graph import within
 from tracebridge.core.interpreters.plans import transpose_plan
-from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
+from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_results
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.name_stack import in_use
 from tracebridge.core.ir.primitive import LinearInput
@@ -29,12 +29,12 @@ def transpose_into(
     args: Sequence[int],
     cotangents: Sequence[int | None],
     *,
-    is_apart: bool = False,
+    is_split: bool = False,
 ) -> Cotangents:
     """Append the transpose of ``jaxpr`` to ``graph``: numbers of cotangents of linear inputs.
 
     ``args``: numbers of the nonlinear inputs. ``cotangents``: those of the results. ``None`` is a
-    symbolic zero, both ways. ``is_apart``: mixed equations have been taken apart as far as they
+    symbolic zero, both ways. ``is_split``: equations have been split by known as far as they
     can be.
     """
     start = len(graph.equations)
@@ -53,10 +53,10 @@ def transpose_into(
                 mask |= 1 << j
         n_out = len(app.outs)
         if mask:
-            if app.multiple and not is_apart and _is_mixed(app, [linear[i] for i in idx]):
+            if app.multiple and not is_split and _has_known_results(app, [linear[i] for i in idx]):
                 del graph.equations[start:]
-                apart = separate_jaxpr(jaxpr, linear_in)
-                return transpose_into(graph, apart, linear_in, args, cotangents, is_apart=True)
+                split = split_by_known(jaxpr, linear_in)
+                return transpose_into(graph, split, linear_in, args, cotangents, is_split=True)
             if named:
                 source = within("transpose", source)
             tape.append((app, mask, idx, len(env), source))
@@ -66,14 +66,14 @@ def transpose_into(
             env.extend(range(first, first + n_out))
         linear.extend([mask != 0] * n_out)
     cts: Cotangents = [None] * len(env)
-    for slot, ct in zip(jaxpr.outs, cotangents, strict=True):
-        if ct is not None and linear[slot]:
-            _accumulate(graph, cts, slot, ct, None)
+    for variable, ct in zip(jaxpr.outs, cotangents, strict=True):
+        if ct is not None and linear[variable]:
+            _accumulate(graph, cts, variable, ct, None)
     _walk_back(graph, tape, env, cts)
     return [cts[i] for i, is_linear in enumerate(linear_in) if is_linear]
 
 
-def _is_mixed(app: Application, linear: Sequence[bool]) -> bool:
+def _has_known_results(app: Application, linear: Sequence[bool]) -> bool:
     """Whether some results of an equation do not depend on its linear arguments."""
     return not all(unknown_results(app, tuple(linear)))
 
@@ -124,9 +124,9 @@ def _walk_back(
                 _accumulate(graph, cts, target, next(results), source)
 
 
-def _accumulate(graph: Graph, cts: Cotangents, slot: int, ct: int, source: object) -> None:
-    old = cts[slot]
-    cts[slot] = (
+def _accumulate(graph: Graph, cts: Cotangents, variable: int, ct: int, source: object) -> None:
+    old = cts[variable]
+    cts[variable] = (
         ct if old is None else graph.add(add_application(graph.avals[ct]), (old, ct), source)
     )
 

@@ -1,8 +1,8 @@
-"""Programs as people see them: equations between variables, made from slots on demand, and back.
+"""Programs as people see them: equations between variables, made on demand, and back.
 
-The engine keeps a Jaxpr in slot form (ir/jaxpr.py). Interpreters that users write walk through
-``eqns`` and look values up by variable; what they build from variables is brought into slot form
-by ``slot_form``.
+The engine keeps a Jaxpr in numbered form (ir/jaxpr.py). Interpreters that users write walk through
+``eqns`` and look values up by variable; what they build from variables is brought back by
+``numbered_form``.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def closed_view(value: object) -> Any:
 
 
 class ProgramView:
-    """The variables and equations of a program in slot form."""
+    """The variables and equations of a program in numbered form."""
 
     __slots__ = ("constvars", "eqns", "invars", "outvars")
 
@@ -244,26 +244,26 @@ class ProgramView:
 
 def view_of(jaxpr: Jaxpr) -> ProgramView:
     """The variables and equations of ``jaxpr``."""
-    used = {i for _, slots in jaxpr.equations for i in slots} | set(jaxpr.outs)
+    used = {i for _, atoms in jaxpr.equations for i in atoms} | set(jaxpr.outs)
     n_in, n_fixed = jaxpr.n_in, jaxpr.n_in + len(jaxpr.consts)
-    avals = jaxpr.slot_avals()
-    slots: list[Any] = [Var(avals[i], i) for i in range(n_in)]
+    avals = jaxpr.variable_avals()
+    atoms: list[Any] = [Var(avals[i], i) for i in range(n_in)]
     for i, const in enumerate(jaxpr.consts, n_in):
-        slots.append(atom_of(const) if type(const) is Literal else Var(avals[i], i))
+        atoms.append(atom_of(const) if type(const) is Literal else Var(avals[i], i))
     eqns: list[JaxprEqn] = []
     for k, (app, idx) in enumerate(jaxpr.equations):
-        n = len(slots)
+        n = len(atoms)
         outs = [(Var if i in used else DropVar)(avals[i], i) for i in range(n, n + len(app.outs))]
         source = jaxpr.sources[k] if jaxpr.sources else None
         eqns.append(
-            JaxprEqn([slots[i] for i in idx], outs, app.primitive, None, None, source, None, app)
+            JaxprEqn([atoms[i] for i in idx], outs, app.primitive, None, None, source, None, app)
         )
-        slots.extend(outs)
-    consts = [v for v in slots[n_in:n_fixed] if type(v) is Var]
-    return ProgramView(consts, slots[:n_in], [slots[i] for i in jaxpr.outs], eqns)
+        atoms.extend(outs)
+    consts = [v for v in atoms[n_in:n_fixed] if type(v) is Var]
+    return ProgramView(consts, atoms[:n_in], [atoms[i] for i in jaxpr.outs], eqns)
 
 
-class SlotForm(NamedTuple):
+class NumberedForm(NamedTuple):
     """What makes a Jaxpr besides its debug information."""
 
     in_avals: list[ShapedArray]
@@ -274,8 +274,8 @@ class SlotForm(NamedTuple):
     sources: list[Any] | None
 
 
-def slot_form(view: ProgramView, values: Mapping[Var, Any]) -> SlotForm:
-    """The program between variables in slot form; ``values`` are those of constants.
+def numbered_form(view: ProgramView, values: Mapping[Var, Any]) -> NumberedForm:
+    """The program between variables in numbered form; ``values`` are those of constants.
 
     Raises:
         JaxprTypeError: a variable is not defined, or an equation gives other results.
@@ -284,33 +284,33 @@ def slot_form(view: ProgramView, values: Mapping[Var, Any]) -> SlotForm:
     literals += [v for v in view.outvars if isinstance(v, LiteralAtom)]
     consts: list[Any] = [values[v] if v in values else OpenConst(v.aval) for v in view.constvars]
     consts += [literal_of(v) for v in literals]
-    slot_of: dict[Any, int] = {
+    number_of: dict[Any, int] = {
         v: i for i, v in enumerate([*view.invars, *view.constvars, *literals])
     }
     position = len(view.invars) + len(consts)
     equations: list[Any] = []
     for k, eqn in enumerate(view.eqns):
         where = f"equation {k} ({eqn.primitive.name})"
-        idx = tuple([_slot(slot_of, v, where) for v in eqn.invars])
+        idx = tuple([_number(number_of, v, where) for v in eqn.invars])
         app = eqn.app
         _check_results(eqn, where)
         equations.append((app, idx))
         for var in eqn.outvars:
-            slot_of[var] = position
+            number_of[var] = position
             position += 1
     sources = [_source_of(e.source_info) for e in view.eqns]
-    return SlotForm(
+    return NumberedForm(
         [v.aval for v in view.invars],
         consts,
         equations,
-        [_slot(slot_of, v, "the results") for v in view.outvars],
+        [_number(number_of, v, "the results") for v in view.outvars],
         [v.aval for v in view.outvars],
         None if any([s is None for s in sources]) else sources,
     )
 
 
-def _slot(slot_of: Mapping[Any, int], var: Atom, where: str) -> int:
-    found = slot_of.get(var)
+def _number(number_of: Mapping[Any, int], var: Atom, where: str) -> int:
+    found = number_of.get(var)
     if found is None:
         msg = f"Jaxpr: {where}: the variable {var!r} is not defined"
         raise JaxprTypeError(msg, hint="variables are compared by identity: use the same objects")

@@ -17,8 +17,8 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
     """Check ``jaxpr`` and the programs in its equations, each object once.
 
     Raises:
-        JaxprTypeError: a slot is not defined yet, an argument or result has another type than
-            its equation says, or a constant is no value.
+        JaxprTypeError: a variable is not defined yet, an argument or result has another type
+            than its equation says, or a constant is no value.
     """
     if "checked" in jaxpr.cache:
         return
@@ -30,18 +30,18 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
         if not isinstance(getattr(const, "aval", None), ShapedArray):
             raise _error(jaxpr, f"the constant {const!r} is no value")
         avals.append(const.aval)
-    for k, (app, slots) in enumerate(jaxpr.equations):
-        _check_equation(jaxpr, k, app, slots, avals)
+    for k, (app, variables) in enumerate(jaxpr.equations):
+        _check_equation(jaxpr, k, app, variables, avals)
         avals.extend(app.outs)
     if len(jaxpr.outs) != len(jaxpr.out_avals):
         counts = f"{len(jaxpr.outs)} results, but {len(jaxpr.out_avals)} types of results"
         raise _error(jaxpr, f"there are {counts}")
-    for i, (slot, aval) in enumerate(zip(jaxpr.outs, jaxpr.out_avals, strict=True)):
-        if not 0 <= slot < len(avals):
-            raise _error(jaxpr, f"result {i} is slot {slot} of {len(avals)}")
-        if not _same_type(avals[slot], aval):
+    for i, (variable, aval) in enumerate(zip(jaxpr.outs, jaxpr.out_avals, strict=True)):
+        if not 0 <= variable < len(avals):
+            raise _error(jaxpr, f"result {i} is slot {variable} of {len(avals)}")
+        if not _same_type(avals[variable], aval):
             raise _error(
-                jaxpr, f"result {i} is {avals[slot].str_short()}, declared {aval.str_short()}"
+                jaxpr, f"result {i} is {avals[variable].str_short()}, declared {aval.str_short()}"
             )
     if jaxpr.sources is not None and len(jaxpr.sources) != len(jaxpr.equations):
         counts = f"{len(jaxpr.sources)} source locations for {len(jaxpr.equations)} equations"
@@ -55,21 +55,22 @@ def _check_equation(
     jaxpr: Jaxpr,
     k: int,
     app: Application,
-    slots: tuple[int, ...],
+    variables: tuple[int, ...],
     avals: list[ShapedArray],
 ) -> None:
     where = f"equation {k} ({app.primitive.name})"
-    if len(slots) != len(app.avals):
-        raise _error(jaxpr, f"{where} has {len(slots)} arguments, expected {len(app.avals)}")
-    for position, (slot, expected) in enumerate(zip(slots, app.avals, strict=True)):
-        if not 0 <= slot < len(avals):
-            raise _error(
-                jaxpr, f"{where}: argument {position} is slot {slot}, only {len(avals)} are defined"
-            )
-        if not _same_type(avals[slot], expected):
+    if len(variables) != len(app.avals):
+        raise _error(jaxpr, f"{where} has {len(variables)} arguments, expected {len(app.avals)}")
+    for position, (variable, expected) in enumerate(zip(variables, app.avals, strict=True)):
+        if not 0 <= variable < len(avals):
             raise _error(
                 jaxpr,
-                f"{where}: argument {position} is {avals[slot].str_short()}, expected "
+                f"{where}: argument {position} is slot {variable}, only {len(avals)} are defined",
+            )
+        if not _same_type(avals[variable], expected):
+            raise _error(
+                jaxpr,
+                f"{where}: argument {position} is {avals[variable].str_short()}, expected "
                 f"{expected.str_short()}",
             )
     if app.multiple is not app.primitive.multiple_results:

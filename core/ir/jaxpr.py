@@ -1,11 +1,12 @@
-"""The Jaxpr: a traced program in slot form.
+"""The Jaxpr: a traced program whose variables are numbers.
 
-``equations`` are ``(application, argument slots)``. The environment is one list: inputs first, then
-``consts`` (Literals and Arrays), then the results of the equations in order. Interpreters run it as
+``equations`` are ``(application, argument variables)``; a variable is its position in the
+environment. That is one list: inputs first, then ``consts`` (Literals and Arrays), then the results
+of the equations in order. Interpreters run it as
 
     env = [*args, *jaxpr.consts]
-    for app, slots in jaxpr.equations:
-        result = process(app, [env[i] for i in slots])
+    for app, variables in jaxpr.equations:
+        result = process(app, [env[i] for i in variables])
         env.extend(result) if app.multiple else env.append(result)
 
 Names of variables exist only in the printed form. ``eqns``, ``invars`` and so on are views for
@@ -25,7 +26,7 @@ from tracebridge.core.ir.atoms import (
     OpenConst,
     ProgramView,
     Var,
-    slot_form,
+    numbered_form,
     view_of,
 )
 from tracebridge.core.ir.debug_info import NO_DEBUG_INFO, DebugInfo
@@ -143,8 +144,8 @@ class Jaxpr:
         """The text of the program."""
         return str(self)
 
-    def slot_avals(self) -> list[ShapedArray]:
-        """The aval of every slot of the environment."""
+    def variable_avals(self) -> list[ShapedArray]:
+        """The aval of every variable."""
         avals = [*self.in_avals, *[c.aval for c in self.consts]]
         for app, _ in self.equations:
             avals.extend(app.outs)
@@ -257,7 +258,7 @@ def jaxpr_of(
     view: ProgramView, values: Mapping[Var, Any], debug: DebugInfo = NO_DEBUG_INFO
 ) -> Jaxpr:
     """The Jaxpr of equations between variables; ``values`` are those of constants."""
-    jaxpr = Jaxpr(*slot_form(view, values), debug)
+    jaxpr = Jaxpr(*numbered_form(view, values), debug)
     jaxpr.cache["view"] = view
     return jaxpr
 

@@ -57,7 +57,7 @@ class _Printer:
 
     def program(self, jaxpr: Jaxpr) -> list[str]:
         """The lines of a program; those after the first are indented relative to it."""
-        used = {i for _, slots in jaxpr.equations for i in slots} | set(jaxpr.outs)
+        used = {i for _, variables in jaxpr.equations for i in variables} | set(jaxpr.outs)
         n_in = jaxpr.n_in
         env: list[str] = [""] * n_in
         consts: list[str] = []
@@ -74,13 +74,13 @@ class _Printer:
         binders = [binder(n, a) for n, a in zip(env, jaxpr.in_avals, strict=True)]
         env.extend(constant_names)
         equations: list[list[str]] = []
-        for app, slots in jaxpr.equations:
+        for app, variables in jaxpr.equations:
             outs: list[str] = []
             for aval in app.outs:
                 name = next(self._names) if len(env) in used else "_"
                 env.append(name)
                 outs.append(binder(name, aval))
-            equations.append(self.equation(app, outs, [env[i] for i in slots]))
+            equations.append(self.equation(app, outs, [env[i] for i in variables]))
         results = tuple_text([env[i] for i in jaxpr.outs])
         return _layout(consts, binders, equations, results, self._width)
 

@@ -282,7 +282,9 @@ class Primitive(abc.ABC):
         """Which results depend on the arguments ``unknown``; None, the default: all."""
         del unknown, params
 
-    def separate(self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any) -> Any:
+    def split_by_known(
+        self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
+    ) -> Any:
         """Bind the same computation as several equations, of known and of unknown arguments.
 
         Results that ``unknown_outs`` calls known depend on the known ones only.
@@ -296,7 +298,8 @@ class HigherOrderPrimitive(Primitive):
 
     Its applications are remembered on a Jaxpr of theirs, so that they die with the program. Rules
     that one such primitive should have, and others need not: ``linearize``, ``dce``,
-    ``unknown_outs`` with ``separate``, and ``by_steps`` where a Jaxpr runs more than once or not.
+    ``unknown_outs`` with ``split_by_known``, and ``by_steps`` where a Jaxpr runs more than once or
+    not.
     """
 
     multiple_results = True

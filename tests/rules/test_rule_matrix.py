@@ -21,7 +21,7 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 # Rules whose default is right for most primitives.
 OPTIONAL = (
     "by_steps", "dce", "destination", "effects", "evaluate", "is_lowered_on", "linear_plan",
-    "linearize", "linearize_unplanned", "names_axis", "prepare", "recipe", "separate",
+    "linearize", "linearize_unplanned", "names_axis", "prepare", "recipe", "split_by_known",
     "transpose_plan", "unknown_outs", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.
@@ -146,7 +146,7 @@ def test_rules_that_need_each_other_come_together(primitive: Primitive) -> None:
         defines(primitive, r) for r in ("linear_plan", "linearize_unplanned", "transpose_plan")
     ]
 
-    assert defines(primitive, "unknown_outs") == defines(primitive, "separate")
+    assert defines(primitive, "unknown_outs") == defines(primitive, "split_by_known")
     assert defines(primitive, "wanted_sharding") == defines(primitive, "destination")
     assert planned == [primitive.plans_when_repeated] * 3
     assert primitive.multiple_results or not defines(primitive, "dce")
@@ -216,7 +216,7 @@ def test_defaults_change_nothing() -> None:
 
     assert (app, (True, True), (True, True)) == bare.dce((True, False), app)
     assert bare.unknown_outs((True, False)) is None
-    assert [1.0, 2.0] == [float(x) for x in bare.separate((True, False), (1.0, 2.0))]
+    assert [1.0, 2.0] == [float(x) for x in bare.split_by_known((True, False), (1.0, 2.0))]
     assert bare.evaluate([]) is NotImplemented
     assert bare.destination() is NotImplemented
     assert bare.linearize_unplanned(None, [], [], {}) is NotImplemented

@@ -131,11 +131,11 @@ def _result_of(app: Application, k: int, source: Any) -> str:
     return f"output of {app.primitive.name}{place}"
 
 
-def _producer(jaxpr: Jaxpr, slot: int) -> tuple[Application, int, Any] | None:
-    """The equation that fills a slot, and which of its results that is."""
+def _producer(jaxpr: Jaxpr, variable: int) -> tuple[Application, int, Any] | None:
+    """The equation that makes a variable, and which of its results that is."""
     start = jaxpr.n_in + len(jaxpr.consts)
     for k, (app, _) in enumerate(jaxpr.equations):
-        if start <= slot < start + len(app.outs):
-            return app, slot - start, jaxpr.sources[k] if jaxpr.sources else None
+        if start <= variable < start + len(app.outs):
+            return app, variable - start, jaxpr.sources[k] if jaxpr.sources else None
         start += len(app.outs)
     return None

@@ -174,8 +174,8 @@ class _Digest:
         self.each("program", jaxpr.in_avals)
         self.each("consts", jaxpr.consts)
         self.text("steps", len(jaxpr.equations))
-        for app, slots in jaxpr.equations:
-            self.text(app.primitive.name, slots)
+        for app, variables in jaxpr.equations:
+            self.text(app.primitive.name, variables)
             self.mapping(app.params)
             self.each("outs", app.outs)
         self.text(jaxpr.outs)

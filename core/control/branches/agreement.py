@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
@@ -78,18 +78,18 @@ def join_residuals(
 ) -> BranchSplit:
     """Let all branches give the same residuals.
 
-    ``first``: per branch the program, the slots of its residuals, and how many results stand
+    ``first``: per branch the program, the variables of its residuals, and how many results stand
     before them. ``second`` takes (forwarded operands, residuals, others). Residuals of one type
     share a place among the branches; a branch fills places that it does not need with zeros.
     """
     places: list[ShapedArray] = []
     taken: list[list[int]] = []
-    for jaxpr, slots, _ in first:
-        avals = jaxpr.slot_avals()
+    for jaxpr, variables, _ in first:
+        avals = jaxpr.variable_avals()
         free = list(range(len(places)))
         mine: list[int] = []
-        for slot in slots:
-            aval = avals[slot].strong
+        for variable in variables:
+            aval = avals[variable].strong
             at = next((i for i in free if places[i] is aval), None)
             if at is None:
                 at = len(places)
@@ -148,4 +148,4 @@ def _taking(
     for k, position in enumerate(forwarded):
         operands[union.index(position)] = k
     rest = range(n_forwarded + n_res, jaxpr.n_in)
-    return rewire(jaxpr, [*residuals, *operands, *rest])
+    return permute_jaxpr(jaxpr, [*residuals, *operands, *rest])

@@ -14,13 +14,13 @@ from tracebridge.core.control.branches.agreement import (
     transpose_branches,
 )
 from tracebridge.core.control.calls.closed_call import closed_call_p
-from tracebridge.core.control.calls.permute import rewire, used_inputs
+from tracebridge.core.control.calls.permute import permute_jaxpr, used_inputs
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
-from tracebridge.core.interpreters.separate import unknown_outs
+from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import check_effects
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -131,7 +131,7 @@ class Choice(HigherOrderPrimitive):
         smaller = [dce_jaxpr(b, used_outs, keep_in=True)[0] for b in app.params["branches"]]
         used = [any(flags) for flags in zip(*[used_inputs(b) for b in smaller], strict=True)]
         order = [i for i, u in enumerate(used) if u]
-        branches = tuple([rewire(b, order) for b in smaller])
+        branches = tuple([permute_jaxpr(b, order) for b in smaller])
         kept = [*[True] * self.n_lead, *used]
         avals = tuple([a for a, k in zip(app.avals, kept, strict=True) if k])
         smaller_app = self.application(avals, {**app.params, "branches": branches})
@@ -146,11 +146,11 @@ class Choice(HigherOrderPrimitive):
         found = [unknown_outs(b, tuple(unknown[n_lead:])) for b in branches]
         return tuple([any(flags) for flags in zip(*found, strict=True)])
 
-    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
+    def split_by_known(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """The known part of the branches with residuals, and the rest of the branches."""
         branches: tuple[Jaxpr, ...] = params["branches"]
         flags = tuple(self.unknown_outs(unknown, **params))
-        key = ("cond_separate", branches, unknown)
+        key = ("cond_split_by_known", branches, unknown)
         cache = largest_jaxpr(branches).cache
         split = cache.get(key)
         if split is None:
@@ -247,8 +247,10 @@ def _linearized(branches: tuple[Jaxpr, ...], nonzero: Flags) -> tuple[BranchSpli
 
 def _handed_on(branches: Sequence[Jaxpr]) -> list[int | None]:
     """For each result the operand that it is in every branch; None for the others."""
-    slots = zip(*[b.outs for b in branches], strict=True)
-    return [s[0] if s[0] < branches[0].n_in and len(set(s)) == 1 else None for s in slots]
+    outs_of_branches = zip(*[b.outs for b in branches], strict=True)
+    return [
+        s[0] if s[0] < branches[0].n_in and len(set(s)) == 1 else None for s in outs_of_branches
+    ]
 
 
 def _shielded(x: Any, dim: int | None, chosen: Any) -> tuple[Any, int | None]:

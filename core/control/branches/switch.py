@@ -10,7 +10,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.control.branches.cond import cond_p
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_values, trace_body
 from tracebridge.core.control.calls.inline_rules import describe
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.refs.cells import note_custom
 from tracebridge.core.control.refs.ref import (
     Ref,
@@ -250,12 +250,12 @@ def _writing(body: Body, written: Sequence[Ref]) -> Body:
     first, end = jaxpr.n_in - n, len(jaxpr.outs) - n
     own = {id(r): k for k, r in enumerate(body.writes)}
     inputs = [first + own[id(r)] if id(r) in own else r.inner_aval for r in written]
-    wider = rewire(jaxpr, [*range(first), *inputs])
-    # A slot that is no input moves with the number of inputs.
+    wider = permute_jaxpr(jaxpr, [*range(first), *inputs])
+    # A variable that is no input moves with the number of inputs.
     outs = [
         wider.outs[end + own[id(r)]] if id(r) in own else first + k for k, r in enumerate(written)
     ]
-    whole = rewire(wider, None, [*wider.outs[:end], *outs])
+    whole = permute_jaxpr(wider, None, [*wider.outs[:end], *outs])
     return Body(whole, body.values, body.out, body.reads, written)
 
 
@@ -293,7 +293,7 @@ def _same_constants(
         key = ("cond_consts", places, tuple([c.aval for c in consts]))
         found = jaxpr.cache.get(key)
         if found is None:
-            found = jaxpr.cache[key] = rewire(jaxpr, [*order, *range(n, jaxpr.n_in)])
+            found = jaxpr.cache[key] = permute_jaxpr(jaxpr, [*order, *range(n, jaxpr.n_in)])
         wired.append(found)
     return consts, wired
 

@@ -7,7 +7,7 @@ from typing import Any, final
 
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.config.values import tracing_key
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.refs.cells import Captures, note_custom
 from tracebridge.core.control.refs.ref import Ref, outer_refs, read_ref
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -132,7 +132,7 @@ def _with_refs(jaxpr: Jaxpr, hoisted: list[Any], out: object, captures: Captures
     order = [*range(n_const), *[n + i for i in read], *range(n_const, n), *[n + i for i in kept]]
     refs = captures.refs
     return Body(
-        shared(rewire(jaxpr, order)),
+        shared(permute_jaxpr(jaxpr, order)),
         hoisted,
         out,
         [refs[i] for i in read],

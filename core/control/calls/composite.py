@@ -70,14 +70,14 @@ class Composite(CallPrimitive):
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         return closed_call_p.transpose(ct, *args, jaxpr=params["jaxpr"])
 
-    def separate(
+    def split_by_known(
         self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
     ) -> list[Any]:
         """As the call of its Jaxpr."""
-        return closed_call_p.separate(unknown, args, jaxpr=params["jaxpr"])
+        return closed_call_p.split_by_known(unknown, args, jaxpr=params["jaxpr"])
 
     def unknown_outs(self, unknown: tuple[bool, ...], **params: Any) -> Sequence[bool]:
-        """All of them: a composite is not taken apart."""
+        """All of them: a composite is not split."""
         return (any(unknown),) * len(params["jaxpr"].outs)
 
     def dce(

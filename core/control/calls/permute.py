@@ -9,7 +9,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 
 
-def rewire(
+def permute_jaxpr(
     jaxpr: Jaxpr,
     inputs: Sequence[int | ShapedArray] | None = None,
     outputs: Sequence[int] | None = None,
@@ -17,7 +17,7 @@ def rewire(
     """``jaxpr`` with new inputs and results.
 
     ``inputs``: per new input the position of an old one, or an aval for an input that nothing
-    uses; old inputs that are left out must be unused. ``outputs``: per new result a slot of
+    uses; old inputs that are left out must be unused. ``outputs``: per new result a variable of
     ``jaxpr`` (results of equations, inputs, constants). ``None`` leaves either as it is.
     """
     n_old = jaxpr.n_in
@@ -33,27 +33,27 @@ def rewire(
             in_avals.append(jaxpr.in_avals[old])
     shift = n_new - n_old
 
-    def moved(slot: int) -> int:
-        if slot >= n_old:
-            return slot + shift
-        position = table[slot]
+    def moved(variable: int) -> int:
+        if variable >= n_old:
+            return variable + shift
+        position = table[variable]
         if position is None:
-            msg = f"rewire: input {slot} is used but was left out"
+            msg = f"permute_jaxpr: input {variable} is used but was left out"
             raise ValueError(msg)
         return position
 
-    slots = jaxpr.outs if outputs is None else tuple(outputs)
+    variables = jaxpr.outs if outputs is None else tuple(outputs)
     if outputs is None:
         out_avals: Sequence[ShapedArray] = jaxpr.out_avals
     else:
-        avals = jaxpr.slot_avals()
-        out_avals = [avals[s] for s in slots]
+        avals = jaxpr.variable_avals()
+        out_avals = [avals[s] for s in variables]
     equations: list[Any] = [(app, tuple([moved(i) for i in idx])) for app, idx in jaxpr.equations]
     return Jaxpr(
         in_avals,
         jaxpr.consts,
         equations,
-        [moved(s) for s in slots],
+        [moved(s) for s in variables],
         out_avals,
         jaxpr.sources,
         jaxpr.debug,
@@ -72,8 +72,8 @@ def reached(jaxpr: Jaxpr, results: Sequence[bool]) -> list[bool]:
     """Which inputs the results marked by ``results`` depend on."""
     fixed = jaxpr.n_in + len(jaxpr.consts)
     live = [False] * (fixed + sum([len(app.outs) for app, _ in jaxpr.equations]))
-    for slot, here in zip(jaxpr.outs, results, strict=True):
-        live[slot] = live[slot] or here
+    for variable, here in zip(jaxpr.outs, results, strict=True):
+        live[variable] = live[variable] or here
     end = len(live)
     for app, idx in reversed(jaxpr.equations):
         start = end - len(app.outs)

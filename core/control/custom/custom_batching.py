@@ -17,7 +17,7 @@ from tracebridge.core.control.custom.custom_batching_rules import (
     VmapRule,
     closes_over,
 )
-from tracebridge.core.control.custom.custom_dce import separate_by_dce
+from tracebridge.core.control.custom.custom_dce import split_by_dce
 from tracebridge.core.control.custom.custom_staging import StagedCall, find_or_trace, trace_function
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.batching import BatchTrace
@@ -189,9 +189,9 @@ class CustomVmapCall(CallPrimitive):
         outs = eval_jaxpr(jaxpr, current_trace().process, moved)
         return outs, [0 if b else None for b in batched]
 
-    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
+    def split_by_known(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """Two calls, each of which leaves the results of the other one out."""
-        return separate_by_dce(self, unknown, args, params)
+        return split_by_dce(self, unknown, args, params)
 
     def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         """All arguments stay: the rule may use them in another way than the function does."""

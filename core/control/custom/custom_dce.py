@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import CallPrimitive, closed_call, closed_call_p
 from tracebridge.core.control.calls.inline_rules import check_closed, is_eager_trace, user_value
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.calls.tangent_jaxpr import tangent_jaxpr
 from tracebridge.core.control.custom.custom_staging import StagedCall, find_or_trace, trace_function
 from tracebridge.core.control.custom.custom_vjp_call import up_to
@@ -139,7 +139,7 @@ class DceRule:
             finally:
                 _BEING_TRACED.reset(token)
             if self._const_avals:
-                jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
+                jaxpr = permute_jaxpr(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
             found = self._known[used] = jaxpr
         return found
 
@@ -343,9 +343,9 @@ class CustomDceCall(CallPrimitive):
         derived = BatchedRule(rule, ctx.size, ctx.axis, in_dims, out)
         return self.bind(*moved, jaxpr=batched, rule=derived, positions=None), list(out_dims)
 
-    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
+    def split_by_known(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """Two calls, each of which leaves the results of the other one out."""
-        return separate_by_dce(self, unknown, args, params)
+        return split_by_dce(self, unknown, args, params)
 
     def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         jaxpr, rule, old = app.params["jaxpr"], app.params["rule"], app.params["positions"]
@@ -371,7 +371,7 @@ class CustomDceCall(CallPrimitive):
 custom_dce_call_p = CustomDceCall()
 
 
-def separate_by_dce(
+def split_by_dce(
     primitive: Any, unknown: Flags, args: Sequence[Value], params: dict[str, Any]
 ) -> list[Any]:
     """An equation as two: of the results that need known arguments only, and of the others."""

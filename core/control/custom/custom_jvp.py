@@ -18,7 +18,7 @@ from tracebridge.core.control.calls.inline_rules import (
     same_types,
     user_value,
 )
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.custom.custom_rule_call import CustomRuleCall, TracedRule
 from tracebridge.core.control.custom.rule_functions import (
     flat_function,
@@ -260,7 +260,7 @@ class JvpRule(TracedRule):
             jaxpr, nonzero_out = self._trace(wanted)
             check_closed(jaxpr, self._call.name, self._call.rule_name)
             n = len(self._const_avals)
-            jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)]) if n else jaxpr
+            jaxpr = permute_jaxpr(jaxpr, [*self._const_avals, *range(jaxpr.n_in)]) if n else jaxpr
             found = self._known[wanted] = (jaxpr, wanted, nonzero_out)
         return found
 
@@ -269,7 +269,7 @@ class JvpRule(TracedRule):
         every = tuple([has_tangent(a) for a in self._avals])
         jaxpr, nonzero_out = self._trace(every)
         jaxpr, hoisted = close_jaxpr(jaxpr)
-        jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
+        jaxpr = permute_jaxpr(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
         self._known[every] = (jaxpr, every, nonzero_out)
         self._const_avals = [*self._const_avals, *[h.aval for h in hoisted]]
         return hoisted

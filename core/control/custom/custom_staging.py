@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, final
 from tracebridge.core.config.state import axis_env
 from tracebridge.core.config.values import tracing_key
 from tracebridge.core.control.calls.inline_rules import is_being_traced, tracing_rules_of
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.refs.cells import Captures, note_custom
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -120,7 +120,7 @@ def trace_with_rule(
             more = rule.trace_now()
         n = len(consts)
         order = [*range(n), *[m.aval for m in more], *range(n, jaxpr.n_in)]
-        jaxpr, consts = rewire(jaxpr, order), [*consts, *more]
+        jaxpr, consts = permute_jaxpr(jaxpr, order), [*consts, *more]
     return StagedCall(jaxpr, consts, rule, out_tree)
 
 

@@ -14,7 +14,7 @@ from tracebridge.core.control.calls.inline_rules import (
     same_types,
     user_value,
 )
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.custom.custom_rule_call import TracedRule
 from tracebridge.core.control.custom.custom_vjp_call import VjpCall
 from tracebridge.core.control.custom.symbolic_zeros import concrete_zeros
@@ -71,7 +71,7 @@ class VjpRule(TracedRule):
             jaxpr, res_tree = self._trace_fwd(wanted)
             check_closed(jaxpr, self._call.name, self._call.fwd_name)
             if self._const_avals:
-                jaxpr = rewire(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
+                jaxpr = permute_jaxpr(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
             found = self._known[wanted] = Forward(jaxpr, self._backward(res_tree))
         return found
 
@@ -92,8 +92,8 @@ class VjpRule(TracedRule):
             *range(n_fwd, fwd.n_in),
         ]
         n_before = len(self._const_avals) + n_fwd
-        fwd = rewire(fwd, order)
-        fwd = rewire(fwd, None, [*fwd.outs, *range(n_before, n_before + n_bwd)])
+        fwd = permute_jaxpr(fwd, order)
+        fwd = permute_jaxpr(fwd, None, [*fwd.outs, *range(n_before, n_before + n_bwd)])
         n_res = len(res_avals)
         flags = [has_tangent(a) for a in self._out_avals]
 

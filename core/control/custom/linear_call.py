@@ -15,7 +15,7 @@ from tracebridge.core.control.calls.bodies import (
     trace_body,
 )
 from tracebridge.core.control.calls.inline_rules import describe
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     ClosedOverValueError,
@@ -302,4 +302,4 @@ def _with_consts(jaxpr: Jaxpr, consts: Sequence[Any], start: int, stop: int) -> 
     n = stop - start
     order: list[Any] = [c.aval for c in consts]
     order[start:stop] = range(n)
-    return rewire(jaxpr, [*order, *range(n, jaxpr.n_in)])
+    return permute_jaxpr(jaxpr, [*order, *range(n, jaxpr.n_in)])

@@ -46,8 +46,8 @@ class RematOpt(CallPrimitive):
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         return closed_call_p.transpose(ct, *args, jaxpr=params["jaxpr"])
 
-    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
-        return closed_call_p.separate(unknown, args, jaxpr=params["jaxpr"])
+    def split_by_known(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
+        return closed_call_p.split_by_known(unknown, args, jaxpr=params["jaxpr"])
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any

@@ -8,7 +8,7 @@ from typing import Any
 from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.bodies import Body, flatten_values, trace_body
 from tracebridge.core.control.calls.carry import check_structure, check_types, promoted, unchanged
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.loops.while_primitive import while_p
 from tracebridge.core.control.refs.cells import note_custom
 from tracebridge.core.control.refs.ref import Ref, read_ref, write_ref
@@ -105,7 +105,7 @@ def _seeing(cond: Body, writes: Sequence[Ref]) -> tuple[Jaxpr, list[Any]]:
         else:
             carried[at] = n_values + i
     order = [*order, *range(len(consts), cond.jaxpr.n_in), *carried]
-    return rewire(cond.jaxpr, order), kept
+    return permute_jaxpr(cond.jaxpr, order), kept
 
 
 def bind_while(
@@ -124,7 +124,7 @@ def bind_while(
         body = _remembered(
             body,
             ("while_fixed_body", n_body, len(init)),
-            lambda: rewire(
+            lambda: permute_jaxpr(
                 body,
                 [*range(n_body), *[n_body + k for k in order]],
                 [body.outs[k] for k in loose],
@@ -133,7 +133,7 @@ def bind_while(
         cond = _remembered(
             cond,
             ("while_fixed_cond", n_cond, tuple(order)),
-            lambda: rewire(cond, [*range(n_cond), *[n_cond + k for k in order]]),
+            lambda: permute_jaxpr(cond, [*range(n_cond), *[n_cond + k for k in order]]),
         )
         values = [init[k] for k in fixed]
         cond_consts, body_consts = [*cond_consts, *values], [*body_consts, *values]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import tracebridge.core.lax as lax
-from tracebridge.core.control.calls.permute import rewire, used_inputs
+from tracebridge.core.control.calls.permute import permute_jaxpr, used_inputs
 from tracebridge.core.errors.transform_errors import (
     EffectError,
     GradientTypeError,
@@ -14,7 +14,7 @@ from tracebridge.core.errors.transform_errors import (
 from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
-from tracebridge.core.interpreters.separate import unknown_outs
+from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.effects import check_effects, ordered_effects
@@ -128,7 +128,7 @@ class While(HigherOrderPrimitive):
         ]
         given = [t for t in consts_t if t is not None]
         cond: Jaxpr = params["cond_jaxpr"]
-        cond = rewire(cond, [*range(cond.n_in), *[t.aval for t in started]])
+        cond = permute_jaxpr(cond, [*range(cond.n_in), *[t.aval for t in started]])
         results = self.bind(
             *cond_consts,
             *body_consts,
@@ -199,8 +199,10 @@ class While(HigherOrderPrimitive):
                 break
             carry = wider
         body_kept = used_inputs(body)[:n_body]
-        body = rewire(body, [i for i, k in enumerate((*body_kept, *carry)) if k])
-        cond = rewire(cond, [*range(n_cond), *[n_cond + i for i, k in enumerate(carry) if k]])
+        body = permute_jaxpr(body, [i for i, k in enumerate((*body_kept, *carry)) if k])
+        cond = permute_jaxpr(
+            cond, [*range(n_cond), *[n_cond + i for i, k in enumerate(carry) if k]]
+        )
         kept = [*[True] * n_cond, *body_kept, *carry]
         smaller = {
             "body_jaxpr": body,
@@ -224,7 +226,7 @@ class While(HigherOrderPrimitive):
             return (True,) * len(carry)
         return carry
 
-    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
+    def split_by_known(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """A loop of the known carries, and the whole loop again for the others."""
         flags = self.unknown_outs(unknown, **params)
         whole = self.application(tuple([a.aval for a in args]), params)
@@ -283,7 +285,7 @@ def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]
         *range(n_consts, n),
         *range(n + n_t, joint.n_in),
     ]
-    found = body.cache[key] = (rewire(joint, order), carry)
+    found = body.cache[key] = (permute_jaxpr(joint, order), carry)
     return found
 
 

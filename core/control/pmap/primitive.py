@@ -23,7 +23,7 @@ from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
-from tracebridge.core.interpreters.separate import unknown_outs
+from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -154,7 +154,7 @@ class Pmap(HigherOrderPrimitive):
         """Which results depend on unknown arguments."""
         return unknown_outs(params["jaxpr"], unknown)
 
-    def separate(
+    def split_by_known(
         self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
     ) -> list[Any]:
         """Two maps: of the part that needs known arguments only, and of the rest."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.control.calls.closed_call import CallPrimitive
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.remat.lowering import lower_with_barrier, lower_with_choice
 from tracebridge.core.control.remat.policies import Decision, Decisions, Offloadable, Policy
 from tracebridge.core.interpreters.dce import dce_jaxpr
@@ -96,7 +96,7 @@ class Checkpoint(CallPrimitive):
         given = iter([next(results) if p else None for p in present])
         return [next(given) if is_linear else None for is_linear in linear]
 
-    def separate(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
+    def split_by_known(self, unknown: Flags, args: Sequence[Value], **params: Any) -> list[Any]:
         """A call of the known part, and one that starts over from known arguments."""
         flags = params["prevent_cse"]
         allowed = Decisions(params["policy"])
@@ -190,7 +190,7 @@ def _keep_nothing(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
     wanted = (*[False] * n_out, *[True] * sum(nonzero_out))
     linear, used = dce_jaxpr(whole, wanted, keep_in=True)
     forwarded = [i for i in range(n) if used[i]]
-    linear = rewire(linear, [*forwarded, *range(n, linear.n_in)])
+    linear = permute_jaxpr(linear, [*forwarded, *range(n, linear.n_in)])
     return Split(jaxpr, linear, forwarded, (), nonzero_out)
 
 
@@ -206,7 +206,7 @@ def _keep_some(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
     old = [0] * n_res
     for position, i in enumerate(order):
         old[i] = position
-    linear = rewire(parts.unknown, [*old, *range(n_res, parts.unknown.n_in)])
+    linear = permute_jaxpr(parts.unknown, [*old, *range(n_res, parts.unknown.n_in)])
     found: list[Decision] = decisions.of_results(primal)[n_out:]
     memories = [d if isinstance(d, Offloadable) else None for d in found]
     if any(memories):
@@ -221,19 +221,19 @@ def _without_passed_on(known: Jaxpr, n_residuals: int) -> tuple[Jaxpr, list[int]
     Also the numbers of these inputs, and for each residual its place among (inputs, others).
     """
     n_out = len(known.outs) - n_residuals
-    slots = known.outs[n_out:]
-    forwarded = [s for s in slots if s < known.n_in]
-    computed = [s for s in slots if s >= known.n_in]
+    variables = known.outs[n_out:]
+    forwarded = [s for s in variables if s < known.n_in]
+    computed = [s for s in variables if s >= known.n_in]
     order: list[int] = []
     n_forwarded = n_computed = 0
-    for s in slots:
+    for s in variables:
         if s < known.n_in:
             order.append(n_forwarded)
             n_forwarded += 1
         else:
             order.append(len(forwarded) + n_computed)
             n_computed += 1
-    return rewire(known, None, [*known.outs[:n_out], *computed]), forwarded, order
+    return permute_jaxpr(known, None, [*known.outs[:n_out], *computed]), forwarded, order
 
 
 def _brought_back(linear: Jaxpr, first: int, memories: Sequence[Offloadable | None]) -> Jaxpr:

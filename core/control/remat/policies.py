@@ -119,10 +119,10 @@ class Decisions:
     def of_results(self, jaxpr: Jaxpr) -> list[Decision]:
         """The decision for each result of a Jaxpr."""
         fixed = jaxpr.n_in + len(jaxpr.consts)
-        by_slot: list[Decision | None] = [None] * fixed
+        by_variable: list[Decision | None] = [None] * fixed
         for app, _ in jaxpr.equations:
-            by_slot.extend(self.of(app))
-        found = [by_slot[s] for s in jaxpr.outs]
+            by_variable.extend(self.of(app))
+        found = [by_variable[s] for s in jaxpr.outs]
         # Inputs that are passed on have no equation. In loops these are carries: without them what
         # is kept could not be used.
         rest = any([d is not None and d is not False for d in found])

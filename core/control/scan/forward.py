@@ -11,7 +11,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.bodies import Body, flatten_values, leaf_paths, trace_body
 from tracebridge.core.control.calls.carry import check_structure, check_types, promoted, unchanged
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.refs.cells import is_differentiated, note_custom
 from tracebridge.core.control.refs.ref import has_refs, read_ref, write_ref
 from tracebridge.core.control.scan.primitive import scan_p
@@ -139,8 +139,8 @@ def carried_refs(jaxpr: Jaxpr, n_consts: int, n_carry: int, n_refs: int) -> Jaxp
         first, last = n_consts + n_carry, jaxpr.n_in - n_refs
         order = [*range(first), *range(last, jaxpr.n_in), *range(first, last)]
         outs, end = jaxpr.outs, len(jaxpr.outs) - n_refs
-        slots = [*outs[:n_carry], *outs[end:], *outs[n_carry:end]]
-        found = jaxpr.cache[key] = rewire(jaxpr, order, slots)
+        variables = [*outs[:n_carry], *outs[end:], *outs[n_carry:end]]
+        found = jaxpr.cache[key] = permute_jaxpr(jaxpr, order, variables)
     return found
 
 
@@ -193,7 +193,7 @@ def bind_scan(
                 *range(n_consts + n_carry, jaxpr.n_in),
             ]
             outs = [jaxpr.outs[k] for k in loose]
-            smaller = rewire(jaxpr, order, [*outs, *jaxpr.outs[n_carry:]])
+            smaller = permute_jaxpr(jaxpr, order, [*outs, *jaxpr.outs[n_carry:]])
             jaxpr.cache[key] = smaller
         jaxpr, consts = smaller, [*consts, *[init[k] for k in fixed]]
     else:

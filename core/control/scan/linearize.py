@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.control.scan.residuals import (
     mixes,
@@ -138,7 +138,7 @@ def _joint_body(
         *joint.outs[n_carry:n_out],
         *[s for s in tangent_outs_at[n_carry:] if s is not None],
     ]
-    found = rewire(joint, order, results), tuple(nonzero_out[n_carry:])
+    found = permute_jaxpr(joint, order, results), tuple(nonzero_out[n_carry:])
     jaxpr.cache[key] = found
     return found
 

@@ -1,16 +1,16 @@
-"""Scan without what is not needed (dce), and scan taken apart by what is known."""
+"""Scan without what is not needed (dce), and scan split by what is known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.control.calls.permute import rewire, used_inputs
+from tracebridge.core.control.calls.permute import permute_jaxpr, used_inputs
 from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.residuals import residual_scan
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
-from tracebridge.core.interpreters.separate import unknown_outs
+from tracebridge.core.interpreters.split_by_known import unknown_outs
 from tracebridge.core.ir.jaxpr import Jaxpr
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def dce_scan(
         carry = wider
     used = used_inputs(body)
     kept = [*used[:n_consts], *carry, *used[n_consts + n_carry :]]
-    smaller = rewire(body, [i for i, keep in enumerate(kept) if keep])
+    smaller = permute_jaxpr(body, [i for i, keep in enumerate(kept) if keep])
     avals = tuple(chosen(kept, app.avals))
     given = derived(params, smaller, sum(kept[:n_consts]), sum(carry))
     return primitive.application(avals, given), kept, [*carry, *ys]
@@ -92,7 +92,7 @@ class KnownSplit:
         n_res = parts.n_residuals
         others = range(n_res, parts.unknown.n_in)
         order = self._known.in_scan_order(range(n_res), others, n_fixed)
-        self._unknown_body = rewire(parts.unknown, order)
+        self._unknown_body = permute_jaxpr(parts.unknown, order)
 
     def bind_known(
         self, primitive: Primitive, args: Sequence[Value], params: Params
@@ -127,7 +127,7 @@ def split_known(params: Params, unknown: Flags) -> KnownSplit:
     return found
 
 
-def separate_scan(
+def split_scan_by_known(
     primitive: Primitive, unknown: Flags, args: Sequence[Value], params: Params
 ) -> list[Any]:
     """Two scans: of the known part, and of the rest."""

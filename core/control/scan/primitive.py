@@ -11,7 +11,11 @@ from tracebridge.core.control.scan.batching import batch_scan
 from tracebridge.core.control.scan.linearize import jvp_scan, linearize_scan, scan_linear_plan
 from tracebridge.core.control.scan.lowering import lower_scan
 from tracebridge.core.control.scan.params import groups
-from tracebridge.core.control.scan.partial_eval import dce_scan, separate_scan, unknown_of_scan
+from tracebridge.core.control.scan.partial_eval import (
+    dce_scan,
+    split_scan_by_known,
+    unknown_of_scan,
+)
 from tracebridge.core.control.scan.transpose import scan_transpose_plan, transpose_scan
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
@@ -126,11 +130,11 @@ class Scan(HigherOrderPrimitive):
         """Which results depend on unknown arguments, through carries too."""
         return unknown_of_scan(unknown, params)
 
-    def separate(
+    def split_by_known(
         self, unknown: tuple[bool, ...], args: Sequence[Value], **params: Any
     ) -> list[Any]:
         """A scan of the known part that gives residuals, and a scan of the rest."""
-        return separate_scan(self, unknown, args, params)
+        return split_scan_by_known(self, unknown, args, params)
 
 
 def _check_operands(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_results
+from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_results
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -99,7 +99,7 @@ class ResidualScan(NamedTuple):
 def residual_scan(jaxpr: Jaxpr, n_consts: int, n_carry: int, n_out: int) -> ResidualScan:
     """Prepare a body whose results after the first ``n_out`` are residuals."""
     n_in = jaxpr.n_in
-    jaxpr = separate_jaxpr(jaxpr, tuple([i >= n_consts for i in range(n_in)]))
+    jaxpr = split_by_known(jaxpr, tuple([i >= n_consts for i in range(n_in)]))
     graph = Graph()
     outs = graph.inline(jaxpr, graph.inputs(jaxpr.in_avals))
     varies = varying(graph, n_consts, n_in)
@@ -128,7 +128,7 @@ def varying(graph: Graph, n_consts: int, n_in: int) -> bytearray:
 
 
 def mixes(graph: Graph, varies: bytearray) -> bool:
-    """Whether an equation has results that need not vary, if it is taken apart."""
+    """Whether an equation has results that need not vary, if it is split by known."""
     for app, args, _, _ in graph.equations:
         if app.multiple:
             mask = tuple([bool(varies[a]) for a in args])

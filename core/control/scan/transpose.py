@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core.control.calls.permute import reached, rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr, reached
 from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.partial_eval import split_known, unknown_carries
 from tracebridge.core.interpreters.dce import dce_jaxpr
@@ -60,7 +60,7 @@ def _transpose_linear(
 
     def bind(given: dict[str, Any], *operands: Sequence[Any]) -> Sequence[Any]:
         if params["split_transpose"]:
-            return _bind_apart(primitive, given, *operands)
+            return _bind_two_loops(primitive, given, *operands)
         return primitive.bind(*[x for group in operands for x in group], **given)
 
     made: dict[ShapedArray, Any] = {}
@@ -148,7 +148,7 @@ def _go_back(
     ]
 
 
-def _bind_apart(
+def _bind_two_loops(
     primitive: Any,
     params: dict[str, Any],
     fixed: Sequence[Any],
@@ -167,11 +167,11 @@ def _bind_apart(
     after = range(n_fixed + n_ct, n_fixed + n_ct + n_sums)
     slices = range(n_fixed + n_ct + n_sums, body.n_in)
     ordered, _ = dce_jaxpr(body, (*[True] * n_ct, *[False] * n_rest), keep_in=True)
-    ordered = rewire(ordered, None, [*ordered.outs, *cts])
-    ordered = rewire(ordered, [*range(n_fixed), *cts, *slices])
+    ordered = permute_jaxpr(ordered, None, [*ordered.outs, *cts])
+    ordered = permute_jaxpr(ordered, [*range(n_fixed), *cts, *slices])
     first = primitive.bind(*fixed, *ct_carry, *sliced, **derived(params, ordered, n_fixed, n_ct))
     rest, _ = dce_jaxpr(body, (*[False] * n_ct, *[True] * n_rest), keep_in=True)
-    rest = rewire(rest, [*range(n_fixed), *after, *cts, *slices])
+    rest = permute_jaxpr(rest, [*range(n_fixed), *after, *cts, *slices])
     second = primitive.bind(
         *fixed, *sums, *first[n_ct:], *sliced, **derived(params, rest, n_fixed, n_sums)
     )

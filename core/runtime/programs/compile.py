@@ -103,10 +103,10 @@ def _inspect(
     if len(found) != n_inspections:
         msg = f"{name}: inspect_array_sharding of a value in a loop, branch or inner function"
         raise EffectError(msg, hint="inspect values of the outer function, or arrays")
-    slots = [i for _, i in found]
-    every = jaxpr.slot_avals()
-    avals = [every[i] for i in slots]
-    outs, out_avals = (*jaxpr.outs, *slots), (*jaxpr.out_avals, *avals)
+    variables = [i for _, i in found]
+    every = jaxpr.variable_avals()
+    avals = [every[i] for i in variables]
+    outs, out_avals = (*jaxpr.outs, *variables), (*jaxpr.out_avals, *avals)
     wider = Jaxpr(jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, out_avals, debug=jaxpr.debug)
     n, platform = len(jaxpr.outs), placement.device.platform
     wished = (*placement.out_shardings, *[None] * len(outs))[: len(outs)]

@@ -10,7 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.branches.cond import Choice
 from tracebridge.core.control.calls.closed_call import CallPrimitive
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.custom.custom_jvp import custom_jvp_call_p
 from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
 from tracebridge.core.control.custom.linear_call import custom_transpose_call_p, linear_call_p
@@ -226,7 +226,7 @@ class Checker:
             return current_trace().process(app, args)
         n_state, n_consts = 1 + len(body.given), params["num_consts"]
         order = [*range(n_state, n_state + n_consts), *range(n_state)]
-        jaxpr = rewire(body.jaxpr, [*order, *range(n_state + n_consts, body.jaxpr.n_in)])
+        jaxpr = permute_jaxpr(body.jaxpr, [*order, *range(n_state + n_consts, body.jaxpr.n_in)])
         outs = scan_p.bind(
             *args[:n_consts],
             *state.values(body.given),
@@ -296,7 +296,9 @@ class _LoopParts:
     def test(self, plain: Jaxpr) -> Jaxpr:
         """The condition does not look at the state."""
         avals = self._body.jaxpr.in_avals[: self._n_state]
-        return rewire(plain, [*range(self._n_test), *avals, *range(self._n_test, plain.n_in)])
+        return permute_jaxpr(
+            plain, [*range(self._n_test), *avals, *range(self._n_test, plain.n_in)]
+        )
 
     def body(self) -> Jaxpr:
         """A step, and what can fail in the condition after it."""
@@ -339,7 +341,7 @@ def _reordered(jaxpr: Jaxpr, layout: Layout, wanted: Layout) -> Jaxpr:
         return jaxpr
     n = 1 + len(layout)
     lanes = [jaxpr.outs[1 + layout.index(lane)] for lane in wanted]
-    return rewire(jaxpr, None, [jaxpr.outs[0], *lanes, *jaxpr.outs[n:]])
+    return permute_jaxpr(jaxpr, None, [jaxpr.outs[0], *lanes, *jaxpr.outs[n:]])
 
 
 def _replaced(code: Any, k: int) -> Any:

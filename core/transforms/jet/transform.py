@@ -7,7 +7,7 @@ from typing import Any
 
 from tracebridge.core.control.branches.cond import Choice
 from tracebridge.core.control.calls.closed_call import CallPrimitive
-from tracebridge.core.control.calls.permute import rewire
+from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
 from tracebridge.core.control.loops.while_primitive import groups, while_p
 from tracebridge.core.control.scan.primitive import scan_p
@@ -224,14 +224,14 @@ def _grouped(jaxpr: Jaxpr, n_in: int, sizes: Sequence[int], flags: Flags, order:
         chosen += [*range(start, start + size), *range(position, position + more)]
         position += more
         start += size
-    return rewire(jaxpr, chosen)
+    return permute_jaxpr(jaxpr, chosen)
 
 
 def _grouped_outs(jaxpr: Jaxpr, n_out: int, n_carry: int, given: Flags, order: int) -> Jaxpr:
     """The carries among the results followed by their coefficients, then the others."""
     more = n_out + order * sum(given[:n_carry])
     outs = jaxpr.outs
-    return rewire(
+    return permute_jaxpr(
         jaxpr, None, [*outs[:n_carry], *outs[n_out:more], *outs[n_carry:n_out], *outs[more:]]
     )
 
@@ -252,7 +252,7 @@ def _while(app: Application, args: list[Series], order: int) -> list[Series]:
         *coefficients(body_consts, flags),
         *[x[0] for x in init],
         *more,
-        cond_jaxpr=rewire(test, [*range(test.n_in), *[c.aval for c in more]]),
+        cond_jaxpr=permute_jaxpr(test, [*range(test.n_in), *[c.aval for c in more]]),
         body_jaxpr=jaxpr,
         cond_nconsts=len(cond_consts),
         body_nconsts=len(body_consts) + order * sum(flags),

@@ -78,8 +78,8 @@ class Masker:
     def run(self, jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
         """The padded results of a program at padded arguments."""
         env: list[Any] = [*args, *jaxpr.consts]
-        for app, slots in jaxpr.equations:
-            result = self.apply(app, [env[i] for i in slots])
+        for app, variables in jaxpr.equations:
+            result = self.apply(app, [env[i] for i in variables])
             if app.multiple:
                 env.extend(result)
             else:

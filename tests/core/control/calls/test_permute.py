@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tracebridge.numpy as tnp
-from tracebridge.core.control.calls.permute import reached, rewire, used_inputs
+from tracebridge.core.control.calls.permute import permute_jaxpr, reached, used_inputs
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -27,17 +27,17 @@ def test_inputs_and_results_move():
     x, y, z = ARGS
     jaxpr = program()
 
-    assert run(rewire(jaxpr, [1, 2, 0]), y, z, x) == [-19.0, 2.0]
-    assert run(rewire(jaxpr, [1, 0]), y, x) == [-19.0, 2.0]
-    assert run(rewire(jaxpr, [0, AVALS[0], 1]), x, z, y) == [-19.0, 2.0]
-    assert run(rewire(jaxpr, None, [1, 0, jaxpr.outs[0]]), x, y, z) == [2.0, 1.0, -19.0]
-    assert rewire(jaxpr, [1, 2, 0]).in_avals == (AVALS[1], AVALS[2], AVALS[0])
+    assert run(permute_jaxpr(jaxpr, [1, 2, 0]), y, z, x) == [-19.0, 2.0]
+    assert run(permute_jaxpr(jaxpr, [1, 0]), y, x) == [-19.0, 2.0]
+    assert run(permute_jaxpr(jaxpr, [0, AVALS[0], 1]), x, z, y) == [-19.0, 2.0]
+    assert run(permute_jaxpr(jaxpr, None, [1, 0, jaxpr.outs[0]]), x, y, z) == [2.0, 1.0, -19.0]
+    assert permute_jaxpr(jaxpr, [1, 2, 0]).in_avals == (AVALS[1], AVALS[2], AVALS[0])
 
 
 def test_used_inputs_must_stay():
     """Leaving out an input that a step needs is a mistake of the caller."""
     with pytest.raises(ValueError, match="input 0 is used but was left out"):
-        rewire(program(), [1, 2])
+        permute_jaxpr(program(), [1, 2])
 
 
 def test_what_is_used():

@@ -1,8 +1,8 @@
-"""Separation: equations that mix known and unknown arguments are bound as several equations.
+"""Splitting by known: equations with known and unknown results are bound as several equations.
 
 Interpreters that sort equations by what they depend on (linear or not, known or not) look at whole
 equations. A call or a loop that computes primals and tangents together would be unknown as a whole;
-the rule ``separate`` of higher-order primitives takes such an equation apart first.
+the rule ``split_by_known`` of higher-order primitives splits such an equation first.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.trace import Process
 
 
-def separate_jaxpr(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> Jaxpr:
-    """``jaxpr`` with its mixed equations taken apart, for unknown inputs ``unknown_in``."""
-    key = ("separate", unknown_in)
+def split_by_known(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> Jaxpr:
+    """``jaxpr`` whose equations have only known or only unknown results, for ``unknown_in``."""
+    key = ("split_by_known", unknown_in)
     if key not in jaxpr.cache:
 
         def run(*args: Any) -> list[Any]:
-            return separate_eval(jaxpr, current_trace().process, args, unknown_in)
+            return eval_split_by_known(jaxpr, current_trace().process, args, unknown_in)
 
         # None stands for the Jaxpr itself, which must not refer to itself.
-        mixed = _analyze(jaxpr, unknown_in)[1]
-        apart = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False) if mixed else None
-        jaxpr.cache[key] = apart
+        has_both = _analyze(jaxpr, unknown_in)[1]
+        split = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False) if has_both else None
+        jaxpr.cache[key] = split
     return jaxpr.cache[key] or jaxpr
 
 
-def separate_eval(
+def eval_split_by_known(
     jaxpr: Jaxpr, process: Process, args: Sequence[object], unknown_in: Sequence[bool]
 ) -> list[Any]:
-    """Run ``jaxpr`` with mixed equations taken apart."""
+    """Run ``jaxpr``, splitting equations with known and unknown results."""
     env: list[Any] = [*args, *jaxpr.consts]
     unknown = [*unknown_in, *[False] * len(jaxpr.consts)]
     for app, idx in jaxpr.equations:
@@ -45,7 +45,7 @@ def separate_eval(
         mask = tuple([unknown[i] for i in idx])
         flags = unknown_results(app, mask)
         if any(mask) and not all(flags):
-            out = app.primitive.separate(mask, values, **app.params)
+            out = app.primitive.split_by_known(mask, values, **app.params)
         else:
             out = process(app, values)
         unknown.extend(flags)
@@ -57,7 +57,7 @@ def separate_eval(
 
 
 def unknown_results(app: Application, mask: tuple[bool, ...]) -> Sequence[bool]:
-    """Which results of an equation depend on unknown arguments, if it is taken apart."""
+    """Which results of an equation depend on unknown arguments, if it is split."""
     here = any(mask)
     if here and app.multiple and not all(mask):
         flags = app.primitive.unknown_outs(mask, **app.params)
@@ -78,10 +78,10 @@ def unknown_outs(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> tuple[bool, ...]
 def _analyze(jaxpr: Jaxpr, unknown_in: tuple[bool, ...]) -> tuple[tuple[bool, ...], bool]:
     """Which results are unknown; whether an equation with unknown arguments has known results."""
     unknown = [*unknown_in, *[False] * len(jaxpr.consts)]
-    mixed = False
+    has_both = False
     for app, idx in jaxpr.equations:
         mask = tuple([unknown[i] for i in idx])
         flags = unknown_results(app, mask)
-        mixed = mixed or (any(mask) and not all(flags))
+        has_both = has_both or (any(mask) and not all(flags))
         unknown.extend(flags)
-    return tuple([unknown[s] for s in jaxpr.outs]), mixed
+    return tuple([unknown[s] for s in jaxpr.outs]), has_both

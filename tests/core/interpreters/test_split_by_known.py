@@ -7,7 +7,7 @@ import numpy as np
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
-from tracebridge.core.interpreters.separate import separate_jaxpr, unknown_outs
+from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_outs
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
@@ -36,21 +36,21 @@ def calls_mixed(x, y):
 def test_a_call_is_split():
     """The known result of a jitted function does not wait for its unknown argument."""
     jaxpr = stage(calls_mixed, [a.aval for a in ARGS])
-    apart = separate_jaxpr(jaxpr, (False, True))
+    split = split_by_known(jaxpr, (False, True))
 
     assert names(jaxpr) == ["jit", "cos"]
-    assert names(apart) == ["jit", "jit", "cos"]
+    assert names(split) == ["jit", "jit", "cos"]
     assert unknown_outs(jaxpr, (False, True)) == (False, True, False)
-    assert run(apart, *ARGS) == run(jaxpr, *ARGS)
+    assert run(split, *ARGS) == run(jaxpr, *ARGS)
 
 
 def test_nothing_to_split():
     """A program without mixed equations stays the same object."""
     jaxpr = stage(calls_mixed, [a.aval for a in ARGS])
 
-    assert separate_jaxpr(jaxpr, (True, True)) is jaxpr
-    assert separate_jaxpr(jaxpr, (True, False)) is jaxpr
-    assert separate_jaxpr(jaxpr, (False, False)) is jaxpr
+    assert split_by_known(jaxpr, (True, True)) is jaxpr
+    assert split_by_known(jaxpr, (True, False)) is jaxpr
+    assert split_by_known(jaxpr, (False, False)) is jaxpr
 
 
 def test_partial_evaluation_of_calls():
