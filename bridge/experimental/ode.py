@@ -31,6 +31,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import float0_of
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 __all__ = ["odeint"]
@@ -433,7 +434,7 @@ def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple
 
 
 def _no_tangent(x: object) -> Any:
-    return lax.float0_of(as_value(x).aval.shape)
+    return float0_of(as_value(x).aval.shape)
 
 
 _solve.defvjp(_forward, _backward)

@@ -1,6 +1,5 @@
 """Operations on arrays without implicit promotion, and the primitives that they bind."""
 
-from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
 from tracebridge._lazy_names import LazyNames as _LazyNames
@@ -49,303 +48,51 @@ from tracebridge.core.control.solve.custom_root import custom_root as custom_roo
 from tracebridge.core.control.tokens import after_all as after_all
 from tracebridge.core.control.tokens import create_token as create_token
 from tracebridge.core.errors.filtering import publish as _publish
-from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
-from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
-from tracebridge.core.lax.annotations import stage as stage
-from tracebridge.core.lax.annotations import stage_p as stage_p
-from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier
-from tracebridge.core.lax.barriers import optimization_barrier_p as optimization_barrier_p
-from tracebridge.core.lax.contract.dot import DotDimensionNumbers as DotDimensionNumbers
-from tracebridge.core.lax.contract.dot import batch_matmul as batch_matmul
-from tracebridge.core.lax.contract.dot import dot as dot
-from tracebridge.core.lax.contract.dot import dot_general as dot_general
-from tracebridge.core.lax.contract.dot import dot_general_p as dot_general_p
-from tracebridge.core.lax.contract.precision import DotAlgorithm as DotAlgorithm
-from tracebridge.core.lax.contract.precision import DotAlgorithmPreset as DotAlgorithmPreset
-from tracebridge.core.lax.contract.precision import Precision as Precision
-from tracebridge.core.lax.contract.precision import PrecisionLike as PrecisionLike
-from tracebridge.core.lax.device_put import device_put_p as device_put_p
-from tracebridge.core.lax.dtype_of import dtype as dtype
-from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
-from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
-from tracebridge.core.lax.elementwise.arithmetic import abs as abs
-from tracebridge.core.lax.elementwise.arithmetic import abs_p as abs_p
-from tracebridge.core.lax.elementwise.arithmetic import add as add
-from tracebridge.core.lax.elementwise.arithmetic import add_p as add_p
-from tracebridge.core.lax.elementwise.arithmetic import div as div
-from tracebridge.core.lax.elementwise.arithmetic import div_p as div_p
-from tracebridge.core.lax.elementwise.arithmetic import max as max
-from tracebridge.core.lax.elementwise.arithmetic import max_p as max_p
-from tracebridge.core.lax.elementwise.arithmetic import min as min
-from tracebridge.core.lax.elementwise.arithmetic import min_p as min_p
-from tracebridge.core.lax.elementwise.arithmetic import mul as mul
-from tracebridge.core.lax.elementwise.arithmetic import mul_p as mul_p
-from tracebridge.core.lax.elementwise.arithmetic import mulhi as mulhi
-from tracebridge.core.lax.elementwise.arithmetic import mulhi_p as mulhi_p
-from tracebridge.core.lax.elementwise.arithmetic import neg as neg
-from tracebridge.core.lax.elementwise.arithmetic import neg_p as neg_p
-from tracebridge.core.lax.elementwise.arithmetic import reciprocal as reciprocal
-from tracebridge.core.lax.elementwise.arithmetic import rem as rem
-from tracebridge.core.lax.elementwise.arithmetic import rem_p as rem_p
-from tracebridge.core.lax.elementwise.arithmetic import sign as sign
-from tracebridge.core.lax.elementwise.arithmetic import sign_p as sign_p
-from tracebridge.core.lax.elementwise.arithmetic import square as square
-from tracebridge.core.lax.elementwise.arithmetic import square_p as square_p
-from tracebridge.core.lax.elementwise.arithmetic import sub as sub
-from tracebridge.core.lax.elementwise.arithmetic import sub_p as sub_p
-from tracebridge.core.lax.elementwise.bitwise import and_p as and_p
-from tracebridge.core.lax.elementwise.bitwise import bitwise_and as bitwise_and
-from tracebridge.core.lax.elementwise.bitwise import bitwise_not as bitwise_not
-from tracebridge.core.lax.elementwise.bitwise import bitwise_or as bitwise_or
-from tracebridge.core.lax.elementwise.bitwise import bitwise_xor as bitwise_xor
-from tracebridge.core.lax.elementwise.bitwise import clz as clz
-from tracebridge.core.lax.elementwise.bitwise import clz_p as clz_p
-from tracebridge.core.lax.elementwise.bitwise import not_p as not_p
-from tracebridge.core.lax.elementwise.bitwise import or_p as or_p
-from tracebridge.core.lax.elementwise.bitwise import population_count as population_count
-from tracebridge.core.lax.elementwise.bitwise import population_count_p as population_count_p
-from tracebridge.core.lax.elementwise.bitwise import shift_left as shift_left
-from tracebridge.core.lax.elementwise.bitwise import shift_left_p as shift_left_p
-from tracebridge.core.lax.elementwise.bitwise import (
-    shift_right_arithmetic as shift_right_arithmetic,
-)
-from tracebridge.core.lax.elementwise.bitwise import (
-    shift_right_arithmetic_p as shift_right_arithmetic_p,
-)
-from tracebridge.core.lax.elementwise.bitwise import shift_right_logical as shift_right_logical
-from tracebridge.core.lax.elementwise.bitwise import shift_right_logical_p as shift_right_logical_p
-from tracebridge.core.lax.elementwise.bitwise import xor_p as xor_p
-from tracebridge.core.lax.elementwise.compare import eq as eq
-from tracebridge.core.lax.elementwise.compare import eq_p as eq_p
-from tracebridge.core.lax.elementwise.compare import eq_to_p as eq_to_p
-from tracebridge.core.lax.elementwise.compare import ge as ge
-from tracebridge.core.lax.elementwise.compare import ge_p as ge_p
-from tracebridge.core.lax.elementwise.compare import gt as gt
-from tracebridge.core.lax.elementwise.compare import gt_p as gt_p
-from tracebridge.core.lax.elementwise.compare import le as le
-from tracebridge.core.lax.elementwise.compare import le_p as le_p
-from tracebridge.core.lax.elementwise.compare import le_to_p as le_to_p
-from tracebridge.core.lax.elementwise.compare import lt as lt
-from tracebridge.core.lax.elementwise.compare import lt_p as lt_p
-from tracebridge.core.lax.elementwise.compare import lt_to_p as lt_to_p
-from tracebridge.core.lax.elementwise.compare import ne as ne
-from tracebridge.core.lax.elementwise.compare import ne_p as ne_p
-from tracebridge.core.lax.elementwise.complex import complex as complex
-from tracebridge.core.lax.elementwise.complex import complex_p as complex_p
-from tracebridge.core.lax.elementwise.complex import conj as conj
-from tracebridge.core.lax.elementwise.complex import conj_p as conj_p
-from tracebridge.core.lax.elementwise.complex import imag as imag
-from tracebridge.core.lax.elementwise.complex import imag_p as imag_p
-from tracebridge.core.lax.elementwise.complex import real as real
-from tracebridge.core.lax.elementwise.complex import real_p as real_p
-from tracebridge.core.lax.elementwise.convert import bitcast_convert_type as bitcast_convert_type
-from tracebridge.core.lax.elementwise.convert import (
-    bitcast_convert_type_p as bitcast_convert_type_p,
-)
-from tracebridge.core.lax.elementwise.convert import convert_element_type as convert_element_type
-from tracebridge.core.lax.elementwise.convert import (
-    convert_element_type_p as convert_element_type_p,
-)
-from tracebridge.core.lax.elementwise.convert import copy_p as copy_p
-from tracebridge.core.lax.elementwise.convert import reduce_precision as reduce_precision
-from tracebridge.core.lax.elementwise.convert import reduce_precision_p as reduce_precision_p
-from tracebridge.core.lax.elementwise.exp_log import exp as exp
-from tracebridge.core.lax.elementwise.exp_log import exp2 as exp2
-from tracebridge.core.lax.elementwise.exp_log import exp2_p as exp2_p
-from tracebridge.core.lax.elementwise.exp_log import exp_p as exp_p
-from tracebridge.core.lax.elementwise.exp_log import expm1 as expm1
-from tracebridge.core.lax.elementwise.exp_log import expm1_p as expm1_p
-from tracebridge.core.lax.elementwise.exp_log import log as log
-from tracebridge.core.lax.elementwise.exp_log import log1p as log1p
-from tracebridge.core.lax.elementwise.exp_log import log1p_p as log1p_p
-from tracebridge.core.lax.elementwise.exp_log import log_p as log_p
-from tracebridge.core.lax.elementwise.exp_log import logistic as logistic
-from tracebridge.core.lax.elementwise.exp_log import logistic_p as logistic_p
-from tracebridge.core.lax.elementwise.hyperbolic import acosh as acosh
-from tracebridge.core.lax.elementwise.hyperbolic import acosh_p as acosh_p
-from tracebridge.core.lax.elementwise.hyperbolic import asinh as asinh
-from tracebridge.core.lax.elementwise.hyperbolic import asinh_p as asinh_p
-from tracebridge.core.lax.elementwise.hyperbolic import atanh as atanh
-from tracebridge.core.lax.elementwise.hyperbolic import atanh_p as atanh_p
-from tracebridge.core.lax.elementwise.hyperbolic import cosh as cosh
-from tracebridge.core.lax.elementwise.hyperbolic import cosh_p as cosh_p
-from tracebridge.core.lax.elementwise.hyperbolic import sinh as sinh
-from tracebridge.core.lax.elementwise.hyperbolic import sinh_p as sinh_p
-from tracebridge.core.lax.elementwise.hyperbolic import tanh as tanh
-from tracebridge.core.lax.elementwise.hyperbolic import tanh_p as tanh_p
-from tracebridge.core.lax.elementwise.power import cbrt as cbrt
-from tracebridge.core.lax.elementwise.power import cbrt_p as cbrt_p
-from tracebridge.core.lax.elementwise.power import integer_pow as integer_pow
-from tracebridge.core.lax.elementwise.power import integer_pow_p as integer_pow_p
-from tracebridge.core.lax.elementwise.power import pow as pow
-from tracebridge.core.lax.elementwise.power import pow_p as pow_p
-from tracebridge.core.lax.elementwise.power import rsqrt as rsqrt
-from tracebridge.core.lax.elementwise.power import rsqrt_p as rsqrt_p
-from tracebridge.core.lax.elementwise.power import sqrt as sqrt
-from tracebridge.core.lax.elementwise.power import sqrt_p as sqrt_p
-from tracebridge.core.lax.elementwise.rounding import RoundingMethod as RoundingMethod
-from tracebridge.core.lax.elementwise.rounding import ceil as ceil
-from tracebridge.core.lax.elementwise.rounding import ceil_p as ceil_p
-from tracebridge.core.lax.elementwise.rounding import floor as floor
-from tracebridge.core.lax.elementwise.rounding import floor_p as floor_p
-from tracebridge.core.lax.elementwise.rounding import is_finite as is_finite
-from tracebridge.core.lax.elementwise.rounding import is_finite_p as is_finite_p
-from tracebridge.core.lax.elementwise.rounding import nextafter as nextafter
-from tracebridge.core.lax.elementwise.rounding import nextafter_p as nextafter_p
-from tracebridge.core.lax.elementwise.rounding import round as round
-from tracebridge.core.lax.elementwise.rounding import round_p as round_p
-from tracebridge.core.lax.elementwise.select import clamp as clamp
-from tracebridge.core.lax.elementwise.select import clamp_p as clamp_p
-from tracebridge.core.lax.elementwise.select import select as select
-from tracebridge.core.lax.elementwise.select import select_n as select_n
-from tracebridge.core.lax.elementwise.select import select_n_p as select_n_p
-from tracebridge.core.lax.elementwise.trig import acos as acos
-from tracebridge.core.lax.elementwise.trig import acos_p as acos_p
-from tracebridge.core.lax.elementwise.trig import asin as asin
-from tracebridge.core.lax.elementwise.trig import asin_p as asin_p
-from tracebridge.core.lax.elementwise.trig import atan as atan
-from tracebridge.core.lax.elementwise.trig import atan2 as atan2
-from tracebridge.core.lax.elementwise.trig import atan2_p as atan2_p
-from tracebridge.core.lax.elementwise.trig import atan_p as atan_p
-from tracebridge.core.lax.elementwise.trig import cos as cos
-from tracebridge.core.lax.elementwise.trig import cos_p as cos_p
-from tracebridge.core.lax.elementwise.trig import sin as sin
-from tracebridge.core.lax.elementwise.trig import sin_p as sin_p
-from tracebridge.core.lax.elementwise.trig import tan as tan
-from tracebridge.core.lax.elementwise.trig import tan_p as tan_p
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_index_in_dim as dynamic_index_in_dim
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice as dynamic_slice
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_in_dim as dynamic_slice_in_dim
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_p as dynamic_slice_p
-from tracebridge.core.lax.indexing.dynamic_slice import (
-    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
-)
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice as dynamic_update_slice
-from tracebridge.core.lax.indexing.dynamic_slice import (
-    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
-)
-from tracebridge.core.lax.indexing.dynamic_slice import (
-    dynamic_update_slice_p as dynamic_update_slice_p,
-)
-from tracebridge.core.lax.indexing.gather import gather as gather
-from tracebridge.core.lax.indexing.gather import gather_p as gather_p
-from tracebridge.core.lax.indexing.gather import index_take as index_take
-from tracebridge.core.lax.indexing.modes import GatherDimensionNumbers as GatherDimensionNumbers
-from tracebridge.core.lax.indexing.modes import GatherScatterMode as GatherScatterMode
-from tracebridge.core.lax.indexing.modes import ScatterDimensionNumbers as ScatterDimensionNumbers
-from tracebridge.core.lax.indexing.scatter import scatter_add_p as scatter_add_p
-from tracebridge.core.lax.indexing.scatter import scatter_max_p as scatter_max_p
-from tracebridge.core.lax.indexing.scatter import scatter_min_p as scatter_min_p
-from tracebridge.core.lax.indexing.scatter import scatter_mul_p as scatter_mul_p
-from tracebridge.core.lax.indexing.scatter import scatter_p as scatter_p
-from tracebridge.core.lax.indexing.scatter import scatter_sub_p as scatter_sub_p
-from tracebridge.core.lax.indexing.scatter_functions import scatter as scatter
-from tracebridge.core.lax.indexing.scatter_functions import scatter_add as scatter_add
-from tracebridge.core.lax.indexing.scatter_functions import scatter_max as scatter_max
-from tracebridge.core.lax.indexing.scatter_functions import scatter_min as scatter_min
-from tracebridge.core.lax.indexing.scatter_functions import scatter_mul as scatter_mul
-from tracebridge.core.lax.indexing.scatter_functions import scatter_sub as scatter_sub
-from tracebridge.core.lax.indexing.slice import index_in_dim as index_in_dim
-from tracebridge.core.lax.indexing.slice import slice as slice
-from tracebridge.core.lax.indexing.slice import slice_in_dim as slice_in_dim
-from tracebridge.core.lax.indexing.slice import slice_p as slice_p
-from tracebridge.core.lax.like import empty as empty
-from tracebridge.core.lax.like import full as full
-from tracebridge.core.lax.like import full_like as full_like
-from tracebridge.core.lax.like import ones_like as ones_like
-from tracebridge.core.lax.like import zeros_like as zeros_like
-from tracebridge.core.lax.reduce.argminmax import argmax as argmax
-from tracebridge.core.lax.reduce.argminmax import argmax_p as argmax_p
-from tracebridge.core.lax.reduce.argminmax import argmin as argmin
-from tracebridge.core.lax.reduce.argminmax import argmin_p as argmin_p
-from tracebridge.core.lax.reduce.cumulative import cumlogsumexp as cumlogsumexp
-from tracebridge.core.lax.reduce.cumulative import cumlogsumexp_p as cumlogsumexp_p
-from tracebridge.core.lax.reduce.cumulative import cummax as cummax
-from tracebridge.core.lax.reduce.cumulative import cummax_p as cummax_p
-from tracebridge.core.lax.reduce.cumulative import cummin as cummin
-from tracebridge.core.lax.reduce.cumulative import cummin_p as cummin_p
-from tracebridge.core.lax.reduce.cumulative import cumprod as cumprod
-from tracebridge.core.lax.reduce.cumulative import cumprod_p as cumprod_p
-from tracebridge.core.lax.reduce.cumulative import cumsum as cumsum
-from tracebridge.core.lax.reduce.cumulative import cumsum_p as cumsum_p
-from tracebridge.core.lax.reduce.reductions import reduce_and as reduce_and
-from tracebridge.core.lax.reduce.reductions import reduce_and_p as reduce_and_p
-from tracebridge.core.lax.reduce.reductions import reduce_max as reduce_max
-from tracebridge.core.lax.reduce.reductions import reduce_max_p as reduce_max_p
-from tracebridge.core.lax.reduce.reductions import reduce_min as reduce_min
-from tracebridge.core.lax.reduce.reductions import reduce_min_p as reduce_min_p
-from tracebridge.core.lax.reduce.reductions import reduce_or as reduce_or
-from tracebridge.core.lax.reduce.reductions import reduce_or_p as reduce_or_p
-from tracebridge.core.lax.reduce.reductions import reduce_prod as reduce_prod
-from tracebridge.core.lax.reduce.reductions import reduce_prod_p as reduce_prod_p
-from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
-from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
-from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
-from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
-from tracebridge.core.lax.reduce.sort import sort as sort
-from tracebridge.core.lax.reduce.sort import sort_key_val as sort_key_val
-from tracebridge.core.lax.reduce.sort import sort_p as sort_p
-from tracebridge.core.lax.reduce.top_k import approx_max_k as approx_max_k
-from tracebridge.core.lax.reduce.top_k import approx_min_k as approx_min_k
-from tracebridge.core.lax.reduce.top_k import top_k as top_k
-from tracebridge.core.lax.reduce.top_k import top_k_p as top_k_p
-from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
-from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
-from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p
-from tracebridge.core.lax.rng import rng_uniform as rng_uniform
-from tracebridge.core.lax.rng import rng_uniform_p as rng_uniform_p
-from tracebridge.core.lax.shape.broadcast import broadcast as broadcast
-from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
-from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
-from tracebridge.core.lax.shape.broadcast import broadcast_like as broadcast_like
-from tracebridge.core.lax.shape.broadcast import broadcast_shapes as broadcast_shapes
-from tracebridge.core.lax.shape.broadcast import broadcast_to_rank as broadcast_to_rank
-from tracebridge.core.lax.shape.concatenate import concatenate as concatenate
-from tracebridge.core.lax.shape.concatenate import concatenate_p as concatenate_p
-from tracebridge.core.lax.shape.concatenate import stack as stack
-from tracebridge.core.lax.shape.iota import broadcasted_iota as broadcasted_iota
-from tracebridge.core.lax.shape.iota import iota as iota
-from tracebridge.core.lax.shape.iota import iota_p as iota_p
-from tracebridge.core.lax.shape.iota import shape_as_value as shape_as_value
-from tracebridge.core.lax.shape.pad import pad as pad
-from tracebridge.core.lax.shape.pad import pad_p as pad_p
-from tracebridge.core.lax.shape.padtype import padtype_to_pads as padtype_to_pads
-from tracebridge.core.lax.shape.reshape import collapse as collapse
-from tracebridge.core.lax.shape.reshape import expand_dims as expand_dims
-from tracebridge.core.lax.shape.reshape import reshape as reshape
-from tracebridge.core.lax.shape.reshape import reshape_p as reshape_p
-from tracebridge.core.lax.shape.reshape import squeeze as squeeze
-from tracebridge.core.lax.shape.reshape import squeeze_p as squeeze_p
-from tracebridge.core.lax.shape.rev import rev as rev
-from tracebridge.core.lax.shape.rev import rev_p as rev_p
-from tracebridge.core.lax.shape.split import split as split
-from tracebridge.core.lax.shape.split import split_p as split_p
-from tracebridge.core.lax.shape.split import tile as tile
-from tracebridge.core.lax.shape.split import unstack as unstack
-from tracebridge.core.lax.shape.transpose import transpose as transpose
-from tracebridge.core.lax.shape.transpose import transpose_p as transpose_p
-from tracebridge.core.lax.sharding_constraint import (
-    sharding_constraint_p as sharding_constraint_p,
-)
-from tracebridge.core.lax.sharding_constraint import (
-    with_sharding_constraint as with_sharding_constraint,
-)
-from tracebridge.core.lax.sink import dce_sink as dce_sink
-from tracebridge.core.lax.sink import dce_sink_p as dce_sink_p
-from tracebridge.core.lax.special.erf import erf as erf
-from tracebridge.core.lax.special.erf import erf_inv as erf_inv
-from tracebridge.core.lax.special.erf import erf_inv_p as erf_inv_p
-from tracebridge.core.lax.special.erf import erf_p as erf_p
-from tracebridge.core.lax.special.erf import erfc as erfc
-from tracebridge.core.lax.special.erf import erfc_p as erfc_p
-from tracebridge.core.lax.special.gamma import digamma as digamma
-from tracebridge.core.lax.special.gamma import digamma_p as digamma_p
-from tracebridge.core.lax.special.gamma import lgamma as lgamma
-from tracebridge.core.lax.special.gamma import lgamma_p as lgamma_p
-from tracebridge.core.lax.special.gamma import polygamma as polygamma
-from tracebridge.core.lax.special.gamma import polygamma_p as polygamma_p
-from tracebridge.core.lax.special.gamma import zeta as zeta
-from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
+from tracebridge.core.lax.ad_util import *
+from tracebridge.core.lax.annotations import *
+from tracebridge.core.lax.barriers import *
+from tracebridge.core.lax.contract.dot import *
+from tracebridge.core.lax.contract.precision import *
+from tracebridge.core.lax.device_put import *
+from tracebridge.core.lax.dtype_of import *
+from tracebridge.core.lax.elementwise.accuracy import *
+from tracebridge.core.lax.elementwise.arithmetic import *
+from tracebridge.core.lax.elementwise.bitwise import *
+from tracebridge.core.lax.elementwise.compare import *
+from tracebridge.core.lax.elementwise.complex import *
+from tracebridge.core.lax.elementwise.convert import *
+from tracebridge.core.lax.elementwise.exp_log import *
+from tracebridge.core.lax.elementwise.hyperbolic import *
+from tracebridge.core.lax.elementwise.power import *
+from tracebridge.core.lax.elementwise.rounding import *
+from tracebridge.core.lax.elementwise.select import *
+from tracebridge.core.lax.elementwise.trig import *
+from tracebridge.core.lax.indexing.dynamic_slice import *
+from tracebridge.core.lax.indexing.gather import *
+from tracebridge.core.lax.indexing.modes import *
+from tracebridge.core.lax.indexing.scatter import *
+from tracebridge.core.lax.indexing.scatter_functions import *
+from tracebridge.core.lax.indexing.slice import *
+from tracebridge.core.lax.like import *
+from tracebridge.core.lax.reduce.argminmax import *
+from tracebridge.core.lax.reduce.cumulative import *
+from tracebridge.core.lax.reduce.reductions import *
+from tracebridge.core.lax.reduce.sort import *
+from tracebridge.core.lax.reduce.top_k import *
+from tracebridge.core.lax.rng import *
+from tracebridge.core.lax.shape.broadcast import *
+from tracebridge.core.lax.shape.concatenate import *
+from tracebridge.core.lax.shape.iota import *
+from tracebridge.core.lax.shape.pad import *
+from tracebridge.core.lax.shape.padtype import *
+from tracebridge.core.lax.shape.reshape import *
+from tracebridge.core.lax.shape.rev import *
+from tracebridge.core.lax.shape.split import *
+from tracebridge.core.lax.shape.transpose import *
+from tracebridge.core.lax.sharding_constraint import *
+from tracebridge.core.lax.sink import *
+from tracebridge.core.lax.special.erf import *
+from tracebridge.core.lax.special.gamma import *
 
 if TYPE_CHECKING:
     from tracebridge.core.fft.fft import FftType as FftType
@@ -365,19 +112,59 @@ _LATER = _LazyNames(
 # A call of an elementwise function takes little longer than a boundary around it.
 _publish(globals(), __name__, "tracebridge.core.lax.elementwise")
 
-_NOT_OURS = ("TYPE_CHECKING", "annotations")
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - computed from what is imported
-    *_LATER.names(),
-    *[
-        _name
-        for _name, _value in globals().items()
-        if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
-    ],
-]
+# Written by .ci/exports: after a merge conflict, run it again.
+__all__ = [
+    "AccuracyMode", "DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "FftType",
+    "GatherDimensionNumbers", "GatherScatterMode", "Precision", "PrecisionLike", "RandomAlgorithm",
+    "RoundingMethod", "ScatterDimensionNumbers", "Tolerance", "abs", "abs_p", "acos", "acos_p",
+    "acosh", "acosh_p", "add", "add_p", "after_all", "all_gather", "all_gather_p", "all_to_all",
+    "all_to_all_p", "and_p", "approx_max_k", "approx_min_k", "argmax", "argmax_p", "argmin",
+    "argmin_p", "asin", "asin_p", "asinh", "asinh_p", "associative_scan", "atan", "atan2",
+    "atan2_p", "atan_p", "atanh", "atanh_p", "axis_index", "axis_index_p", "axis_size",
+    "batch_matmul", "bitcast_convert_type", "bitcast_convert_type_p", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcast_in_dim_p",
+    "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "cbrt", "cbrt_p",
+    "ceil", "ceil_p", "clamp", "clamp_p", "clz", "clz_p", "collapse", "complex", "complex_p",
+    "composite", "composite_p", "concatenate", "concatenate_p", "cond", "cond_p", "conj", "conj_p",
+    "convert_element_type", "convert_element_type_p", "copy_p", "cos", "cos_p", "cosh", "cosh_p",
+    "create_token", "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p",
+    "cumprod", "cumprod_p", "cumsum", "cumsum_p", "custom_linear_solve", "custom_root", "dce_sink",
+    "dce_sink_p", "device_put_p", "digamma", "digamma_p", "div", "div_p", "dot", "dot_general",
+    "dot_general_p", "dtype", "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
+    "dynamic_slice_p", "dynamic_update_index_in_dim", "dynamic_update_slice",
+    "dynamic_update_slice_in_dim", "dynamic_update_slice_p", "empty", "eq", "eq_p", "eq_to_p",
+    "erf", "erf_inv", "erf_inv_p", "erf_p", "erfc", "erfc_p", "exp", "exp2", "exp2_p", "exp_p",
+    "expand_dims", "expm1", "expm1_p", "fft", "fft_p", "floor", "floor_p", "fori_loop", "full",
+    "full_like", "gather", "gather_p", "ge", "ge_p", "gt", "gt_p", "imag", "imag_p", "index_in_dim",
+    "index_take", "integer_pow", "integer_pow_p", "iota", "iota_p", "is_finite", "is_finite_p",
+    "le", "le_p", "le_to_p", "lgamma", "lgamma_p", "linear_solve_p", "log", "log1p", "log1p_p",
+    "log_p", "logistic", "logistic_p", "lt", "lt_p", "lt_to_p", "map", "max", "max_p", "min",
+    "min_p", "mul", "mul_p", "mulhi", "mulhi_p", "ne", "ne_p", "neg", "neg_p", "nextafter",
+    "nextafter_p", "not_p", "ones_like", "optimization_barrier", "optimization_barrier_p", "or_p",
+    "pad", "pad_p", "padtype_to_pads", "pbroadcast", "platform_dependent", "pmax", "pmax_p",
+    "pmean", "pmin", "pmin_p", "polygamma", "polygamma_p", "population_count", "population_count_p",
+    "pow", "pow_p", "ppermute", "ppermute_p", "pshuffle", "psum", "psum_p", "psum_scatter",
+    "pswapaxes", "real", "real_p", "reciprocal", "reduce_and", "reduce_and_p", "reduce_max",
+    "reduce_max_p", "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_precision",
+    "reduce_precision_p", "reduce_prod", "reduce_prod_p", "reduce_scatter_p", "reduce_sum",
+    "reduce_sum_p", "reduce_xor", "reduce_xor_p", "rem", "rem_p", "reshape", "reshape_p", "rev",
+    "rev_p", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "round",
+    "round_p", "rsqrt", "rsqrt_p", "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p",
+    "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul",
+    "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p", "select", "select_n",
+    "select_n_p", "shape_as_value", "sharding_constraint_p", "shift_left", "shift_left_p",
+    "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
+    "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "slice",
+    "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt",
+    "sqrt_p", "square", "square_p", "squeeze", "squeeze_p", "stack", "stage", "stage_p",
+    "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch", "tan", "tan_p", "tanh", "tanh_p",
+    "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop", "while_p",
+    "with_sharding_constraint", "xor_p", "zeros_like", "zeta", "zeta_p",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_LATER.submodules]
+    return __all__
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above

@@ -2,423 +2,54 @@
 
 from __future__ import annotations
 
-from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 
 from tracebridge._lazy_names import LazyNames as _LazyNames
 from tracebridge.core.errors.filtering import publish as _publish
-from tracebridge.numpy.bits import packbits as packbits
-from tracebridge.numpy.bits import unpackbits as unpackbits
-from tracebridge.numpy.closeness import allclose as allclose
-from tracebridge.numpy.closeness import array_equal as array_equal
-from tracebridge.numpy.closeness import array_equiv as array_equiv
-from tracebridge.numpy.closeness import isclose as isclose
-from tracebridge.numpy.conversion import array as array
-from tracebridge.numpy.conversion import asarray as asarray
-from tracebridge.numpy.conversion import astype as astype
-from tracebridge.numpy.conversion import copy as copy
-from tracebridge.numpy.creation import arange as arange
-from tracebridge.numpy.creation import empty as empty
-from tracebridge.numpy.creation import empty_like as empty_like
-from tracebridge.numpy.creation import eye as eye
-from tracebridge.numpy.creation import full as full
-from tracebridge.numpy.creation import full_like as full_like
-from tracebridge.numpy.creation import identity as identity
-from tracebridge.numpy.creation import linspace as linspace
-from tracebridge.numpy.creation import ones as ones
-from tracebridge.numpy.creation import ones_like as ones_like
-from tracebridge.numpy.creation import zeros as zeros
-from tracebridge.numpy.creation import zeros_like as zeros_like
-from tracebridge.numpy.cumulative import cumprod as cumprod
-from tracebridge.numpy.cumulative import cumsum as cumsum
-from tracebridge.numpy.cumulative import cumulative_prod as cumulative_prod
-from tracebridge.numpy.cumulative import cumulative_sum as cumulative_sum
-from tracebridge.numpy.cumulative import diff as diff
-from tracebridge.numpy.cumulative import ediff1d as ediff1d
-from tracebridge.numpy.cumulative import gradient as gradient
-from tracebridge.numpy.cumulative import nancumprod as nancumprod
-from tracebridge.numpy.cumulative import nancumsum as nancumsum
-from tracebridge.numpy.cumulative import trapezoid as trapezoid
-from tracebridge.numpy.cumulative import unwrap as unwrap
-from tracebridge.numpy.divisors import gcd as gcd
-from tracebridge.numpy.divisors import lcm as lcm
-from tracebridge.numpy.dtype_functions import ComplexWarning as ComplexWarning
-from tracebridge.numpy.dtype_functions import bfloat16 as bfloat16
-from tracebridge.numpy.dtype_functions import bool as bool
-from tracebridge.numpy.dtype_functions import bool_ as bool_
-from tracebridge.numpy.dtype_functions import can_cast as can_cast
-from tracebridge.numpy.dtype_functions import cdouble as cdouble
-from tracebridge.numpy.dtype_functions import character as character
-from tracebridge.numpy.dtype_functions import complex64 as complex64
-from tracebridge.numpy.dtype_functions import complex128 as complex128
-from tracebridge.numpy.dtype_functions import complex_ as complex_
-from tracebridge.numpy.dtype_functions import complexfloating as complexfloating
-from tracebridge.numpy.dtype_functions import csingle as csingle
-from tracebridge.numpy.dtype_functions import double as double
-from tracebridge.numpy.dtype_functions import dtype as dtype
-from tracebridge.numpy.dtype_functions import e as e
-from tracebridge.numpy.dtype_functions import euler_gamma as euler_gamma
-from tracebridge.numpy.dtype_functions import finfo as finfo
-from tracebridge.numpy.dtype_functions import flexible as flexible
-from tracebridge.numpy.dtype_functions import float4_e2m1fn as float4_e2m1fn
-from tracebridge.numpy.dtype_functions import float6_e2m3fn as float6_e2m3fn
-from tracebridge.numpy.dtype_functions import float6_e3m2fn as float6_e3m2fn
-from tracebridge.numpy.dtype_functions import float8_e3m4 as float8_e3m4
-from tracebridge.numpy.dtype_functions import float8_e4m3 as float8_e4m3
-from tracebridge.numpy.dtype_functions import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-from tracebridge.numpy.dtype_functions import float8_e4m3fn as float8_e4m3fn
-from tracebridge.numpy.dtype_functions import float8_e4m3fnuz as float8_e4m3fnuz
-from tracebridge.numpy.dtype_functions import float8_e5m2 as float8_e5m2
-from tracebridge.numpy.dtype_functions import float8_e5m2fnuz as float8_e5m2fnuz
-from tracebridge.numpy.dtype_functions import float8_e8m0fnu as float8_e8m0fnu
-from tracebridge.numpy.dtype_functions import float16 as float16
-from tracebridge.numpy.dtype_functions import float32 as float32
-from tracebridge.numpy.dtype_functions import float64 as float64
-from tracebridge.numpy.dtype_functions import float_ as float_
-from tracebridge.numpy.dtype_functions import floating as floating
-from tracebridge.numpy.dtype_functions import generic as generic
-from tracebridge.numpy.dtype_functions import iinfo as iinfo
-from tracebridge.numpy.dtype_functions import inexact as inexact
-from tracebridge.numpy.dtype_functions import inf as inf
-from tracebridge.numpy.dtype_functions import int1 as int1
-from tracebridge.numpy.dtype_functions import int2 as int2
-from tracebridge.numpy.dtype_functions import int4 as int4
-from tracebridge.numpy.dtype_functions import int8 as int8
-from tracebridge.numpy.dtype_functions import int16 as int16
-from tracebridge.numpy.dtype_functions import int32 as int32
-from tracebridge.numpy.dtype_functions import int64 as int64
-from tracebridge.numpy.dtype_functions import int_ as int_
-from tracebridge.numpy.dtype_functions import integer as integer
-from tracebridge.numpy.dtype_functions import isdtype as isdtype
-from tracebridge.numpy.dtype_functions import issubdtype as issubdtype
-from tracebridge.numpy.dtype_functions import iterable as iterable
-from tracebridge.numpy.dtype_functions import nan as nan
-from tracebridge.numpy.dtype_functions import ndarray as ndarray
-from tracebridge.numpy.dtype_functions import ndim as ndim
-from tracebridge.numpy.dtype_functions import newaxis as newaxis
-from tracebridge.numpy.dtype_functions import number as number
-from tracebridge.numpy.dtype_functions import object_ as object_
-from tracebridge.numpy.dtype_functions import pi as pi
-from tracebridge.numpy.dtype_functions import promote_types as promote_types
-from tracebridge.numpy.dtype_functions import result_type as result_type
-from tracebridge.numpy.dtype_functions import shape as shape
-from tracebridge.numpy.dtype_functions import signedinteger as signedinteger
-from tracebridge.numpy.dtype_functions import single as single
-from tracebridge.numpy.dtype_functions import size as size
-from tracebridge.numpy.dtype_functions import uint as uint
-from tracebridge.numpy.dtype_functions import uint1 as uint1
-from tracebridge.numpy.dtype_functions import uint2 as uint2
-from tracebridge.numpy.dtype_functions import uint4 as uint4
-from tracebridge.numpy.dtype_functions import uint8 as uint8
-from tracebridge.numpy.dtype_functions import uint16 as uint16
-from tracebridge.numpy.dtype_functions import uint32 as uint32
-from tracebridge.numpy.dtype_functions import uint64 as uint64
-from tracebridge.numpy.dtype_functions import unsignedinteger as unsignedinteger
-from tracebridge.numpy.editing import delete as delete
-from tracebridge.numpy.editing import insert as insert
-from tracebridge.numpy.editing import repeat as repeat
-from tracebridge.numpy.editing import resize as resize
-from tracebridge.numpy.editing import rollaxis as rollaxis
-from tracebridge.numpy.editing import trim_zeros as trim_zeros
-from tracebridge.numpy.einsum import einsum as einsum
-from tracebridge.numpy.einsum import einsum_path as einsum_path
-from tracebridge.numpy.elementwise_arithmetic import abs as abs
-from tracebridge.numpy.elementwise_arithmetic import absolute as absolute
-from tracebridge.numpy.elementwise_arithmetic import add as add
-from tracebridge.numpy.elementwise_arithmetic import divide as divide
-from tracebridge.numpy.elementwise_arithmetic import divmod as divmod
-from tracebridge.numpy.elementwise_arithmetic import fabs as fabs
-from tracebridge.numpy.elementwise_arithmetic import floor_divide as floor_divide
-from tracebridge.numpy.elementwise_arithmetic import fmod as fmod
-from tracebridge.numpy.elementwise_arithmetic import heaviside as heaviside
-from tracebridge.numpy.elementwise_arithmetic import mod as mod
-from tracebridge.numpy.elementwise_arithmetic import multiply as multiply
-from tracebridge.numpy.elementwise_arithmetic import negative as negative
-from tracebridge.numpy.elementwise_arithmetic import positive as positive
-from tracebridge.numpy.elementwise_arithmetic import reciprocal as reciprocal
-from tracebridge.numpy.elementwise_arithmetic import remainder as remainder
-from tracebridge.numpy.elementwise_arithmetic import sign as sign
-from tracebridge.numpy.elementwise_arithmetic import square as square
-from tracebridge.numpy.elementwise_arithmetic import subtract as subtract
-from tracebridge.numpy.elementwise_arithmetic import true_divide as true_divide
-from tracebridge.numpy.elementwise_complex import angle as angle
-from tracebridge.numpy.elementwise_complex import conj as conj
-from tracebridge.numpy.elementwise_complex import conjugate as conjugate
-from tracebridge.numpy.elementwise_complex import imag as imag
-from tracebridge.numpy.elementwise_complex import real as real
-from tracebridge.numpy.elementwise_exp_trig import acos as acos
-from tracebridge.numpy.elementwise_exp_trig import acosh as acosh
-from tracebridge.numpy.elementwise_exp_trig import arccos as arccos
-from tracebridge.numpy.elementwise_exp_trig import arccosh as arccosh
-from tracebridge.numpy.elementwise_exp_trig import arcsin as arcsin
-from tracebridge.numpy.elementwise_exp_trig import arcsinh as arcsinh
-from tracebridge.numpy.elementwise_exp_trig import arctan as arctan
-from tracebridge.numpy.elementwise_exp_trig import arctan2 as arctan2
-from tracebridge.numpy.elementwise_exp_trig import arctanh as arctanh
-from tracebridge.numpy.elementwise_exp_trig import asin as asin
-from tracebridge.numpy.elementwise_exp_trig import asinh as asinh
-from tracebridge.numpy.elementwise_exp_trig import atan as atan
-from tracebridge.numpy.elementwise_exp_trig import atan2 as atan2
-from tracebridge.numpy.elementwise_exp_trig import atanh as atanh
-from tracebridge.numpy.elementwise_exp_trig import cbrt as cbrt
-from tracebridge.numpy.elementwise_exp_trig import cos as cos
-from tracebridge.numpy.elementwise_exp_trig import cosh as cosh
-from tracebridge.numpy.elementwise_exp_trig import deg2rad as deg2rad
-from tracebridge.numpy.elementwise_exp_trig import degrees as degrees
-from tracebridge.numpy.elementwise_exp_trig import exp as exp
-from tracebridge.numpy.elementwise_exp_trig import exp2 as exp2
-from tracebridge.numpy.elementwise_exp_trig import expm1 as expm1
-from tracebridge.numpy.elementwise_exp_trig import i0 as i0
-from tracebridge.numpy.elementwise_exp_trig import log as log
-from tracebridge.numpy.elementwise_exp_trig import log1p as log1p
-from tracebridge.numpy.elementwise_exp_trig import log2 as log2
-from tracebridge.numpy.elementwise_exp_trig import log10 as log10
-from tracebridge.numpy.elementwise_exp_trig import rad2deg as rad2deg
-from tracebridge.numpy.elementwise_exp_trig import radians as radians
-from tracebridge.numpy.elementwise_exp_trig import sin as sin
-from tracebridge.numpy.elementwise_exp_trig import sinc as sinc
-from tracebridge.numpy.elementwise_exp_trig import sinh as sinh
-from tracebridge.numpy.elementwise_exp_trig import sqrt as sqrt
-from tracebridge.numpy.elementwise_exp_trig import tan as tan
-from tracebridge.numpy.elementwise_exp_trig import tanh as tanh
-from tracebridge.numpy.elementwise_extrema import clip as clip
-from tracebridge.numpy.elementwise_extrema import fmax as fmax
-from tracebridge.numpy.elementwise_extrema import fmin as fmin
-from tracebridge.numpy.elementwise_extrema import maximum as maximum
-from tracebridge.numpy.elementwise_extrema import minimum as minimum
-from tracebridge.numpy.elementwise_float import copysign as copysign
-from tracebridge.numpy.elementwise_float import frexp as frexp
-from tracebridge.numpy.elementwise_float import isneginf as isneginf
-from tracebridge.numpy.elementwise_float import isposinf as isposinf
-from tracebridge.numpy.elementwise_float import ldexp as ldexp
-from tracebridge.numpy.elementwise_float import modf as modf
-from tracebridge.numpy.elementwise_float import nan_to_num as nan_to_num
-from tracebridge.numpy.elementwise_float import nextafter as nextafter
-from tracebridge.numpy.elementwise_float import signbit as signbit
-from tracebridge.numpy.elementwise_float import spacing as spacing
-from tracebridge.numpy.elementwise_logic import bitwise_and as bitwise_and
-from tracebridge.numpy.elementwise_logic import bitwise_count as bitwise_count
-from tracebridge.numpy.elementwise_logic import bitwise_invert as bitwise_invert
-from tracebridge.numpy.elementwise_logic import bitwise_left_shift as bitwise_left_shift
-from tracebridge.numpy.elementwise_logic import bitwise_not as bitwise_not
-from tracebridge.numpy.elementwise_logic import bitwise_or as bitwise_or
-from tracebridge.numpy.elementwise_logic import bitwise_right_shift as bitwise_right_shift
-from tracebridge.numpy.elementwise_logic import bitwise_xor as bitwise_xor
-from tracebridge.numpy.elementwise_logic import equal as equal
-from tracebridge.numpy.elementwise_logic import greater as greater
-from tracebridge.numpy.elementwise_logic import greater_equal as greater_equal
-from tracebridge.numpy.elementwise_logic import invert as invert
-from tracebridge.numpy.elementwise_logic import iscomplex as iscomplex
-from tracebridge.numpy.elementwise_logic import iscomplexobj as iscomplexobj
-from tracebridge.numpy.elementwise_logic import isfinite as isfinite
-from tracebridge.numpy.elementwise_logic import isinf as isinf
-from tracebridge.numpy.elementwise_logic import isnan as isnan
-from tracebridge.numpy.elementwise_logic import isreal as isreal
-from tracebridge.numpy.elementwise_logic import isrealobj as isrealobj
-from tracebridge.numpy.elementwise_logic import isscalar as isscalar
-from tracebridge.numpy.elementwise_logic import left_shift as left_shift
-from tracebridge.numpy.elementwise_logic import less as less
-from tracebridge.numpy.elementwise_logic import less_equal as less_equal
-from tracebridge.numpy.elementwise_logic import logical_and as logical_and
-from tracebridge.numpy.elementwise_logic import logical_not as logical_not
-from tracebridge.numpy.elementwise_logic import logical_or as logical_or
-from tracebridge.numpy.elementwise_logic import logical_xor as logical_xor
-from tracebridge.numpy.elementwise_logic import not_equal as not_equal
-from tracebridge.numpy.elementwise_logic import right_shift as right_shift
-from tracebridge.numpy.elementwise_powers import float_power as float_power
-from tracebridge.numpy.elementwise_powers import hypot as hypot
-from tracebridge.numpy.elementwise_powers import logaddexp as logaddexp
-from tracebridge.numpy.elementwise_powers import logaddexp2 as logaddexp2
-from tracebridge.numpy.elementwise_powers import pow as pow
-from tracebridge.numpy.elementwise_powers import power as power
-from tracebridge.numpy.elementwise_round import around as around
-from tracebridge.numpy.elementwise_round import ceil as ceil
-from tracebridge.numpy.elementwise_round import floor as floor
-from tracebridge.numpy.elementwise_round import rint as rint
-from tracebridge.numpy.elementwise_round import round as round
-from tracebridge.numpy.elementwise_round import trunc as trunc
-from tracebridge.numpy.grids import c_ as c_
-from tracebridge.numpy.grids import diag_indices as diag_indices
-from tracebridge.numpy.grids import diag_indices_from as diag_indices_from
-from tracebridge.numpy.grids import index_exp as index_exp
-from tracebridge.numpy.grids import indices as indices
-from tracebridge.numpy.grids import ix_ as ix_
-from tracebridge.numpy.grids import mask_indices as mask_indices
-from tracebridge.numpy.grids import meshgrid as meshgrid
-from tracebridge.numpy.grids import mgrid as mgrid
-from tracebridge.numpy.grids import ogrid as ogrid
-from tracebridge.numpy.grids import r_ as r_
-from tracebridge.numpy.grids import ravel_multi_index as ravel_multi_index
-from tracebridge.numpy.grids import s_ as s_
-from tracebridge.numpy.grids import tril_indices as tril_indices
-from tracebridge.numpy.grids import tril_indices_from as tril_indices_from
-from tracebridge.numpy.grids import triu_indices as triu_indices
-from tracebridge.numpy.grids import triu_indices_from as triu_indices_from
-from tracebridge.numpy.grids import unravel_index as unravel_index
-from tracebridge.numpy.histograms import bincount as bincount
-from tracebridge.numpy.histograms import digitize as digitize
-from tracebridge.numpy.histograms import histogram as histogram
-from tracebridge.numpy.histograms import histogram2d as histogram2d
-from tracebridge.numpy.histograms import histogram_bin_edges as histogram_bin_edges
-from tracebridge.numpy.histograms import histogramdd as histogramdd
-from tracebridge.numpy.indexing_functions import fill_diagonal as fill_diagonal
-from tracebridge.numpy.indexing_functions import place as place
-from tracebridge.numpy.indexing_functions import put as put
-from tracebridge.numpy.indexing_functions import put_along_axis as put_along_axis
-from tracebridge.numpy.indexing_functions import take as take
-from tracebridge.numpy.indexing_functions import take_along_axis as take_along_axis
-from tracebridge.numpy.interpolation import interp as interp
-from tracebridge.numpy.io import array_repr as array_repr
-from tracebridge.numpy.io import array_str as array_str
-from tracebridge.numpy.io import from_dlpack as from_dlpack
-from tracebridge.numpy.io import frombuffer as frombuffer
-from tracebridge.numpy.io import fromfile as fromfile
-from tracebridge.numpy.io import fromiter as fromiter
-from tracebridge.numpy.io import fromstring as fromstring
-from tracebridge.numpy.io import get_printoptions as get_printoptions
-from tracebridge.numpy.io import load as load
-from tracebridge.numpy.io import printoptions as printoptions
-from tracebridge.numpy.io import save as save
-from tracebridge.numpy.io import savez as savez
-from tracebridge.numpy.io import set_printoptions as set_printoptions
-from tracebridge.numpy.joining import append as append
-from tracebridge.numpy.joining import array_split as array_split
-from tracebridge.numpy.joining import block as block
-from tracebridge.numpy.joining import column_stack as column_stack
-from tracebridge.numpy.joining import concat as concat
-from tracebridge.numpy.joining import concatenate as concatenate
-from tracebridge.numpy.joining import dsplit as dsplit
-from tracebridge.numpy.joining import dstack as dstack
-from tracebridge.numpy.joining import hsplit as hsplit
-from tracebridge.numpy.joining import hstack as hstack
-from tracebridge.numpy.joining import split as split
-from tracebridge.numpy.joining import stack as stack
-from tracebridge.numpy.joining import unstack as unstack
-from tracebridge.numpy.joining import vsplit as vsplit
-from tracebridge.numpy.joining import vstack as vstack
-from tracebridge.numpy.linear_products import dot as dot
-from tracebridge.numpy.linear_products import inner as inner
-from tracebridge.numpy.linear_products import matmul as matmul
-from tracebridge.numpy.linear_products import outer as outer
-from tracebridge.numpy.linear_products import tensordot as tensordot
-from tracebridge.numpy.linear_products import vdot as vdot
-from tracebridge.numpy.manipulation import atleast_1d as atleast_1d
-from tracebridge.numpy.manipulation import atleast_2d as atleast_2d
-from tracebridge.numpy.manipulation import atleast_3d as atleast_3d
-from tracebridge.numpy.manipulation import broadcast_arrays as broadcast_arrays
-from tracebridge.numpy.manipulation import broadcast_shapes as broadcast_shapes
-from tracebridge.numpy.manipulation import broadcast_to as broadcast_to
-from tracebridge.numpy.manipulation import expand_dims as expand_dims
-from tracebridge.numpy.manipulation import matrix_transpose as matrix_transpose
-from tracebridge.numpy.manipulation import moveaxis as moveaxis
-from tracebridge.numpy.manipulation import permute_dims as permute_dims
-from tracebridge.numpy.manipulation import ravel as ravel
-from tracebridge.numpy.manipulation import reshape as reshape
-from tracebridge.numpy.manipulation import squeeze as squeeze
-from tracebridge.numpy.manipulation import swapaxes as swapaxes
-from tracebridge.numpy.manipulation import transpose as transpose
-from tracebridge.numpy.matrices import diag as diag
-from tracebridge.numpy.matrices import diagflat as diagflat
-from tracebridge.numpy.matrices import diagonal as diagonal
-from tracebridge.numpy.matrices import tri as tri
-from tracebridge.numpy.matrices import tril as tril
-from tracebridge.numpy.matrices import triu as triu
-from tracebridge.numpy.matrices import vander as vander
-from tracebridge.numpy.nan_reductions import nanmax as nanmax
-from tracebridge.numpy.nan_reductions import nanmean as nanmean
-from tracebridge.numpy.nan_reductions import nanmedian as nanmedian
-from tracebridge.numpy.nan_reductions import nanmin as nanmin
-from tracebridge.numpy.nan_reductions import nanpercentile as nanpercentile
-from tracebridge.numpy.nan_reductions import nanprod as nanprod
-from tracebridge.numpy.nan_reductions import nanquantile as nanquantile
-from tracebridge.numpy.nan_reductions import nanstd as nanstd
-from tracebridge.numpy.nan_reductions import nansum as nansum
-from tracebridge.numpy.nan_reductions import nanvar as nanvar
-from tracebridge.numpy.padding import pad as pad
-from tracebridge.numpy.polynomial import convolve as convolve
-from tracebridge.numpy.polynomial import correlate as correlate
-from tracebridge.numpy.polynomial import poly as poly
-from tracebridge.numpy.polynomial import polyadd as polyadd
-from tracebridge.numpy.polynomial import polyder as polyder
-from tracebridge.numpy.polynomial import polydiv as polydiv
-from tracebridge.numpy.polynomial import polyint as polyint
-from tracebridge.numpy.polynomial import polymul as polymul
-from tracebridge.numpy.polynomial import polysub as polysub
-from tracebridge.numpy.polynomial import polyval as polyval
-from tracebridge.numpy.quantiles import median as median
-from tracebridge.numpy.quantiles import percentile as percentile
-from tracebridge.numpy.quantiles import quantile as quantile
-from tracebridge.numpy.ranges import geomspace as geomspace
-from tracebridge.numpy.ranges import logspace as logspace
-from tracebridge.numpy.rearrangement import flip as flip
-from tracebridge.numpy.rearrangement import fliplr as fliplr
-from tracebridge.numpy.rearrangement import flipud as flipud
-from tracebridge.numpy.rearrangement import roll as roll
-from tracebridge.numpy.rearrangement import rot90 as rot90
-from tracebridge.numpy.rearrangement import tile as tile
-from tracebridge.numpy.reductions import all as all
-from tracebridge.numpy.reductions import amax as amax
-from tracebridge.numpy.reductions import amin as amin
-from tracebridge.numpy.reductions import any as any
-from tracebridge.numpy.reductions import count_nonzero as count_nonzero
-from tracebridge.numpy.reductions import max as max
-from tracebridge.numpy.reductions import mean as mean
-from tracebridge.numpy.reductions import min as min
-from tracebridge.numpy.reductions import prod as prod
-from tracebridge.numpy.reductions import ptp as ptp
-from tracebridge.numpy.reductions import sum as sum
-from tracebridge.numpy.searching import argmax as argmax
-from tracebridge.numpy.searching import argmin as argmin
-from tracebridge.numpy.searching import argwhere as argwhere
-from tracebridge.numpy.searching import flatnonzero as flatnonzero
-from tracebridge.numpy.searching import nanargmax as nanargmax
-from tracebridge.numpy.searching import nanargmin as nanargmin
-from tracebridge.numpy.searching import nonzero as nonzero
-from tracebridge.numpy.searching import searchsorted as searchsorted
-from tracebridge.numpy.searching import where as where
-from tracebridge.numpy.selection import choose as choose
-from tracebridge.numpy.selection import compress as compress
-from tracebridge.numpy.selection import extract as extract
-from tracebridge.numpy.selection import piecewise as piecewise
-from tracebridge.numpy.selection import select as select
-from tracebridge.numpy.sets import intersect1d as intersect1d
-from tracebridge.numpy.sets import isin as isin
-from tracebridge.numpy.sets import setdiff1d as setdiff1d
-from tracebridge.numpy.sets import setxor1d as setxor1d
-from tracebridge.numpy.sets import union1d as union1d
-from tracebridge.numpy.sorting import argpartition as argpartition
-from tracebridge.numpy.sorting import argsort as argsort
-from tracebridge.numpy.sorting import lexsort as lexsort
-from tracebridge.numpy.sorting import partition as partition
-from tracebridge.numpy.sorting import sort as sort
-from tracebridge.numpy.sorting import sort_complex as sort_complex
-from tracebridge.numpy.statistics import average as average
-from tracebridge.numpy.statistics import corrcoef as corrcoef
-from tracebridge.numpy.statistics import cov as cov
-from tracebridge.numpy.ufuncs import frompyfunc as frompyfunc
-from tracebridge.numpy.ufuncs import ufunc as ufunc
-from tracebridge.numpy.unique import unique as unique
-from tracebridge.numpy.unique import unique_all as unique_all
-from tracebridge.numpy.unique import unique_counts as unique_counts
-from tracebridge.numpy.unique import unique_inverse as unique_inverse
-from tracebridge.numpy.unique import unique_values as unique_values
-from tracebridge.numpy.variances import std as std
-from tracebridge.numpy.variances import var as var
-from tracebridge.numpy.vector_products import cross as cross
-from tracebridge.numpy.vector_products import kron as kron
-from tracebridge.numpy.vector_products import matvec as matvec
-from tracebridge.numpy.vector_products import trace as trace
-from tracebridge.numpy.vector_products import vecdot as vecdot
-from tracebridge.numpy.vector_products import vecmat as vecmat
-from tracebridge.numpy.vectorize import apply_along_axis as apply_along_axis
-from tracebridge.numpy.vectorize import apply_over_axes as apply_over_axes
-from tracebridge.numpy.vectorize import fromfunction as fromfunction
-from tracebridge.numpy.vectorize import vectorize as vectorize
-from tracebridge.numpy.windows import bartlett as bartlett
-from tracebridge.numpy.windows import blackman as blackman
-from tracebridge.numpy.windows import hamming as hamming
-from tracebridge.numpy.windows import hanning as hanning
-from tracebridge.numpy.windows import kaiser as kaiser
+from tracebridge.numpy.bits import *
+from tracebridge.numpy.closeness import *
+from tracebridge.numpy.conversion import *
+from tracebridge.numpy.creation import *
+from tracebridge.numpy.cumulative import *
+from tracebridge.numpy.divisors import *
+from tracebridge.numpy.dtype_functions import *
+from tracebridge.numpy.editing import *
+from tracebridge.numpy.einsum import *
+from tracebridge.numpy.elementwise_arithmetic import *
+from tracebridge.numpy.elementwise_complex import *
+from tracebridge.numpy.elementwise_exp_trig import *
+from tracebridge.numpy.elementwise_extrema import *
+from tracebridge.numpy.elementwise_float import *
+from tracebridge.numpy.elementwise_logic import *
+from tracebridge.numpy.elementwise_powers import *
+from tracebridge.numpy.elementwise_round import *
+from tracebridge.numpy.grids import *
+from tracebridge.numpy.histograms import *
+from tracebridge.numpy.indexing_functions import *
+from tracebridge.numpy.interpolation import *
+from tracebridge.numpy.io import *
+from tracebridge.numpy.joining import *
+from tracebridge.numpy.linear_products import *
+from tracebridge.numpy.manipulation import *
+from tracebridge.numpy.matrices import *
+from tracebridge.numpy.nan_reductions import *
+from tracebridge.numpy.padding import *
+from tracebridge.numpy.polynomial import *
+from tracebridge.numpy.quantiles import *
+from tracebridge.numpy.ranges import *
+from tracebridge.numpy.rearrangement import *
+from tracebridge.numpy.reductions import *
+from tracebridge.numpy.searching import *
+from tracebridge.numpy.selection import *
+from tracebridge.numpy.sets import *
+from tracebridge.numpy.sorting import *
+from tracebridge.numpy.statistics import *
+from tracebridge.numpy.ufuncs import *
+from tracebridge.numpy.unique import *
+from tracebridge.numpy.variances import *
+from tracebridge.numpy.vector_products import *
+from tracebridge.numpy.vectorize import *
+from tracebridge.numpy.windows import *
 
 if TYPE_CHECKING:
     from tracebridge.numpy import fft as fft
@@ -439,19 +70,66 @@ _LATER = _LazyNames(
 
 _publish(globals(), __name__)
 
-_NOT_OURS = ("TYPE_CHECKING", "annotations")
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0604 - computed from what is imported
-    *_LATER.names(),
-    *[
-        _name
-        for _name, _value in globals().items()
-        if not (_name.startswith("_") or _name in _NOT_OURS or isinstance(_value, _ModuleType))
-    ],
-]
+# Written by .ci/exports: after a merge conflict, run it again.
+__all__ = [
+    "ArrayNamespaceInfo", "ComplexWarning", "__array_api_version__", "__array_namespace_info__",
+    "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle", "any",
+    "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort",
+    "argwhere", "around", "array", "array_equal", "array_equiv", "array_repr", "array_split",
+    "array_str", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d",
+    "atleast_2d", "atleast_3d", "average", "bartlett", "bfloat16", "bincount", "bitwise_and",
+    "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "blackman", "block", "bool", "bool_", "broadcast_arrays",
+    "broadcast_shapes", "broadcast_to", "c_", "can_cast", "cbrt", "cdouble", "ceil", "character",
+    "choose", "clip", "column_stack", "complex128", "complex64", "complex_", "complexfloating",
+    "compress", "concat", "concatenate", "conj", "conjugate", "convolve", "copy", "copysign",
+    "corrcoef", "correlate", "cos", "cosh", "count_nonzero", "cov", "cross", "csingle", "cumprod",
+    "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "delete", "diag",
+    "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff", "digitize", "divide",
+    "divmod", "dot", "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "einsum", "einsum_path",
+    "empty", "empty_like", "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract",
+    "eye", "fabs", "fft", "fill_diagonal", "finfo", "flatnonzero", "flexible", "flip", "fliplr",
+    "flipud", "float16", "float32", "float4_e2m1fn", "float64", "float6_e2m3fn", "float6_e3m2fn",
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float_", "float_power", "floating",
+    "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "from_dlpack", "frombuffer",
+    "fromfile", "fromfunction", "fromiter", "frompyfunc", "fromstring", "full", "full_like", "gcd",
+    "generic", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal", "hamming",
+    "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
+    "hsplit", "hstack", "hypot", "i0", "identity", "iinfo", "imag", "index_exp", "indices",
+    "inexact", "inf", "inner", "insert", "int1", "int16", "int2", "int32", "int4", "int64", "int8",
+    "int_", "integer", "interp", "intersect1d", "invert", "isclose", "iscomplex", "iscomplexobj",
+    "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "isrealobj",
+    "isscalar", "issubdtype", "iterable", "ix_", "kaiser", "kron", "lcm", "ldexp", "left_shift",
+    "less", "less_equal", "lexsort", "linspace", "load", "log", "log10", "log1p", "log2",
+    "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logspace", "mask_indices", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean",
+    "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan",
+    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
+    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "ndarray", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "number",
+    "object_", "ogrid", "ones", "ones_like", "outer", "packbits", "pad", "partition", "percentile",
+    "permute_dims", "pi", "piecewise", "place", "poly", "polyadd", "polyder", "polydiv", "polyint",
+    "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions", "prod",
+    "promote_types", "ptp", "put", "put_along_axis", "quantile", "r_", "rad2deg", "radians",
+    "ravel", "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize",
+    "result_type", "right_shift", "rint", "roll", "rollaxis", "rot90", "round", "s_", "save",
+    "savez", "searchsorted", "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign",
+    "signbit", "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort", "sort_complex",
+    "spacing", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes",
+    "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace", "transpose",
+    "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "trim_zeros", "triu",
+    "triu_indices", "triu_indices_from", "true_divide", "trunc", "ufunc", "uint", "uint1", "uint16",
+    "uint2", "uint32", "uint4", "uint64", "uint8", "union1d", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unpackbits", "unravel_index",
+    "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat",
+    "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_LATER.submodules]
+    return __all__
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above

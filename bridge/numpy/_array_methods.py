@@ -13,6 +13,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -98,7 +99,7 @@ def _reinterpret(x: Value, dtype: DType) -> Any:
         return _reinterpret(lax.convert_element_type(x, _UINT8), dtype)
     if is_bool(dtype):
         octets = _reinterpret(x, _UINT8)
-        return lax.ne(octets, lax.zeros_of(octets.aval))
+        return lax.ne(octets, zeros_of(octets.aval))
     if (is_complex(source) or is_complex(dtype)) and not x.aval.ndim:
         _check_width(x, dtype)
         return lax.reshape(_reinterpret(lax.reshape(x, (1,)), dtype), ())

@@ -16,6 +16,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 
 _SPLIT = 50.0
@@ -27,7 +28,7 @@ def bessel_i0e(x: Value) -> Any:
     """``exp(-abs(x)) * I0(x)``, elementwise, of floats (while planning)."""
     size = lax.abs(x)
     scalar = size.aval.update(shape=())
-    split = lax.full_of(scalar, _SPLIT)
+    split = full_of(scalar, _SPLIT)
     near = lax.lt(size, split)
     # Each formula gets arguments of its own range, so that the other's overflow has no gradient.
     small = lax.select_n(near, _filled(size, 0.0), size)
@@ -36,7 +37,7 @@ def bessel_i0e(x: Value) -> Any:
 
 
 def _filled(like: Any, value: float) -> Any:
-    return lax.full_of(like.aval.strong, value)
+    return full_of(like.aval.strong, value)
 
 
 def _trapezoid(x: Value) -> Any:
@@ -56,18 +57,18 @@ def _trapezoid(x: Value) -> Any:
 
 def _asymptotic(x: Value) -> Any:
     dtype = x.aval.dtype
-    inverse = lax.div(lax.full_of(x.aval.strong.update(shape=()), 0.125), x)
+    inverse = lax.div(full_of(x.aval.strong.update(shape=()), 0.125), x)
     coefficients = [1.0]
     for k in range(1, _TERMS):
         coefficients.append(coefficients[-1] * (2 * k - 1) ** 2 / k)
     total = _filled(x, coefficients[-1])
     for c in coefficients[-2::-1]:
-        total = lax.add(lax.mul(total, inverse), lax.full_of(total.aval.update(shape=()), c))
-    root = lax.full_of(x.aval.strong.update(shape=()), np.sqrt(2 * np.pi))
+        total = lax.add(lax.mul(total, inverse), full_of(total.aval.update(shape=()), c))
+    root = full_of(x.aval.strong.update(shape=()), np.sqrt(2 * np.pi))
     return lax.convert_dtype(lax.div(total, lax.mul(lax.sqrt(x), root)), dtype)
 
 
 def _constant(values: np.ndarray[Any, Any], dtype: DType | None) -> Any:
     # Literals keep float64 whatever enable_x64 is; an ndarray operand would be narrowed.
-    parts = [lax.full_of(ShapedArray((1,), dtype), float(v)) for v in values]
+    parts = [full_of(ShapedArray((1,), dtype), float(v)) for v in values]
     return lax.concatenate(parts, 0)

@@ -21,6 +21,7 @@ from tracebridge.core.errors.tracer_errors import NonConcreteBooleanIndexError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 
 ELLIPSIS = "..."
 INT32 = np.dtype(np.int32)
@@ -248,5 +249,5 @@ def _without_negatives(value: Any, nowhere: int) -> Any:
     if isinstance(value, MaskScalar | MaskPositions) or value.aval.dtype.kind == "u":
         return value
     wide = lax.convert_dtype(value, INT32) if value.aval.dtype.itemsize < 4 else value
-    zero = lax.zeros_of(wide.aval.strong)
-    return lax.select_n(lax.lt(wide, zero), wide, lax.full_of(zero.aval, nowhere))
+    zero = zeros_of(wide.aval.strong)
+    return lax.select_n(lax.lt(wide, zero), wide, full_of(zero.aval, nowhere))

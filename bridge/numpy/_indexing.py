@@ -17,6 +17,7 @@ from tracebridge.core import lax
 from tracebridge.core.config.state import state
 from tracebridge.core.errors.shape_errors import IndexingError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.calls.planned import Planned
@@ -244,7 +245,7 @@ def _column(
 ) -> Any:
     """The positions along one operand axis, for every element of the batch."""
     if e.kind == "int":
-        scalar = lax.full_of(as_value(np.int32(0)).aval, e.part)
+        scalar = full_of(as_value(np.int32(0)).aval, e.part)
         return lax.broadcast_in_dim(scalar, batch_shape, ())
     if e.kind == "slice":
         first, count, stride = e.part
@@ -265,8 +266,8 @@ def _wrap_negative(value: Any, size: Any) -> Any:
         return lax.convert_dtype(value, INT32) if dtype.itemsize < 4 else value
     if dtype.itemsize < 4:
         value = lax.convert_dtype(value, INT32)
-    zero = lax.zeros_of(value.aval.strong.update(shape=()))
-    length = lax.full_of(zero.aval, size) if type(size) is int else lax.dimension_size(size, zero)
+    zero = zeros_of(value.aval.strong.update(shape=()))
+    length = full_of(zero.aval, size) if type(size) is int else lax.dimension_size(size, zero)
     return lax.select_n(lax.lt(value, zero), value, lax.add(value, length))
 
 
@@ -278,7 +279,7 @@ def _array_getitem(x: Any, *rest: Any) -> Any:
     refuse_empty_axes(geometry, arrays, x.aval.shape)
     if is_empty_shape(layout.shape):
         # No position is looked at, so that axes of size 0 may be indexed too.
-        return lax.zeros_of(x.aval.update(shape=layout.shape))
+        return zeros_of(x.aval.update(shape=layout.shape))
     plan = GatherPlan(x, arrays, geometry, layout)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=plan.offset,
@@ -364,7 +365,7 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
             sizes.append(1)
             continue
         first, count, _ = extent(e, x.aval.shape)
-        starts.append(lax.full_of(as_value(np.int32(0)).aval, first))
+        starts.append(full_of(as_value(np.int32(0)).aval, first))
         sizes.append(count)
         if e.kind != "int":
             out.append(count)

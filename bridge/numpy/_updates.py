@@ -15,6 +15,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
 from tracebridge.numpy._index_geometry import (
@@ -94,7 +95,7 @@ def _static_update(x: Value, values: Value, static: tuple[Any, ...], name: str) 
     if name != "set":
         old = lax.slice(x, tuple([f for f, _, _ in extents]), tuple([f + n for f, n, _ in extents]))
         values = _combine(name, old, values)
-    starts = [lax.full_of(as_value(np.int32(0)).aval, f) for f, _, _ in extents]
+    starts = [full_of(as_value(np.int32(0)).aval, f) for f, _, _ in extents]
     return lax.dynamic_update_slice(x, values, starts)
 
 

@@ -12,6 +12,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, known_distinct, positions_in
@@ -65,7 +66,7 @@ def _method(name: str, doc: str) -> Callable[..., Any]:
                 ones = lax.full_like(x, 1)
                 out = combine(x, updated(ones, index, "multiply", values, *options, name))
             if out_sharding is not None:
-                return lax.constrained_result(f"at[...].{name}", out, out_sharding)
+                return constrained_result(f"at[...].{name}", out, out_sharding)
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -126,7 +127,7 @@ class IndexUpdateRef:
                 unique_indices=unique_indices,
             )
             if out_sharding is not None:
-                return lax.constrained_result("at[...].get", out, out_sharding)
+                return constrained_result("at[...].get", out, out_sharding)
         except Exception as error:
             hide_internal_frames(error)
             raise

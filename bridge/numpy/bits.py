@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["packbits", "unpackbits"]
+
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -45,7 +48,7 @@ def _order(name: str, bitorder: str) -> str:
 def _shifts(shape: Shape, bitorder: str) -> Any:
     """How far the bits along the last axis are shifted."""
     iota = lax.broadcasted_iota(_UINT8, shape, len(shape) - 1)
-    return iota if bitorder == "little" else lax.sub(lax.full_of(iota.aval, 7), iota)
+    return iota if bitorder == "little" else lax.sub(full_of(iota.aval, 7), iota)
 
 
 def _packbits(x: Value, axis: int | None, bitorder: str) -> Any:
@@ -55,7 +58,7 @@ def _packbits(x: Value, axis: int | None, bitorder: str) -> Any:
     bits, where = _last(lax.convert_dtype(truth(x), _UINT8), axis, "packbits")
     size = bits.aval.shape[-1]
     config = [(0, 0, 0)] * (bits.aval.ndim - 1) + [(0, -size % 8, 0)]
-    bits = lax.pad(bits, lax.zeros_of(bits.aval.update(shape=())), config)
+    bits = lax.pad(bits, zeros_of(bits.aval.update(shape=())), config)
     groups = lax.reshape(bits, (*bits.aval.shape[:-1], -(-size // 8), 8))
     shifted = lax.shift_left(groups, _shifts(groups.aval.shape, bitorder))
     return _back(lax.reduce_or(shifted, (shifted.aval.ndim - 1,)), where)
@@ -88,14 +91,14 @@ def _unpackbits(x: Value, axis: int | None, count: int | None, bitorder: str) ->
     shape = (*rows.aval.shape, 8)
     wide = lax.broadcast_in_dim(rows, shape, tuple(range(rows.aval.ndim)))
     bits = lax.shift_right_logical(wide, _shifts(shape, bitorder))
-    bits = lax.bitwise_and(bits, lax.full_of(bits.aval, 1))
+    bits = lax.bitwise_and(bits, full_of(bits.aval, 1))
     total = rows.aval.shape[-1] * 8
     bits = lax.reshape(bits, (*rows.aval.shape[:-1], total))
     if count is not None:
         wanted = total + count if count < 0 else count
         extra = wanted - total
         config = [(0, 0, 0)] * (bits.aval.ndim - 1) + [(0, extra, 0)]
-        bits = lax.pad(bits, lax.zeros_of(bits.aval.update(shape=())), config)
+        bits = lax.pad(bits, zeros_of(bits.aval.update(shape=())), config)
     return _back(bits, where)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
+
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from tracebridge.core.dtypes.dtypes import real_of
 from tracebridge.core.errors.shape_errors import BroadcastError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -109,7 +112,7 @@ def _array_equal(a: Value, b: Value, equal_nan: bool, broadcast: bool) -> Any:
 
 
 def _falsehood() -> Any:
-    return lax.full_of(ShapedArray((), np.dtype(np.bool_)), False)
+    return full_of(ShapedArray((), np.dtype(np.bool_)), False)
 
 
 _array_equal_planned = Planned(_array_equal, "array_equal")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["array", "asarray", "astype", "copy"]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +35,7 @@ from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import ARRAY_METHODS, as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.device_put import device_put_p
 from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
@@ -308,7 +311,7 @@ def _astype(x: Value, dtype: DType, copy: bool) -> Any:
     if source.kind == "c" and dtype.kind != "c":
         x = lax.real(x) if dtype.kind != "b" else x
     if dtype.kind == "b" and source.kind != "b":
-        return lax.ne(x, lax.zeros_of(x.aval.update(shape=())))
+        return lax.ne(x, zeros_of(x.aval.update(shape=())))
     result = lax.convert_dtype(x, dtype, False)
     return lax.copy(result) if copy and result is x else result
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "linspace", "ones",
+    "ones_like", "zeros", "zeros_like",
+]  # fmt: skip
+
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
@@ -24,6 +29,7 @@ from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import float0_of, full_of
 from tracebridge.core.runtime.arrays.argument_types import (
     DeviceLike,
     DimLike,
@@ -192,7 +198,7 @@ def zeros_like(
     [0, 0]
     """
     if dtype is None and is_float0(a):
-        return lax.float0_of(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
+        return float0_of(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
     filled = _full_planned((0,), _like("zeros_like", a, dtype, shape))
     return on_device(filled, device, out_sharding, "zeros_like")
 
@@ -321,14 +327,14 @@ def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> li
     aval = start.aval if start.aval.ndim else stop.aval
     parts = num - 1 if endpoint else num
     # A single number has no step.
-    count = lax.full_of(stop.aval.update(shape=()), parts if parts > 0 else np.nan)
+    count = full_of(stop.aval.update(shape=()), parts if parts > 0 else np.nan)
     step = lax.div(lax.sub(stop, start), count)
     axis = axis + aval.ndim + 1 if axis < 0 else axis
     shape = (*aval.shape[:axis], num, *aval.shape[axis:])
     kind = real_of(aval.dtype)
     steps = lax.iota_of(kind, shape, axis)
-    weight = lax.div(steps, lax.full_of(steps.aval.update(shape=()), max(parts, 1)))
-    rest = lax.sub(lax.full_of(steps.aval.update(shape=()), 1), weight)
+    weight = lax.div(steps, full_of(steps.aval.update(shape=()), max(parts, 1)))
+    rest = lax.sub(full_of(steps.aval.update(shape=()), 1), weight)
     dims = tuple([i for i in range(len(shape)) if i != axis])
     first, last = (
         lax.broadcast_in_dim(v, shape, dims if v.aval.ndim else ()) for v in (start, stop)

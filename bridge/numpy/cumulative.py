@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff", "ediff1d", "gradient",
+    "nancumprod", "nancumsum", "trapezoid", "unwrap",
+]  # fmt: skip
+
 from typing import Any
 
 import tracebridge.core.lax as lax
@@ -11,6 +16,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -38,7 +44,7 @@ def _cumulative(
         x, axis = lax.reshape(x, (x.aval.size,)), 0
     axis = normalize_axis(axis, x.aval.ndim, name)
     if skip_nan and is_inexact(x.aval.dtype):
-        x = lax.select_n(lax.ne(x, x), x, lax.full_of(x.aval, _FILL[op]))
+        x = lax.select_n(lax.ne(x, x), x, full_of(x.aval, _FILL[op]))
     if dtype is None and is_bool(x.aval.dtype):
         dtype = default_int()
     x = _to_dtype(x, dtype)
@@ -52,7 +58,7 @@ def _to_dtype(x: Value, dtype: DType | None) -> Any:
     if dtype is None:
         return x
     if is_bool(dtype):
-        return lax.ne(x, lax.zeros_of(x.aval.update(shape=())))
+        return lax.ne(x, zeros_of(x.aval.update(shape=())))
     return lax.convert_dtype(x, dtype)
 
 
@@ -130,7 +136,7 @@ def _with_initial(x: Value, op: str, axis: int, dtype: DType) -> Any:
     out = _cumulative(x, name, op, axis, dtype, False)
     axis = normalize_axis(axis, out.aval.ndim, name)
     shape = tuple([1 if i == axis else d for i, d in enumerate(out.aval.shape)])
-    first = lax.full_of(out.aval.update(shape=shape), _FILL[op])
+    first = full_of(out.aval.update(shape=shape), _FILL[op])
     return lax.concatenate([first, out], axis)
 
 
@@ -455,16 +461,16 @@ def _unwrap(p: Any, *rest: Any) -> Any:
     change = _diff(p, 1, axis, False)
     low: Any = -half
     shifted = lax.sub(change, low)
-    wrapped = lax.rem(shifted, lax.full_of(shifted.aval.update(shape=()), whole))
-    negative = lax.lt(wrapped, lax.zeros_of(wrapped.aval.update(shape=())))
+    wrapped = lax.rem(shifted, full_of(shifted.aval.update(shape=()), whole))
+    negative = lax.lt(wrapped, zeros_of(wrapped.aval.update(shape=())))
     wrapped = lax.add(lax.select_n(negative, wrapped, lax.add(wrapped, whole)), low)
     if boundary_unclear:
         at_low = lax.bitwise_and(lax.eq(wrapped, low), lax.gt(change, 0 if not exact else 0.0))
-        wrapped = lax.select_n(at_low, wrapped, lax.full_of(wrapped.aval, half))
+        wrapped = lax.select_n(at_low, wrapped, full_of(wrapped.aval, half))
     correction = lax.sub(wrapped, change)
     limit = half if discont is None else lax.convert_dtype(discont, dtype)
     small = lax.lt(lax.abs(change), limit)
-    correction = lax.select_n(small, correction, lax.zeros_of(correction.aval))
+    correction = lax.select_n(small, correction, zeros_of(correction.aval))
     first = lax.slice_in_dim(p, 0, 1, axis=axis)
     rest_ = lax.slice_in_dim(p, 1, p.aval.shape[axis], axis=axis)
     return lax.concatenate([first, lax.add(rest_, lax.cumsum(correction, axis))], axis)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["gcd", "lcm"]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_dtypes
 
@@ -27,7 +30,7 @@ def _sizes(name: str, x: Value, y: Value) -> list[Any]:
 
 def _divisor(x: Value, y: Value) -> Any:
     """Euclid's algorithm for all elements at once: rows ``(x, y)`` until all ``y`` are zero."""
-    zero = lax.zeros_of(x.aval.update(shape=()))
+    zero = zeros_of(x.aval.update(shape=()))
 
     def unfinished(pair: Sequence[Value]) -> Any:
         left = lax.ne(pair[1], zero)
@@ -36,7 +39,7 @@ def _divisor(x: Value, y: Value) -> Any:
     def step(pair: Sequence[Value]) -> tuple[Any, Any]:
         x, y = pair
         done = lax.eq(y, zero)
-        safe = lax.select_n(done, y, lax.full_of(y.aval, 1))
+        safe = lax.select_n(done, y, full_of(y.aval, 1))
         return lax.select_n(done, y, x), lax.select_n(done, lax.rem(x, safe), y)
 
     return while_loop(unfinished, step, (x, y))[0]
@@ -49,8 +52,8 @@ def _gcd(x: Value, y: Value) -> Any:
 def _lcm(x: Value, y: Value) -> Any:
     x, y = _sizes("lcm", x, y)
     d = _divisor(x, y)
-    zero = lax.eq(d, lax.zeros_of(d.aval.update(shape=())))
-    safe = lax.select_n(zero, d, lax.full_of(d.aval, 1))
+    zero = lax.eq(d, zeros_of(d.aval.update(shape=())))
+    safe = lax.select_n(zero, d, full_of(d.aval, 1))
     return lax.mul(x, lax.div(y, safe))
 
 

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character",
+    "complex64", "complex128", "complex_", "complexfloating", "csingle", "double", "dtype", "e",
+    "euler_gamma", "finfo", "flexible", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn",
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float16", "float32", "float64",
+    "float_", "floating", "generic", "iinfo", "inexact", "inf", "int1", "int2", "int4", "int8",
+    "int16", "int32", "int64", "int_", "integer", "isdtype", "issubdtype", "iterable", "nan",
+    "ndarray", "ndim", "newaxis", "number", "object_", "pi", "promote_types", "result_type",
+    "shape", "signedinteger", "single", "size", "uint", "uint1", "uint2", "uint4", "uint8",
+    "uint16", "uint32", "uint64", "unsignedinteger",
+]  # fmt: skip
+
 from typing import Any, SupportsIndex, cast
 
 import numpy as np

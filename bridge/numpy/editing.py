@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["delete", "insert", "repeat", "resize", "rollaxis", "trim_zeros"]
+
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, ShapeMismatchError
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
@@ -298,7 +301,7 @@ def _resize(x: Value, shape: tuple[int, ...]) -> Any:
         size *= d
     n = x.aval.size
     if n == 0 or size == 0:
-        return lax.zeros_of(x.aval.update(shape=shape))
+        return zeros_of(x.aval.update(shape=shape))
     flat = lax.reshape(x, (n,))
     times = -(-size // n)
     if times > 1:

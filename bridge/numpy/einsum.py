@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["einsum", "einsum_path"]
+
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +24,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.contract.dot import dot_general
 from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.lax.sharding_constraint import split_result
@@ -169,7 +172,7 @@ def _diagonal(x: Value, labels: Labels) -> tuple[Any, Labels]:
         rows = lax.broadcasted_iota(_INT32, x.aval.shape, first)
         columns = lax.broadcasted_iota(_INT32, x.aval.shape, second)
         on = lax.eq(rows, columns)
-        x = _sum(lax.select_n(on, lax.zeros_of(x.aval), x), [second])
+        x = _sum(lax.select_n(on, zeros_of(x.aval), x), [second])
         labels = (*labels[:second], *labels[second + 1 :])
     return x, labels
 

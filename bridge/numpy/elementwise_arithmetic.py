@@ -6,12 +6,19 @@ Python code of its implementation runs once per kind of argument.
 
 from __future__ import annotations
 
+__all__ = [
+    "abs", "absolute", "add", "divide", "divmod", "fabs", "floor_divide", "fmod", "heaviside",
+    "mod", "multiply", "negative", "positive", "reciprocal", "remainder", "sign", "square",
+    "subtract", "true_divide",
+]  # fmt: skip
+
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned, binary
@@ -221,9 +228,9 @@ def _rem(x: Value, y: Value) -> Any:
     rest = lax.rem(x, y)
     if not is_integer(x.aval.dtype):
         return rest
-    by_zero = lax.eq(y, lax.zeros_of(y.aval.update(shape=())))
+    by_zero = lax.eq(y, zeros_of(y.aval.update(shape=())))
     # A divisor of rank 0 may stand beside an array; select_n takes its predicate of rank 0 too.
-    return lax.select_n(by_zero, rest, lax.zeros_of(rest.aval))
+    return lax.select_n(by_zero, rest, zeros_of(rest.aval))
 
 
 def _remainder(x: Value, y: Value) -> Any:
@@ -231,7 +238,7 @@ def _remainder(x: Value, y: Value) -> Any:
     remainder = _rem(x, y)
     if is_unsigned(x.aval.dtype):
         return remainder
-    zero = lax.zeros_of(y.aval.update(shape=()))
+    zero = zeros_of(y.aval.update(shape=()))
     wrong = lax.bitwise_and(
         lax.ne(lax.lt(remainder, zero), lax.lt(y, zero)), lax.ne(remainder, zero)
     )
@@ -243,10 +250,8 @@ def _zeros_like_divisor(remainder: Any, y: Value) -> Any:
     """``remainder``, its zeros with the signs of ``y``; tangents stay what they are."""
     value = lax.stop_gradient(remainder)
     zero, minus_zero = lax.sub(remainder, value), lax.neg(lax.sub(value, remainder))
-    signed = lax.select_n(lax.lt(y, lax.zeros_of(y.aval.update(shape=()))), zero, minus_zero)
-    return lax.select_n(
-        lax.eq(value, lax.zeros_of(remainder.aval.update(shape=()))), remainder, signed
-    )
+    signed = lax.select_n(lax.lt(y, zeros_of(y.aval.update(shape=()))), zero, minus_zero)
+    return lax.select_n(lax.eq(value, zeros_of(remainder.aval.update(shape=()))), remainder, signed)
 
 
 def _divmod(x: Value, y: Value) -> list[Any]:
@@ -301,7 +306,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 def _heaviside(x: Value, y: Value) -> Any:
     x, y = broadcast_operands("heaviside", *promote_inexact(x, y))
-    zero = lax.zeros_of(x.aval.update(shape=()))
+    zero = zeros_of(x.aval.update(shape=()))
     if y.aval.ndim:
         x = broadcast_to(x, y.aval.shape)
     step = lax.convert_dtype(lax.gt(x, zero), x.aval.dtype, x.aval.weak_type)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = ["angle", "conj", "conjugate", "imag", "real"]
+
 import math
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -24,7 +27,7 @@ def _real(x: Value) -> Any:
 
 
 def _imag(x: Value) -> Any:
-    return lax.imag(x) if is_complex(x.aval.dtype) else lax.zeros_of(x.aval)
+    return lax.imag(x) if is_complex(x.aval.dtype) else zeros_of(x.aval)
 
 
 conjugate = unary_function(
@@ -68,7 +71,7 @@ def _angle(z: Value, deg: bool) -> Any:
         result = lax.atan2(lax.imag(z), lax.real(z))
     else:
         # A step from pi to 0, with the derivative of steps.
-        result = lax.atan2(lax.zeros_of(z.aval), lax.stop_gradient(z))
+        result = lax.atan2(zeros_of(z.aval), lax.stop_gradient(z))
     return lax.mul(result, 180.0 / math.pi) if deg else result
 
 

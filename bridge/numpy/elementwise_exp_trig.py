@@ -5,6 +5,13 @@ Integers and bools become floats.
 
 from __future__ import annotations
 
+__all__ = [
+    "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
+    "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "deg2rad", "degrees",
+    "exp", "exp2", "expm1", "i0", "log", "log1p", "log2", "log10", "rad2deg", "radians", "sin",
+    "sinc", "sinh", "sqrt", "tan", "tanh",
+]  # fmt: skip
+
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +20,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import inexact_operands, promote_inexact
@@ -274,10 +282,10 @@ def _sinc(x: Value) -> Any:
     # stand, with all derivatives that are ever asked for. Each form gets harmless values where the
     # other one is taken, so that no infinite derivative of it comes back.
     small = lax.lt(lax.abs(t), 0.15)
-    away = lax.select_n(small, t, lax.full_of(t.aval, 1))
-    near = lax.select_n(small, lax.zeros_of(t.aval), t)
+    away = lax.select_n(small, t, full_of(t.aval, 1))
+    near = lax.select_n(small, zeros_of(t.aval), t)
     z = lax.mul(near, near)
-    series = lax.full_of(z.aval, -1.0 / 39916800.0)
+    series = full_of(z.aval, -1.0 / 39916800.0)
     for coefficient in (1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
         series = lax.add(lax.mul(series, z), coefficient)
     return lax.select_n(small, lax.div(lax.sin(away), away), series)
@@ -307,15 +315,15 @@ def _i0(x: Value) -> Any:
     # form gets harmless values where the other one is taken.
     size = lax.abs(x)
     small = lax.lt(size, 0.5)
-    away = lax.select_n(small, size, lax.full_of(x.aval, 1))
-    near = lax.select_n(small, lax.zeros_of(x.aval), x)
+    away = lax.select_n(small, size, full_of(x.aval, 1))
+    near = lax.select_n(small, zeros_of(x.aval), x)
     # The factor exp(x) by halves: it overflows before the function does.
     root = lax.exp(lax.mul(away, 0.5))
     far = lax.convert_dtype(
         lax.mul(lax.mul(root, bessel_i0e(away)), root), x.aval.dtype, x.aval.weak_type
     )
     z = lax.mul(near, near)
-    series = lax.full_of(z.aval, _I0_SERIES[-1])
+    series = full_of(z.aval, _I0_SERIES[-1])
     for coefficient in reversed(_I0_SERIES[:-1]):
         series = lax.add(lax.mul(series, z), coefficient)
     return lax.select_n(small, far, series)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["clip", "fmax", "fmin", "maximum", "minimum"]
+
 from typing import Any
 
 import tracebridge.core.lax as lax

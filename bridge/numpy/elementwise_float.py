@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "copysign", "frexp", "isneginf", "isposinf", "ldexp", "modf", "nan_to_num", "nextafter",
+    "signbit", "spacing",
+]  # fmt: skip
+
 from typing import Any
 
 import numpy as np
@@ -18,6 +23,7 @@ from tracebridge.core.dtypes.dtypes import (
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -47,7 +53,7 @@ def _signbit(x: Value) -> Any:
         return lax.lt(_bits(x), 0)
     if is_integer(dtype) and not is_unsigned(dtype):
         return lax.lt(x, 0)
-    return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
+    return full_of(x.aval.strong.update(dtype=_BOOL), False)
 
 
 signbit = unary_function(
@@ -118,15 +124,15 @@ def _spacing(x: Value) -> Any:
     steps = lax.sub(lax.max(exponent, 1), 1)
     # As a normal number, or as a subnormal one: a single bit.
     normal = lax.shift_left(lax.max(lax.sub(exponent, info.nmant), 0), info.nmant)
-    one = lax.full_of(steps.aval.strong, 1)
+    one = full_of(steps.aval.strong, 1)
     tiny = lax.shift_left(one, lax.min(steps, info.nmant))
     size = lax.select_n(lax.lt(steps, info.nmant), normal, tiny)
     found = lax.bitcast_convert_type_p.bind(lax.convert_dtype(size, kind), new_dtype=x.aval.dtype)
-    largest = lax.eq(lax.abs(x), lax.full_of(x.aval.update(shape=()), float(info.max)))
-    found = lax.select_n(largest, found, lax.full_of(found.aval, np.inf))
+    largest = lax.eq(lax.abs(x), full_of(x.aval.update(shape=()), float(info.max)))
+    found = lax.select_n(largest, found, full_of(found.aval, np.inf))
     negative = lax.bitwise_and(_signbit(x), lax.gt(_magnitude(bits), 0))
     found = lax.select_n(negative, found, lax.neg(found))
-    found = lax.select_n(lax.is_finite(x), lax.full_of(found.aval, np.nan), found)
+    found = lax.select_n(lax.is_finite(x), full_of(found.aval, np.nan), found)
     return lax.convert_dtype(found, x.aval.dtype, x.aval.weak_type)
 
 
@@ -209,7 +215,7 @@ def _frexp(x: Value) -> list[Any]:
     # as if they were zero. Their highest bit goes where the hidden one of normal numbers is.
     small = lax.bitwise_and(lax.eq(field, 0), lax.gt(size, 0))
     lift = lax.sub(lax.clz(size), x.aval.dtype.itemsize * 8 - 1 - info.nmant)
-    lift = lax.select_n(small, lax.zeros_of(lift.aval), lift)
+    lift = lax.select_n(small, zeros_of(lift.aval), lift)
     fraction = lax.bitwise_and(lax.shift_left(size, lift), 2**info.nmant - 1)
     half = lax.bitwise_or(fraction, (info.maxexp - 2) << info.nmant)
     half = lax.bitcast_convert_type_p.bind(half, new_dtype=x.aval.dtype)
@@ -217,7 +223,7 @@ def _frexp(x: Value) -> list[Any]:
     exponent = lax.convert_dtype(lax.sub(lax.max(field, 1), lift), np.dtype(np.int32))
     exponent = lax.sub(exponent, info.maxexp - 2)
     plain = lax.bitwise_and(lax.is_finite(x), lax.gt(size, 0))
-    exponent = lax.select_n(plain, lax.zeros_of(exponent.aval), exponent)
+    exponent = lax.select_n(plain, zeros_of(exponent.aval), exponent)
     half = lax.convert_dtype(half, x.aval.dtype, x.aval.weak_type)
     return [lax.select_n(small, _scale(x, lax.neg(exponent)), half), exponent]
 
@@ -246,9 +252,9 @@ def _modf(x: Value) -> list[Any]:
     negative = _signbit(x)
     size = lax.select_n(negative, x, lax.neg(x))
     whole = lax.floor(size)
-    infinite = lax.eq(size, lax.full_of(x.aval.update(shape=()), np.inf))
-    rest = lax.sub(lax.select_n(infinite, size, lax.zeros_of(x.aval)), whole)
-    rest = lax.select_n(infinite, rest, lax.zeros_of(x.aval))
+    infinite = lax.eq(size, full_of(x.aval.update(shape=()), np.inf))
+    rest = lax.sub(lax.select_n(infinite, size, zeros_of(x.aval)), whole)
+    rest = lax.select_n(infinite, rest, zeros_of(x.aval))
     return [lax.select_n(negative, part, lax.neg(part)) for part in (rest, whole)]
 
 
@@ -283,13 +289,13 @@ def _nan_to_num(*args: Value) -> Any:
             _nan_to_num(lax.real(x), nan, *statics), _nan_to_num(lax.imag(x), nan, *statics)
         )
     info = finfo(dtype)
-    low: Any = limits[-1] if has_neginf else lax.full_of(x.aval, float(info.min))
-    high: Any = limits[0] if has_posinf else lax.full_of(x.aval, float(info.max))
+    low: Any = limits[-1] if has_neginf else full_of(x.aval, float(info.min))
+    high: Any = limits[0] if has_posinf else full_of(x.aval, float(info.max))
     scalar = x.aval.update(shape=())
     for where, value in (
         (lax.ne(x, x), nan),
-        (lax.eq(x, lax.full_of(scalar, np.inf)), high),
-        (lax.eq(x, lax.full_of(scalar, -np.inf)), low),
+        (lax.eq(x, full_of(scalar, np.inf)), high),
+        (lax.eq(x, full_of(scalar, -np.inf)), low),
     ):
         new = lax.convert_dtype(value, dtype, x.aval.weak_type)
         where, old, new = broadcast_operands("nan_to_num", where, x, new)  # noqa: PLW2901 (the same mask, repeated)
@@ -327,8 +333,8 @@ def nan_to_num(
 def _is_infinite(name: str, x: Value, value: float) -> Any:
     _no_complex(name, x)
     if not is_inexact(x.aval.dtype):
-        return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
-    return lax.eq(x, lax.full_of(x.aval.update(shape=()), value))
+        return full_of(x.aval.strong.update(dtype=_BOOL), False)
+    return lax.eq(x, full_of(x.aval.update(shape=()), value))
 
 
 _isposinf_planned = Planned(lambda x: _is_infinite("isposinf", x, np.inf), "isposinf")

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal", "greater", "greater_equal",
+    "invert", "iscomplex", "iscomplexobj", "isfinite", "isinf", "isnan", "isreal", "isrealobj",
+    "isscalar", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "not_equal", "right_shift",
+]  # fmt: skip
+
 import functools
 import operator
 from collections.abc import Callable
@@ -17,6 +25,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.numpy._planning import binary_function, unary_function
@@ -35,7 +44,7 @@ def truth(x: Any) -> Any:
     """Whether each element is not zero."""
     if is_bool(x.aval.dtype):
         return x
-    return lax.ne(x, lax.zeros_of(x.aval.update(shape=())))
+    return lax.ne(x, zeros_of(x.aval.update(shape=())))
 
 
 def _integers(name: str, *xs: Any) -> list[Any]:
@@ -296,7 +305,7 @@ logical_not = unary_function(
 
 def _isnan(x: Value) -> Any:
     if not is_inexact(x.aval.dtype):
-        return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
+        return full_of(x.aval.strong.update(dtype=_BOOL), False)
     return lax.ne(x, x)
 
 
@@ -306,7 +315,7 @@ def is_finite(x: Value) -> Any:
     if is_complex(dtype):
         return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
     if not is_inexact(dtype):
-        return lax.full_of(x.aval.strong.update(dtype=_BOOL), True)
+        return full_of(x.aval.strong.update(dtype=_BOOL), True)
     return lax.is_finite(x)
 
 
@@ -315,8 +324,8 @@ def _isinf(x: Value) -> Any:
     if is_complex(dtype):
         return lax.bitwise_or(_isinf(lax.real(x)), _isinf(lax.imag(x)))
     if not is_inexact(dtype):
-        return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
-    return lax.eq(lax.abs(x), lax.full_of(x.aval.update(shape=()), np.inf))
+        return full_of(x.aval.strong.update(dtype=_BOOL), False)
+    return lax.eq(lax.abs(x), full_of(x.aval.update(shape=()), np.inf))
 
 
 isnan = unary_function(
@@ -356,9 +365,9 @@ isinf = unary_function(
 
 def _has_imaginary_part(x: Value) -> Any:
     if not is_complex(x.aval.dtype):
-        return lax.full_of(x.aval.strong.update(dtype=_BOOL), False)
+        return full_of(x.aval.strong.update(dtype=_BOOL), False)
     part = lax.imag(x)
-    return lax.ne(part, lax.zeros_of(part.aval.update(shape=())))
+    return lax.ne(part, zeros_of(part.aval.update(shape=())))
 
 
 iscomplex = unary_function(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["float_power", "hypot", "logaddexp", "logaddexp2", "pow", "power"]
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +15,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.planned import Planned, binary
 from tracebridge.numpy._planning import binary_function
@@ -42,7 +45,7 @@ def _int_power(x: Value, y: Value) -> Any:
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
     weak = x.aval.weak_type and y.aval.weak_type
     x, y = (lax.convert_dtype(broadcast_to(v, shape), x.aval.dtype, weak) for v in (x, y))
-    one, zero = lax.full_of(x.aval, 1), lax.zeros_of(x.aval.update(shape=()))
+    one, zero = full_of(x.aval, 1), zeros_of(x.aval.update(shape=()))
 
     def unfinished(carry: Sequence[Value]) -> Any:
         left = lax.gt(carry[2], zero)
@@ -60,7 +63,7 @@ def _int_power(x: Value, y: Value) -> Any:
     # The inverse of an integer is one only for 1 and -1; here all others give 0.
     odd = lax.eq(lax.bitwise_and(y, one), one)
     inverse = lax.select_n(odd, lax.mul(x, x), x)
-    inverse = lax.select_n(lax.eq(lax.abs(x), one), lax.zeros_of(x.aval), inverse)
+    inverse = lax.select_n(lax.eq(lax.abs(x), one), zeros_of(x.aval), inverse)
     return lax.select_n(lax.lt(y, zero), result, inverse)
 
 
@@ -121,14 +124,14 @@ def _hypot(x: Value, y: Value) -> Any:
     shape = x.aval.shape if x.aval.ndim else y.aval.shape
     x, y = (lax.abs(broadcast_to(v, shape)) for v in (x, y))
     # Infinite if one side is, also beside NaN.
-    infinity = lax.full_of(x.aval.update(shape=()), math.inf)
+    infinity = full_of(x.aval.update(shape=()), math.inf)
     first = lax.eq(x, infinity)
     infinite = lax.bitwise_or(first, lax.eq(y, infinity))
     longest = lax.select_n(first, y, x)
-    x, y = (lax.select_n(infinite, v, lax.full_of(v.aval, 1)) for v in (x, y))
+    x, y = (lax.select_n(infinite, v, full_of(v.aval, 1)) for v in (x, y))
     big, small = lax.max(x, y), lax.min(x, y)
     zero = lax.eq(big, 0.0)
-    ratio = lax.div(small, lax.select_n(zero, big, lax.full_of(big.aval, 1)))
+    ratio = lax.div(small, lax.select_n(zero, big, full_of(big.aval, 1)))
     result = lax.mul(big, lax.sqrt(lax.add(1.0, lax.mul(ratio, ratio))))
     return lax.select_n(infinite, result, longest)
 
@@ -161,9 +164,9 @@ def _ordered(x: Value, y: Value) -> tuple[Any, Any]:
     """
     less = lax.lt(x, y)
     big, small = lax.select_n(less, x, y), lax.select_n(less, y, x)
-    infinity = lax.full_of(big.aval.update(shape=()), math.inf)
+    infinity = full_of(big.aval.update(shape=()), math.inf)
     same = lax.bitwise_and(lax.eq(x, y), lax.eq(lax.abs(x), infinity))
-    zeros = lax.zeros_of(big.aval)
+    zeros = zeros_of(big.aval)
     return big, lax.sub(lax.select_n(same, small, zeros), lax.select_n(same, big, zeros))
 
 

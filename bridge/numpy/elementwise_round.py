@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["around", "ceil", "floor", "rint", "round", "trunc"]
+
 from typing import Any
 
 import tracebridge.core.lax as lax

@@ -13,6 +13,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.fft.fft import FftType, half
 from tracebridge.core.fft.fft import fft as transform
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -119,7 +120,7 @@ def _resized(x: Any, kind: FftType, lengths: tuple[Any, ...]) -> Any:
         min(a, b) if type(a) is type(b) is int else a for a, b in zip(shape, wanted, strict=True)
     ]
     x = lax.slice(x, (0,) * len(shape), cut)
-    zero = lax.full_of(x.aval.update(shape=()), False if x.aval.dtype.kind == "b" else 0)
+    zero = full_of(x.aval.update(shape=()), False if x.aval.dtype.kind == "b" else 0)
     return lax.pad(x, zero, [(0, w - c, 0) for w, c in zip(wanted, cut, strict=True)])
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "c_", "diag_indices", "diag_indices_from", "index_exp", "indices", "ix_", "mask_indices",
+    "meshgrid", "mgrid", "ogrid", "r_", "ravel_multi_index", "s_", "tril_indices",
+    "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index",
+]  # fmt: skip
+
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
@@ -20,6 +26,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -263,7 +270,7 @@ def mask_indices(
 
 
 _ones_planned = Planned(
-    lambda n: lax.full_of(lower_mask((n, n), 0).aval.update(dtype=default_float()), 1), "ones"
+    lambda n: full_of(lower_mask((n, n), 0).aval.update(dtype=default_float()), 1), "ones"
 )
 
 
@@ -308,12 +315,12 @@ def _unravel(flat: Value, shape: Shape) -> list[Any]:
         total = total * d
     scalar = flat.aval.strong.update(shape=())
     if not is_unsigned(flat.aval.dtype):
-        flat = lax.select_n(lax.lt(flat, 0), flat, lax.add(flat, lax.full_of(scalar, total)))
-        flat = lax.max(flat, lax.full_of(scalar, 0))
-    flat = lax.min(flat, lax.full_of(scalar, max(total - 1, 0)))
+        flat = lax.select_n(lax.lt(flat, 0), flat, lax.add(flat, full_of(scalar, total)))
+        flat = lax.max(flat, full_of(scalar, 0))
+    flat = lax.min(flat, full_of(scalar, max(total - 1, 0)))
     out: list[Any] = []
     for d in reversed(shape):
-        size = lax.full_of(scalar, max(d, 1))
+        size = full_of(scalar, max(d, 1))
         out.append(lax.rem(flat, size))
         flat = lax.div(flat, size)
     return [lax.convert_dtype(v, dtype, weak) for v in out[::-1]]
@@ -344,12 +351,12 @@ def _ravel(*args: Any) -> Any:
     for part, size, mode in pairs if order == "C" else pairs[::-1]:
         p = lax.convert_dtype(part, dtype)
         scalar = p.aval.update(shape=())
-        length = lax.full_of(scalar, size)
+        length = full_of(scalar, size)
         if mode == "clip":
-            p = lax.max(lax.min(p, lax.full_of(scalar, size - 1)), lax.full_of(scalar, 0))
+            p = lax.max(lax.min(p, full_of(scalar, size - 1)), full_of(scalar, 0))
         elif mode == "wrap":
             p = lax.rem(p, length)
-            p = lax.select_n(lax.lt(p, lax.full_of(scalar, 0)), p, lax.add(p, length))
+            p = lax.select_n(lax.lt(p, full_of(scalar, 0)), p, lax.add(p, length))
         total = p if total is None else lax.add(lax.mul(total, length), p)
     return total
 

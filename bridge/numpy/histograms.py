@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +21,7 @@ from tracebridge.core.errors.argument_errors import (
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
@@ -35,7 +38,7 @@ _INT32 = np.dtype(np.int32)
 
 def count_into(places: Value, weights: Value, size: int) -> Any:
     """Sums of ``weights`` by place; places out of bounds are left out."""
-    start = lax.zeros_of(weights.aval.strong.update(shape=(size,)))
+    start = zeros_of(weights.aval.strong.update(shape=(size,)))
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
     )
@@ -49,13 +52,13 @@ def _bincount(*args: Any) -> Any:
     x, *weights, size = args
     if is_bool(x.aval.dtype):
         x = lax.convert_dtype(x, _INT32)
-    zero = lax.zeros_of(x.aval.update(shape=()))
+    zero = zeros_of(x.aval.update(shape=()))
     places = lax.max(x, zero)
     if not size:
         dtype = weights[0].aval.dtype if weights else default_int()
-        return lax.zeros_of(x.aval.strong.update(shape=(0,), dtype=dtype))
+        return zeros_of(x.aval.strong.update(shape=(0,), dtype=dtype))
     if not weights:
-        return count_into(places, lax.full_of(x.aval.strong.update(dtype=default_int()), 1), size)
+        return count_into(places, full_of(x.aval.strong.update(dtype=default_int()), 1), size)
     if weights[0].aval.shape != x.aval.shape:
         msg = f"bincount: weights {weights[0].aval.str_short()} for {x.aval.str_short()}"
         raise ShapeMismatchError(msg)
@@ -119,7 +122,7 @@ def bincount(
 
 def _limits(a: Value) -> tuple[Any, Any]:
     if a.aval.size == 0:
-        return lax.zeros_of(a.aval.update(shape=())), lax.full_of(a.aval.update(shape=()), 1)
+        return zeros_of(a.aval.update(shape=())), full_of(a.aval.update(shape=()), 1)
     axes = tuple(range(a.aval.ndim))
     return lax.reduce_min(a, axes), lax.reduce_max(a, axes)
 
@@ -127,12 +130,12 @@ def _limits(a: Value) -> tuple[Any, Any]:
 def _uniform_edges(low: Any, high: Any, bins: int) -> Any:
     """``bins + 1`` evenly spaced edges; a range of length zero is widened by one."""
     same = lax.eq(low, high)
-    half = lax.full_of(low.aval, 0.5)
+    half = full_of(low.aval, 0.5)
     low = lax.select_n(same, low, lax.sub(low, half))
     high = lax.select_n(same, high, lax.add(high, half))
     steps = lax.iota_of(low.aval.dtype, (bins + 1,), 0)
-    fraction = lax.div(steps, lax.full_of(steps.aval.update(shape=()), bins))
-    rest = lax.sub(lax.full_of(fraction.aval, 1), fraction)
+    fraction = lax.div(steps, full_of(steps.aval.update(shape=()), bins))
+    rest = lax.sub(full_of(fraction.aval, 1), fraction)
     edges = lax.add(lax.mul(low, rest), lax.mul(high, fraction))
     # The last one exactly: the largest element must not fall out by rounding.
     is_last = lax.eq(lax.iota(_INT32, bins + 1), bins)
@@ -192,7 +195,7 @@ def _uniform_places(a: Value, edges: Value) -> Any:
     bins = edges.aval.shape[0] - 1
     first = lax.index_in_dim(edges, 0, 0, keepdims=False)
     last = lax.index_in_dim(edges, bins, 0, keepdims=False)
-    scale = lax.div(lax.full_of(first.aval, bins), lax.sub(last, first))
+    scale = lax.div(full_of(first.aval, bins), lax.sub(last, first))
     guess = lax.convert_dtype(lax.floor(lax.mul(lax.sub(a, first), scale)), _INT32)
     guess = lax.max(lax.min(guess, bins - 1), 0)
     below = lax.lt(a, take_rows(edges, guess))
@@ -215,7 +218,7 @@ def _places(a: Value, edges: Value, uniform: bool) -> Any:
     last = lax.index_in_dim(edges, bins, 0, keepdims=False)
     # NaN compares as outside.
     inside = lax.bitwise_and(lax.ge(a, first), lax.le(a, last))
-    return lax.select_n(inside, lax.full_of(places.aval, 2**30), places)
+    return lax.select_n(inside, full_of(places.aval, 2**30), places)
 
 
 def _histogram(*args: Any) -> Any:
@@ -227,7 +230,7 @@ def _histogram(*args: Any) -> Any:
         a, edges, w = promote_inexact(a, edges, weights[0])
     else:
         a, edges = promote_inexact(a, edges)
-        w = lax.full_of(a.aval.strong, 1)
+        w = full_of(a.aval.strong, 1)
     a = lax.reshape(a, (a.aval.size,))
     bins = edges.aval.shape[0] - 1
     counts = count_into(_places(a, edges, uniform), w, bins)
@@ -284,11 +287,11 @@ def _histogramdd(*args: Any) -> Any:
         else:
             outside = lax.bitwise_or(lax.ge(flat, 2**30), lax.ge(place, 2**30))
             flat = lax.add(lax.mul(flat, size), place)
-            flat = lax.select_n(outside, flat, lax.full_of(flat.aval, 2**30))
+            flat = lax.select_n(outside, flat, full_of(flat.aval, 2**30))
     total = 1
     for size in sizes:
         total *= size
-    weights = xs[-1] if has_weights else lax.full_of(flat.aval.update(dtype=default_int()), 1)
+    weights = xs[-1] if has_weights else full_of(flat.aval.update(dtype=default_int()), 1)
     counts = lax.reshape(count_into(flat, weights, total), tuple(sizes))
     if not density:
         return counts
@@ -397,7 +400,7 @@ def _digitize(x: Value, bins: Value, right: bool) -> Any:
         raise RankError(msg)
     n = bins.aval.shape[0]
     if n == 0:
-        return lax.zeros_of(x.aval.strong.update(dtype=default_int()))
+        return zeros_of(x.aval.strong.update(dtype=default_int()))
     x, bins = promote_dtypes(x, bins)
     x, bins = (lax.convert_dtype(v, v.aval.dtype) for v in (x, bins))
     side = "left" if right else "right"

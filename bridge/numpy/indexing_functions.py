@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["fill_diagonal", "place", "put", "put_along_axis", "take", "take_along_axis"]
+
 from collections.abc import Hashable
 from typing import Any
 
@@ -19,6 +21,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import IndexingError, RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -64,9 +67,9 @@ def in_range(name: str, indices: Value, size: Dim, mode: str, wrap_negative: boo
         dtype = _INT32
     indices = lax.convert_dtype(indices, dtype)
     length = _size_like(size, indices)
-    zero = lax.zeros_of(length.aval)
+    zero = zeros_of(length.aval)
     if mode == "wrap":
-        indices = lax.rem(indices, lax.max(length, lax.full_of(zero.aval, 1)))
+        indices = lax.rem(indices, lax.max(length, full_of(zero.aval, 1)))
     if not is_unsigned(dtype) and wrap_negative:
         indices = lax.select_n(lax.lt(indices, zero), indices, lax.add(indices, length))
     return indices
@@ -75,7 +78,7 @@ def in_range(name: str, indices: Value, size: Dim, mode: str, wrap_negative: boo
 def _size_like(size: Dim, like: Any) -> Any:
     scalar = like.aval.strong.update(shape=())
     if type(size) is int:
-        return lax.full_of(scalar, min(size, np.iinfo(scalar.dtype).max))
+        return full_of(scalar, min(size, np.iinfo(scalar.dtype).max))
     return lax.convert_dtype(lax.dimension_size(size), scalar.dtype)
 
 
@@ -106,7 +109,7 @@ def take_rows_of(
         msg = f"take: axis {axis} of {x.aval.str_short()} has no elements"
         raise IndexingError(msg)
     if no_elements:
-        return lax.zeros_of(
+        return zeros_of(
             x.aval.update(shape=(*shape[:axis], *indices.aval.shape, *shape[axis + 1 :]))
         )
     indices = in_range("take", indices, shape[axis], mode, mode != "clip")
@@ -210,7 +213,7 @@ def _take_along_axis(
     batch = tuple([i for i in range(x.aval.ndim) if i != axis])
     if x.aval.size == 0 or indices.aval.size == 0:
         fill = default_fill(x.aval.dtype) if fill_value is None else fill_value
-        return lax.full_of(x.aval.update(shape=indices.aval.shape), fill)
+        return full_of(x.aval.update(shape=indices.aval.shape), fill)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(),
         collapsed_slice_dims=(axis,),
@@ -329,7 +332,7 @@ def put_along_axis(
 def _cycle(values: Value, positions: Value) -> Any:
     """Elements of a vector at positions counted around it."""
     size = values.aval.shape[0]
-    return take_rows(values, lax.rem(positions, lax.full_of(positions.aval, size)))
+    return take_rows(values, lax.rem(positions, full_of(positions.aval, size)))
 
 
 def _put(x: Value, indices: Value, values: Value, mode: str) -> Any:

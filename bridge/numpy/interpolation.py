@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["interp"]
+
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -44,9 +47,9 @@ def _interp(*args: Any) -> Any:
         take_rows(v, i) for v, i in ((xp, lower), (xp, upper), (fp, lower), (fp, upper))
     )
     gap = lax.sub(x1, x0)
-    zero = lax.zeros_of(gap.aval.update(shape=()))
+    zero = zeros_of(gap.aval.update(shape=()))
     flat = lax.eq(gap, zero)
-    safe = lax.select_n(flat, gap, lax.full_of(gap.aval, 1))
+    safe = lax.select_n(flat, gap, full_of(gap.aval, 1))
     weight = lax.convert_dtype(lax.div(lax.sub(x, x0), safe), fp.aval.dtype)
     out = lax.add(f0, lax.mul(weight, lax.sub(f1, f0)))
     out = lax.select_n(flat, out, f0)
@@ -81,7 +84,7 @@ def _periodic(x: Value, xp: Value, fp: Value, period: Value) -> tuple[Any, Any, 
 
 def _modulo(v: Value, period: Value) -> Any:
     rest = lax.rem(v, period)
-    negative = lax.lt(rest, lax.zeros_of(rest.aval.update(shape=())))
+    negative = lax.lt(rest, zeros_of(rest.aval.update(shape=())))
     return lax.select_n(negative, rest, lax.add(rest, period))
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "array_repr", "array_str", "from_dlpack", "frombuffer", "fromfile", "fromiter",
+    "fromstring", "get_printoptions", "load", "printoptions", "save", "savez",
+    "set_printoptions",
+]  # fmt: skip
+
 import os
 from collections.abc import Iterable
 from typing import IO, Any

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit",
+    "dstack", "hsplit", "hstack", "split", "stack", "unstack", "vsplit", "vstack",
+]  # fmt: skip
+
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 

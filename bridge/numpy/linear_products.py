@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes",
+    "broadcast_to", "expand_dims", "matrix_transpose", "moveaxis", "permute_dims", "ravel",
+    "reshape", "squeeze", "swapaxes", "transpose",
+]  # fmt: skip
+
 from typing import Any, overload
 
 import tracebridge.core.lax as lax

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["diag", "diagflat", "diagonal", "tri", "tril", "triu", "vander"]
+
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -42,7 +45,7 @@ def diagonal_of(x: Value, offset: int, axis1: int, axis2: int, name: str = "diag
     others = [a for a in range(ndim) if a not in (i, j)]
     shape = (*[x.aval.shape[a] for a in others], size)
     if x.aval.size == 0 or size == 0:
-        return lax.zeros_of(x.aval.update(shape=shape))
+        return zeros_of(x.aval.update(shape=shape))
     steps = lax.iota(_INT32, size)
     pairs = [lax.reshape(lax.add(steps, k), (size, 1)) for k in (first, last)]
     numbers = lax.GatherDimensionNumbers(
@@ -93,10 +96,10 @@ def _matrix_of(x: Value, k: int) -> Any:
     """A matrix with the vector ``x`` on diagonal ``k``."""
     n = x.aval.shape[0]
     size = n + abs(k)
-    padded = lax.pad(x, lax.zeros_of(x.aval.update(shape=())), [(max(-k, 0), max(k, 0), 0)])
+    padded = lax.pad(x, zeros_of(x.aval.update(shape=())), [(max(-k, 0), max(k, 0), 0)])
     rows = lax.broadcast_in_dim(padded, (size, size), (0,))
     on = _on_diagonal((size, size), k)
-    return lax.select_n(on, lax.zeros_of(rows.aval), rows)
+    return lax.select_n(on, zeros_of(rows.aval), rows)
 
 
 def _on_diagonal(shape: tuple[Dim, Dim], k: int) -> Any:
@@ -180,7 +183,7 @@ def _triangle(x: Value, k: int, lower: bool) -> Any:
         x = broadcast_to(x, (x.aval.shape[0], x.aval.shape[0]))
     mask = lower_mask(x.aval.shape[-2:], k if lower else k - 1)
     mask = lax.broadcast_in_dim(mask, x.aval.shape, (x.aval.ndim - 2, x.aval.ndim - 1))
-    zero = lax.zeros_of(x.aval)
+    zero = zeros_of(x.aval)
     return lax.select_n(mask, zero, x) if lower else lax.select_n(mask, x, zero)
 
 
@@ -214,8 +217,8 @@ def _vander(x: Value, n: int, increasing: bool) -> Any:
     (x,) = promote_numeric(x)
     size = x.aval.shape[0]
     if n == 0:
-        return lax.zeros_of(x.aval.update(shape=(size, 0)))
-    powers = [lax.full_of(x.aval, 1)]
+        return zeros_of(x.aval.update(shape=(size, 0)))
+    powers = [full_of(x.aval, 1)]
     while len(powers) < n:
         powers.append(lax.mul(powers[-1], x))
     columns = [lax.reshape(p, (size, 1)) for p in (powers if increasing else powers[::-1])]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile",
+    "nanstd", "nansum", "nanvar",
+]  # fmt: skip
+
 from typing import Any
 
 import numpy as np
@@ -10,6 +15,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -42,7 +48,7 @@ def _fill(x: Value, value: Value) -> Any:
     """``x`` with ``value`` in the place of NaNs."""
     if not is_inexact(x.aval.dtype):
         return x
-    return lax.select_n(lax.ne(x, x), x, lax.full_of(x.aval, value))
+    return lax.select_n(lax.ne(x, x), x, full_of(x.aval, value))
 
 
 _fill_planned = Planned(_fill, "nan_fill", judges=False)
@@ -95,7 +101,7 @@ def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
         unselected = lax.bitwise_not(broadcast_to(mask_of(mask[0], "nanmax"), a.aval.shape))
         is_nan = lax.bitwise_or(is_nan, unselected)
     nothing = keep_axes(lax.reduce_and(is_nan, axes), a, axes, keepdims)
-    return lax.select_n(nothing, found, lax.full_of(found.aval, np.nan))
+    return lax.select_n(nothing, found, full_of(found.aval, np.nan))
 
 
 _restore_planned = Planned(_restore_nan, "nanmax", judges=False)

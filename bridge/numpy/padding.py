@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["pad"]
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerRangeError, index_of
 from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -133,7 +136,7 @@ def _mirrored(x: Value, axis: int, skip: int, count: int, odd: bool, front: bool
         edge = _part(x, axis, size - 1, size)
     part = lax.rev(part, (axis,))
     if odd:
-        double = lax.mul(edge, lax.full_of(edge.aval.update(shape=()), 2))
+        double = lax.mul(edge, full_of(edge.aval.update(shape=()), 2))
         part = lax.sub(broadcast_to(double, part.aval.shape), part)
     return part
 
@@ -163,7 +166,7 @@ def _ramp(edge: Value, axis: int, width: int, end: Value) -> Any:
     start, stop = lax.convert_dtype(end, kind), lax.convert_dtype(edge, kind)
     shape = tuple([width if i == axis else d for i, d in enumerate(edge.aval.shape)])
     steps = lax.iota_of(kind, shape, axis)
-    count = lax.full_of(steps.aval.update(shape=()), width)
+    count = full_of(steps.aval.update(shape=()), width)
     gap = broadcast_to(lax.sub(stop, start), shape)
     if is_inexact(dtype):
         risen = lax.mul(gap, lax.div(steps, count))
@@ -202,7 +205,7 @@ def _statistic(x: Value, axis: int, mode: str) -> Any:
     wide = lax.convert_dtype(x, kind)
     if mode == "mean":
         total = lax.reduce_sum(wide, (axis,))
-        value = lax.div(total, lax.full_of(total.aval.update(shape=()), x.aval.shape[axis]))
+        value = lax.div(total, full_of(total.aval.update(shape=()), x.aval.shape[axis]))
     else:
         value = median_of(wide, (axis,), False)
     if not is_inexact(dtype):
@@ -214,7 +217,7 @@ def _pad(*args: Any) -> Any:
     x, *rest = args
     *values, widths, mode, option = rest
     if mode in ("constant", "empty"):
-        return _pad_constant(x, widths, values or [lax.zeros_of(x.aval.update(shape=()))])
+        return _pad_constant(x, widths, values or [zeros_of(x.aval.update(shape=()))])
     source = x.aval.dtype
     if is_bool(source) and mode in ("mean", "median", "linear_ramp"):
         x = lax.convert_dtype(x, default_int())

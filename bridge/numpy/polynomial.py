@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "convolve", "correlate", "poly", "polyadd", "polyder", "polydiv", "polyint", "polymul",
+    "polysub", "polyval",
+]  # fmt: skip
+
 from typing import Any
 
 import numpy as np
@@ -12,6 +17,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
@@ -40,7 +46,7 @@ def _polyval(p: Value, x: Value) -> Any:
     degree = p.aval.shape[0]
     rows = [lax.index_in_dim(p, i, 0, keepdims=False) for i in range(degree)]
     shape = broadcast_operands("polyval", x, *(rows[:1] or [x]))[0].aval
-    total = lax.zeros_of(shape)
+    total = zeros_of(shape)
     for i, row in enumerate(rows):
         # Horner's rule.
         if i:
@@ -74,7 +80,7 @@ def _aligned(name: str, a: Value, b: Value) -> list[Any]:
     if a.aval.ndim != b.aval.ndim or a.aval.ndim < 2:
         a, b = _vector(name, a), _vector(name, b)
     n = max(a.aval.shape[0], b.aval.shape[0])
-    zero = lax.zeros_of(a.aval.update(shape=()))
+    zero = zeros_of(a.aval.update(shape=()))
     others = [(0, 0, 0)] * (a.aval.ndim - 1)
     rows = [lax.pad(v, zero, [(n - v.aval.shape[0], 0, 0), *others]) for v in (a, b)]
     return list(broadcast_operands(name, *rows))
@@ -117,7 +123,7 @@ def _full_convolution(a: Value, v: Value) -> Any:
     if n < m:
         a, v, n, m = v, a, m, n
     size = n + m - 1
-    zero = lax.zeros_of(a.aval.strong.update(shape=()))
+    zero = zeros_of(a.aval.strong.update(shape=()))
     padded = lax.pad(a, zero, [(m - 1, m - 1, 0)])
     if m <= _MAX_UNROLLED_TAPS:
         total = None
@@ -132,7 +138,7 @@ def _full_convolution(a: Value, v: Value) -> Any:
         return lax.add(total, lax.mul(lax.dynamic_slice(padded, (start,), (size,)), weight)), None
 
     starts = lax.rev(lax.iota(np.dtype(np.int32), m), (0,))
-    out, _ = scan(add_tap, lax.zeros_of(a.aval.strong.update(shape=(size,))), (v, starts))
+    out, _ = scan(add_tap, zeros_of(a.aval.strong.update(shape=(size,))), (v, starts))
     return out
 
 
@@ -245,10 +251,10 @@ def _polydiv(u: Value, v: Value) -> list[Any]:
     for k in range(m - n + 1):
         d = lax.div(lax.index_in_dim(u, k, 0, keepdims=False), lead)
         quotient.append(lax.reshape(d, (1,)))
-        shifted = lax.pad(v, lax.zeros_of(v.aval.update(shape=())), [(k, m - n - k, 0)])
+        shifted = lax.pad(v, zeros_of(v.aval.update(shape=())), [(k, m - n - k, 0)])
         u = lax.sub(u, lax.mul(d, shifted))
     if not quotient:
-        quotient = [lax.zeros_of(u.aval.update(shape=(steps,)))]
+        quotient = [zeros_of(u.aval.update(shape=(steps,)))]
     return [lax.concatenate(quotient, 0) if len(quotient) > 1 else quotient[0], u]
 
 
@@ -282,7 +288,7 @@ def _polyder(p: Value, m: int) -> Any:
     if m == 0:
         return p
     if size <= m:
-        return lax.zeros_of(p.aval.update(shape=(0,)))
+        return zeros_of(p.aval.update(shape=(0,)))
     powers = np.arange(size - 1, m - 1, -1, dtype=np.float64)
     factors = np.ones(size - m)
     for k in range(m):
@@ -315,7 +321,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 def _polyint(p: Value, *rest: Value) -> Any:
     *given, m = rest
     p, *given = promote_inexact(p, *given)
-    k = given[0] if given else lax.zeros_of(p.aval.update(shape=()))
+    k = given[0] if given else zeros_of(p.aval.update(shape=()))
     p, k = _vector("polyint", p), _vector("polyint", k)
     if k.aval.shape[0] == 1:
         k = lax.broadcast_in_dim(lax.reshape(k, ()), (m,), ())
@@ -357,9 +363,9 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 def _poly(zeros: Value) -> Any:
     (zeros,) = promote_inexact(zeros)
     if zeros.aval.shape[0] == 0:
-        return lax.full_of(zeros.aval.update(shape=()), 1)
-    one = lax.full_of(zeros.aval.update(shape=(1,)), 1)
-    scalar = lax.zeros_of(zeros.aval.update(shape=()))
+        return full_of(zeros.aval.update(shape=()), 1)
+    one = full_of(zeros.aval.update(shape=(1,)), 1)
+    scalar = zeros_of(zeros.aval.update(shape=()))
     total = one
     for i in range(zeros.aval.shape[0]):
         zero = lax.index_in_dim(zeros, i, 0, keepdims=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["median", "percentile", "quantile"]
+
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.aval import Shape
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.runtime.arrays.argument_types import Axis, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -62,7 +66,7 @@ def _position(q: Value, n: Value, method: str) -> tuple[Any, Any, Any]:
     """
 
     def const(value: float) -> Any:
-        return lax.full_of(q.aval.update(shape=()), value)
+        return full_of(q.aval.update(shape=()), value)
 
     last = lax.sub(n, const(1.0))
     one, zero, half = const(1.0), const(0.0), const(0.5)
@@ -83,12 +87,12 @@ def _position(q: Value, n: Value, method: str) -> tuple[Any, Any, Any]:
         gamma = lax.convert_dtype(lax.gt(gamma, zero), q.aval.dtype)
     elif method == "averaged_inverted_cdf":
         gamma = lax.select_n(
-            lax.gt(gamma, zero), lax.full_of(gamma.aval, 0.5), lax.full_of(gamma.aval, 1.0)
+            lax.gt(gamma, zero), full_of(gamma.aval, 0.5), full_of(gamma.aval, 1.0)
         )
     elif method == "closest_observation":
         odd = lax.ne(lax.rem(below, const(2.0)), zero)
         exact = lax.bitwise_and(lax.eq(gamma, zero), odd)
-        gamma = lax.select_n(exact, lax.full_of(gamma.aval, 1.0), lax.full_of(gamma.aval, 0.0))
+        gamma = lax.select_n(exact, full_of(gamma.aval, 1.0), full_of(gamma.aval, 0.0))
     elif method in ("lower", "higher", "midpoint", "nearest"):
         return _discrete(where, method, zero, last, half)
     above = lax.add(below, one)
@@ -125,7 +129,7 @@ def quantile_of(
     q = lax.convert_dtype(q, wide)
     if is_empty(rows.aval.shape[last]):
         out = (*q.aval.shape, *rows.aval.shape[:-1])
-        return _kept(lax.full_of(x.aval.update(shape=out), np.nan), q, shape, axes, keepdims, ndim)
+        return _kept(full_of(x.aval.update(shape=out), np.nan), q, shape, axes, keepdims, ndim)
     is_nan = lax.ne(rows, rows)
     rows = lax.sort(rows, last)
     kept = rows.aval.shape[:-1]
@@ -135,7 +139,7 @@ def quantile_of(
     else:
         # A NaN anywhere makes the whole row NaN; NaNs are sorted to the end.
         rows = _spoiled(rows, is_nan)
-        size = lax.full_of(q.aval.update(shape=()), rows.aval.shape[last])
+        size = full_of(q.aval.update(shape=()), rows.aval.shape[last])
         counts = lax.broadcast_in_dim(size, kept, ()) if kept else size
     out_shape = (*q.aval.shape, *kept)
     wide_q = lax.broadcast_in_dim(q, out_shape, tuple(range(q.aval.ndim)))
@@ -147,10 +151,10 @@ def quantile_of(
         result = below
     else:
         result = _interpolated(below, above, weight)
-    result = lax.select_n(lax.eq(wide_q, wide_q), lax.full_of(result.aval, np.nan), result)
+    result = lax.select_n(lax.eq(wide_q, wide_q), full_of(result.aval, np.nan), result)
     if skip_nan:
-        empty = lax.eq(wide_n, lax.zeros_of(wide_n.aval.update(shape=())))
-        result = lax.select_n(empty, result, lax.full_of(result.aval, np.nan))
+        empty = lax.eq(wide_n, zeros_of(wide_n.aval.update(shape=())))
+        result = lax.select_n(empty, result, full_of(result.aval, np.nan))
     return _kept(lax.convert_dtype(result, x.aval.dtype), q, shape, axes, keepdims, ndim)
 
 
@@ -158,8 +162,8 @@ def _spoiled(rows: Value, is_nan: Value) -> Any:
     """``rows``, all NaN where one element is. A factor: the derivatives are NaN as well."""
     last = rows.aval.ndim - 1
     any_nan = lax.reduce_or(is_nan, (last,))
-    one = lax.full_of(rows.aval.update(shape=any_nan.aval.shape, weak_type=False), 1)
-    factor = lax.select_n(any_nan, one, lax.full_of(one.aval, np.nan))
+    one = full_of(rows.aval.update(shape=any_nan.aval.shape, weak_type=False), 1)
+    factor = lax.select_n(any_nan, one, full_of(one.aval, np.nan))
     return lax.mul(rows, lax.broadcast_in_dim(factor, rows.aval.shape, tuple(range(last))))
 
 
@@ -170,7 +174,7 @@ def _interpolated(below: Value, above: Value, weight: Value) -> Any:
     """
     gap = lax.sub(above, below)
     finite = lax.lt(lax.abs(gap), np.inf)
-    inside = lax.add(below, lax.mul(lax.select_n(finite, lax.zeros_of(gap.aval), gap), weight))
+    inside = lax.add(below, lax.mul(lax.select_n(finite, zeros_of(gap.aval), gap), weight))
     weight = lax.stop_gradient(weight)
     mixed = lax.add(lax.mul(below, lax.sub(1.0, weight)), lax.mul(above, weight))
     mixed = lax.select_n(lax.eq(weight, 0.0), mixed, below)
@@ -191,7 +195,7 @@ def _pick(rows: Value, places: Value, first: int) -> Any:
     """``rows[..., places[q, ...]]``: one place in each row for each quantile."""
     kept = rows.aval.ndim - 1
     if rows.aval.size == 0:
-        return lax.zeros_of(rows.aval.update(shape=places.aval.shape))
+        return zeros_of(rows.aval.update(shape=places.aval.shape))
     places = lax.convert_dtype(places, np.dtype(np.int32))
     order = (*range(first, first + kept), *range(first))
     places = lax.transpose(places, order)
@@ -225,7 +229,7 @@ def _weighted_quantile(
     last = rows.aval.ndim - 1
     is_nan = lax.ne(rows, rows)
     if skip_nan:
-        weights = lax.select_n(is_nan, weights, lax.zeros_of(weights.aval))
+        weights = lax.select_n(is_nan, weights, zeros_of(weights.aval))
     else:
         rows = _spoiled(rows, is_nan)
     rows, weights = lax.sort_key_val(rows, weights, last)
@@ -245,13 +249,13 @@ def _weighted_quantile(
     places = lax.min(places, size - 1)
     # Elements without weight are never chosen: at q = 0 the first with weight.
     weightless = lax.convert_dtype(
-        lax.eq(mass, lax.zeros_of(mass.aval.update(shape=()))), np.dtype(np.int32)
+        lax.eq(mass, zeros_of(mass.aval.update(shape=()))), np.dtype(np.int32)
     )
     start = lax.reduce_sum(weightless, (last,))
     places = lax.max(places, lax.broadcast_in_dim(start, out_shape, dims[:-1]))
     result = _pick(rows, lax.min(places, size - 1), first)
     known = lax.broadcast_in_dim(lax.eq(q, q), out_shape, tuple(range(first)))
-    result = lax.select_n(known, lax.full_of(result.aval, np.nan), result)
+    result = lax.select_n(known, full_of(result.aval, np.nan), result)
     return _kept(result, q, shape, axes, keepdims, ndim)
 
 
@@ -265,7 +269,7 @@ def _quantile(*args: Any) -> Any:
     # Reductions are strongly typed, also where a weakly typed q would not make integers so.
     x, q, *weights = promote_inexact(lax.convert_dtype(x, x.aval.dtype), q, *weights)
     if scale:
-        q = lax.div(q, lax.full_of(q.aval.update(shape=()), 100.0))
+        q = lax.div(q, full_of(q.aval.update(shape=()), 100.0))
     axes = normalize_axes(axis, x.aval.ndim, name)
     if weights:
         return _weighted_quantile(x, q, weights[0], axes, axis, keepdims, skip_nan)
@@ -359,12 +363,12 @@ def percentile(
     )
     if out_sharding is None:
         return found
-    return lax.constrained_result("percentile", found, out_sharding)
+    return constrained_result("percentile", found, out_sharding)
 
 
 def median_of(x: Value, axes: tuple[int, ...], keepdims: bool, skip_nan: bool = False) -> Any:
     """The median of floats over ``axes`` (while planning)."""
-    half = lax.full_of(x.aval.update(shape=()), 0.5)
+    half = full_of(x.aval.update(shape=()), 0.5)
     return quantile_of(x, half, axes, "midpoint" if not skip_nan else "linear", keepdims, skip_nan)
 
 

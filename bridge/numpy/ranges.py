@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = ["geomspace", "logspace"]
+
 from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -91,7 +94,7 @@ def logspace(
 def _geomspace(start: Value, stop: Value, num: int, endpoint: bool, axis: int, dtype: DType) -> Any:
     start, stop = broadcast_operands("geomspace", *promote_inexact(start, stop))
     ratio = lax.log(lax.div(stop, start))
-    exponents, _ = spread(lax.zeros_of(ratio.aval), ratio, num, endpoint, axis)
+    exponents, _ = spread(zeros_of(ratio.aval), ratio, num, endpoint, axis)
     axis = axis + exponents.aval.ndim if axis < 0 else axis
     dims = tuple([i for i in range(exponents.aval.ndim) if i != axis])
     first, last = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["flip", "fliplr", "flipud", "roll", "rot90", "tile"]
+
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 

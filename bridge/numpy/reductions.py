@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "all", "amax", "amin", "any", "count_nonzero", "max", "mean", "min", "prod", "ptp", "sum",
+]  # fmt: skip
+
 import builtins
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +29,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.typeof import typeof
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -63,7 +68,7 @@ def masked(x: Any, where: Any, fill: Any, name: str) -> Any:
     where, x = broadcast_operands("reduction", mask_of(where, name), x)
     if not x.aval.ndim and where.aval.ndim:
         x = lax.broadcast_in_dim(x, where.aval.shape, ())
-    filler = lax.full_of(x.aval.strong, fill)
+    filler = full_of(x.aval.strong, fill)
     return lax.select_n(where, filler, x)
 
 
@@ -216,7 +221,7 @@ def mean_of(
         mean, _ = masked_mean(x, broadcast_to(mask_of(where, "mean"), x.aval.shape), axes)
         return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
     total = sum_of(x, axes, wide, keepdims, None, None)
-    count = lax.full_of(total.aval.update(shape=()), count_of(x, axes))
+    count = full_of(total.aval.update(shape=()), count_of(x, axes))
     return lax.convert_dtype(lax.div(total, count), kind)
 
 
@@ -235,10 +240,10 @@ def masked_mean(x: Value, on: Value, axes: tuple[int, ...]) -> tuple[Any, Any]:
     count = keep_axes(lax.reduce_sum(lax.convert_dtype(on, default_int()), axes), x, axes, True)
     count = lax.convert_dtype(count, real_of(x.aval.dtype))
     empty = lax.eq(count, 0.0)
-    total = lax.reduce_sum(lax.select_n(on, lax.zeros_of(x.aval), x), axes)
-    divisor = lax.select_n(empty, count, lax.full_of(count.aval, 1))
+    total = lax.reduce_sum(lax.select_n(on, zeros_of(x.aval), x), axes)
+    divisor = lax.select_n(empty, count, full_of(count.aval, 1))
     mean = lax.div(keep_axes(total, x, axes, True), lax.convert_dtype(divisor, x.aval.dtype))
-    return lax.select_n(empty, mean, lax.full_of(mean.aval, np.nan)), count
+    return lax.select_n(empty, mean, full_of(mean.aval, np.nan)), count
 
 
 def count_of(x: Value, axes: tuple[int, ...]) -> Any:

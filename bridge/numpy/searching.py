@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "argmax", "argmin", "argwhere", "flatnonzero", "nanargmax", "nanargmin", "nonzero",
+    "searchsorted", "where",
+]  # fmt: skip
+
 from typing import Any, overload
 
 import numpy as np
@@ -13,6 +18,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerR
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -127,10 +133,10 @@ def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
     if name.startswith("nan") and is_inexact(x.aval.dtype):
         is_nan = lax.ne(x, x)
         worst = -np.inf if name.endswith("max") else np.inf
-        numbers = lax.select_n(is_nan, x, lax.full_of(x.aval, worst))
+        numbers = lax.select_n(is_nan, x, full_of(x.aval, worst))
         found = search(numbers, where_, default_int())
         nothing = lax.reduce_and(is_nan, (where_,))
-        found = lax.select_n(nothing, found, lax.full_of(found.aval, -1))
+        found = lax.select_n(nothing, found, full_of(found.aval, -1))
     else:
         found = search(x, where_, default_int())
     if not keepdims:
@@ -226,13 +232,13 @@ def true_positions(mask: Value, size: int) -> tuple[Any, Any]:
     n = mask.aval.size
     flat = lax.convert_dtype(lax.reshape(mask, (n,)), _INT32)
     if type(n) is int and n == 0:
-        zero = lax.full_of(flat.aval.update(shape=()), 0)
+        zero = full_of(flat.aval.update(shape=()), 0)
         return lax.broadcast_in_dim(zero, (size,), ()), zero
     ranks = lax.cumsum(flat, 0)
     total = lax.index_in_dim(ranks, n - 1, 0, keepdims=False)
     # The k-th true element goes to slot k; false ones are sent out of bounds and dropped.
-    slots = lax.select_n(lax.eq(flat, 1), lax.full_of(ranks.aval, size), lax.sub(ranks, 1))
-    start = lax.full_of(flat.aval.update(shape=(size,)), n)
+    slots = lax.select_n(lax.eq(flat, 1), full_of(ranks.aval, size), lax.sub(ranks, 1))
+    start = full_of(flat.aval.update(shape=(size,)), n)
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
     )
@@ -255,8 +261,8 @@ def _nonzero(*args: Any) -> list[Any]:
     coordinates: list[Any] = []
     for d in reversed(x.aval.shape):
         step = d if type(d) is not int else max(d, 1)
-        coordinates.append(lax.rem(flat, lax.full_of(flat.aval, step)))
-        flat = lax.div(flat, lax.full_of(flat.aval, step))
+        coordinates.append(lax.rem(flat, full_of(flat.aval, step)))
+        flat = lax.div(flat, full_of(flat.aval, step))
     out: list[Any] = []
     for c, fill in zip(reversed(coordinates), fills, strict=True):
         value = lax.convert_dtype(fill, dtype)
@@ -388,7 +394,7 @@ def _is_left(a: Value, v: Value, side: str) -> Any:
 def search_halving(a: Value, v: Value, side: str) -> Any:
     """By steps of halved length: after each, the first ``found`` elements are left of ``v``."""
     n = a.aval.shape[0]
-    found = lax.full_of(v.aval.update(dtype=_INT32, weak_type=False), 0)
+    found = full_of(v.aval.update(dtype=_INT32, weak_type=False), 0)
     for k in reversed(range(n.bit_length())):
         candidate = lax.add(found, 1 << k)
         inside = lax.le(candidate, n)
@@ -421,7 +427,7 @@ def _searchsorted(*args: Any) -> Any:
     if len(xs) > 2:
         a = take_rows(a, xs[2])
     if a.aval.shape[0] == 0:
-        found = lax.full_of(v.aval.update(dtype=_INT32), 0)
+        found = full_of(v.aval.update(dtype=_INT32), 0)
     elif method == "compare_all":
         found = _search_comparing(a, v, side)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["choose", "compress", "extract", "piecewise", "select"]
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError, IntegerR
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.planned import Planned
@@ -220,7 +223,7 @@ def _compress(mask: Value, x: Value, fill: Value, axis: int, size: int) -> Any:
     n = x.aval.shape[axis]
     found, total = true_positions(mask, size)
     missing = lax.ge(lax.iota(_INT32, size), total)
-    positions = lax.select_n(missing, found, lax.full_of(found.aval, 2**31 - 1))
+    positions = lax.select_n(missing, found, full_of(found.aval, 2**31 - 1))
     rows = take_rows_of(x, positions, axis, "clip" if n else "fill", False, False, None)
     dims = [axis]
     missing = lax.broadcast_in_dim(missing, rows.aval.shape, tuple(dims))

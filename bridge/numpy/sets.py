@@ -6,6 +6,8 @@ host; in traced code ``size=`` says how many elements the result has.
 
 from __future__ import annotations
 
+__all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]
+
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,6 +16,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.errors.argument_errors import IntegerRangeError, index_of
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_canonical, put_numpy
@@ -41,7 +44,7 @@ def _chosen(values: Value, mask: Value, size: int, fill: Any, default: str) -> l
     if fill is not None:
         filler = lax.convert_dtype(fill, values.aval.dtype)
     elif default == "zero":
-        filler = lax.zeros_of(values.aval.update(shape=()))
+        filler = zeros_of(values.aval.update(shape=()))
     else:
         filler = lax.index_in_dim(found, 0, 0, keepdims=False)
     filler = broadcast_to(filler, found.aval.shape)
@@ -55,7 +58,7 @@ def _flat_pair(a: Any, b: Any) -> list[Any]:
 def _first_of_runs(x: Value) -> Any:
     """Whether each element of a sorted vector differs from the one before."""
     n = x.aval.shape[0]
-    first = lax.full_of(x.aval.strong.update(shape=(min(n, 1),), dtype=np.dtype(np.bool_)), True)
+    first = full_of(x.aval.strong.update(shape=(min(n, 1),), dtype=np.dtype(np.bool_)), True)
     if n < 2:
         return first
     changed = lax.ne(lax.slice_in_dim(x, 1, n), lax.slice_in_dim(x, 0, n - 1))
@@ -112,10 +115,10 @@ def _intersect(*args: Any) -> list[Any]:
     values, places = _chosen(left, match, size, fill[0] if fill else None, "first")
     missing = lax.ge(places, n)
     inside = lax.min(places, n - 1)
-    first = lax.select_n(missing, take_rows(order, inside), lax.full_of(places.aval, n))
+    first = lax.select_n(missing, take_rows(order, inside), full_of(places.aval, n))
     where = take_rows(found, inside)
     second = take_rows(order_right, lax.min(where, m - 1))
-    second = lax.select_n(missing, second, lax.full_of(places.aval, m))
+    second = lax.select_n(missing, second, full_of(places.aval, m))
     return [values, *[lax.convert_dtype(v, default_int()) for v in (first, second)]]
 
 
@@ -314,7 +317,7 @@ def _is_member(x: Value, members: Value) -> Any:
     """Whether each element of ``x`` is in the vector ``members``; NaN never is."""
     n = members.aval.shape[0]
     if n == 0:
-        return lax.full_of(x.aval.strong.update(dtype=np.dtype(np.bool_)), False)
+        return full_of(x.aval.strong.update(dtype=np.dtype(np.bool_)), False)
     if n <= _FEW:
         shape = (*x.aval.shape, n)
         left = lax.broadcast_in_dim(x, shape, tuple(range(x.aval.ndim)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from tracebridge.core.dtypes.dtypes import complex_of, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import AxisError, IndexingError, RankError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -135,7 +138,7 @@ def _lexsort(*args: Value) -> Any:
     *keys, axis = args
     first = keys[0].aval
     if first.ndim == 0:
-        return lax.zeros_of(first.strong.update(dtype=default_int()))
+        return zeros_of(first.strong.update(dtype=default_int()))
     axis = normalize_axis(axis, first.ndim, "lexsort")
     iota = lax.broadcasted_iota(_INT32, first.shape, axis)
     *_, order = lax.sort([*reversed(keys), iota], axis, True, len(keys))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["average", "corrcoef", "cov"]
+
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,6 +16,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -44,9 +47,9 @@ def _average(*args: Any) -> list[Any]:
         for i in axes:
             count = count * a.aval.shape[i]
         total = keep_axes(lax.reduce_sum(a, axes), a, axes, keepdims)
-        mean = lax.convert_dtype(lax.div(total, lax.full_of(total.aval, count)), kind)
+        mean = lax.convert_dtype(lax.div(total, full_of(total.aval, count)), kind)
         large = type(count) is int and is_float(kind) and count > float(finfo(kind).max)
-        return [mean, lax.full_of(mean.aval, np.inf if large else count)]
+        return [mean, full_of(mean.aval, np.inf if large else count)]
     a, w = promote_inexact(a, weights[0])
     kind = a.aval.dtype
     a, w = (lax.convert_dtype(v, wide_of(kind)) for v in (a, w))
@@ -160,9 +163,9 @@ def _cov(*args: Any) -> Any:
         w = lax.mul(frequencies, weights)
     scalar = m.aval.strong.update(shape=(), dtype=kind)
     if w is None:
-        total = lax.full_of(scalar, n)
-        factor = lax.full_of(scalar, np.nan if type(n) is int and not n else n - ddof)
-        mean = lax.div(lax.reduce_sum(m, (1,)), lax.full_of(m.aval.update(shape=()), n))
+        total = full_of(scalar, n)
+        factor = full_of(scalar, np.nan if type(n) is int and not n else n - ddof)
+        mean = lax.div(lax.reduce_sum(m, (1,)), full_of(m.aval.update(shape=()), n))
         weighted = center = _centered(m, mean)
     else:
         if w.aval.shape != (n,):
@@ -175,11 +178,11 @@ def _cov(*args: Any) -> Any:
         )
         center = _centered(m, mean)
         weighted = lax.mul(center, wide)
-        factor = lax.sub(total, lax.full_of(scalar, ddof))
+        factor = lax.sub(total, full_of(scalar, ddof))
         if weights is not None and ddof:
             # Weights that are not counts: what they add to the sum of their own squares.
             squares = lax.reduce_sum(lax.mul(w, weights), (0,))
-            factor = lax.sub(total, lax.mul(lax.full_of(scalar, ddof), lax.div(squares, total)))
+            factor = lax.sub(total, lax.mul(full_of(scalar, ddof), lax.div(squares, total)))
     other = lax.conj(center) if is_complex(center.aval.dtype) else center
     product = lax.dot_general(weighted, other, (((1,), (1,)), ((), ())))
     result = lax.div(product, lax.convert_dtype(factor, product.aval.dtype))
@@ -254,7 +257,7 @@ def _corrcoef(*args: Value) -> Any:
         lax.broadcasted_iota(np.dtype(np.int32), (n, n), 1),
     )
     real = lax.real(c) if is_complex(c.aval.dtype) else c
-    variances = lax.reduce_sum(lax.select_n(eye, lax.zeros_of(real.aval), real), (1,))
+    variances = lax.reduce_sum(lax.select_n(eye, zeros_of(real.aval), real), (1,))
     deviation = lax.convert_dtype(lax.sqrt(variances), c.aval.dtype)
     for axis in (0, 1):
         c = lax.div(c, lax.broadcast_in_dim(deviation, (n, n), (axis,)))
@@ -266,7 +269,7 @@ def _corrcoef(*args: Value) -> Any:
 def _unit(x: Value) -> Any:
     """Rounding may leave [-1, 1]."""
     scalar = x.aval.update(shape=())
-    return lax.max(lax.min(x, lax.full_of(scalar, 1.0)), lax.full_of(scalar, -1.0))
+    return lax.max(lax.min(x, full_of(scalar, 1.0)), full_of(scalar, -1.0))
 
 
 _corrcoef_planned = Planned(_corrcoef, "corrcoef")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["frompyfunc", "ufunc"]
+
 from collections.abc import Callable
 from typing import Any, final
 
@@ -15,6 +17,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.filtering import api_boundary, hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.util.public_path import public_path
 from tracebridge.numpy import elementwise_arithmetic as m
@@ -321,7 +324,7 @@ class ufunc(metaclass=_UfuncType):
             return self._reduceat(x, starts, where)
         rows = moveaxis(x, where, 0)
         size = rows.shape[0]
-        ends = lax.concatenate([starts[1:], lax.full_of(starts.aval.update(shape=(1,)), size)], 0)
+        ends = lax.concatenate([starts[1:], full_of(starts.aval.update(shape=(1,)), size)], 0)
         shape = (-1, *(1,) * (rows.ndim - 1))
 
         def step(totals: Value, row: Value) -> tuple[Any, None]:

@@ -6,6 +6,8 @@ host; in traced code ``size=`` says how many elements the result has.
 
 from __future__ import annotations
 
+__all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -15,6 +17,7 @@ from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -49,7 +52,7 @@ def _changes(rows: Value, equal_nan: bool) -> Any:
         both = lax.bitwise_and(lax.ne(now, now), lax.ne(before, before))
         differs = lax.bitwise_and(differs, lax.bitwise_not(both))
     changed = lax.reduce_or(differs, (1,))
-    first = lax.full_of(changed.aval.update(shape=(1,)), True)
+    first = full_of(changed.aval.update(shape=(1,)), True)
     return lax.concatenate([first, changed], 0)
 
 
@@ -85,13 +88,13 @@ def _unique_sized(*args: Any) -> list[Any]:
         wide = lax.broadcast_in_dim(missing, values.aval.shape, (0,))
         values = lax.select_n(wide, values, broadcast_to(filler, values.aval.shape))
     index = take_rows(order, inside)
-    start = take_rows(order, lax.full_of(inside.aval, 0)) if size else index
+    start = take_rows(order, full_of(inside.aval, 0)) if size else index
     index = lax.select_n(missing, index, start)
     rank = lax.sub(lax.cumsum(lax.convert_dtype(new, _INT32), 0), 1)
     inverse = _scattered(rank, order, n)
     ends = lax.min(starts, n)
     counts = lax.sub(lax.slice_in_dim(ends, 1, size + 1), lax.slice_in_dim(ends, 0, size))
-    counts = lax.select_n(missing, counts, lax.zeros_of(counts.aval))
+    counts = lax.select_n(missing, counts, zeros_of(counts.aval))
     return [
         _shaped(values, x, axis, size),
         *[lax.convert_dtype(v, default_int()) for v in (index, inverse, counts)],
@@ -124,7 +127,7 @@ def _scattered(values: Value, places: Value, size: int) -> Any:
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
     )
-    start = lax.zeros_of(values.aval.update(shape=(size,)))
+    start = zeros_of(values.aval.update(shape=(size,)))
     columns = lax.reshape(places, (places.aval.size, 1))
     mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     return lax.scatter(start, columns, values, numbers, unique_indices=True, mode=mode)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["std", "var"]
+
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -56,7 +59,7 @@ def _var(
         mean = mean_of(x, axes, None, True, None, None)
     center = lax.sub(x, broadcast_to(lax.convert_dtype(mean, x.aval.dtype), x.aval.shape))
     total = sum_of(_squares(center), axes, None, keepdims, None, None)
-    divisor = lax.full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
+    divisor = full_of(total.aval.update(shape=()), count_of(x, axes) - ddof)
     result = lax.div(total, _positive(divisor))
     return lax.convert_dtype(_root(result) if root else result, kind)
 
@@ -69,14 +72,14 @@ def _squares(center: Value) -> Any:
 
 def _positive(divisor: Value) -> Any:
     """``divisor``, or NaN where there are too few elements for an estimate."""
-    return lax.select_n(lax.le(divisor, 0.0), divisor, lax.full_of(divisor.aval, np.nan))
+    return lax.select_n(lax.le(divisor, 0.0), divisor, full_of(divisor.aval, np.nan))
 
 
 def _root(x: Value) -> Any:
     """The square root of a variance; 0 has derivative 0, that of equal elements."""
     zero = lax.eq(x, 0.0)
-    root = lax.sqrt(lax.select_n(zero, x, lax.full_of(x.aval, 1)))
-    return lax.select_n(zero, root, lax.zeros_of(root.aval))
+    root = lax.sqrt(lax.select_n(zero, x, full_of(x.aval, 1)))
+    return lax.select_n(zero, root, zeros_of(root.aval))
 
 
 def masked_spread(
@@ -89,13 +92,13 @@ def masked_spread(
     found, count = masked_mean(x, on, axes)
     mean = found if mean is None else lax.convert_dtype(mean, x.aval.dtype)
     center = lax.sub(x, broadcast_to(mean, x.aval.shape))
-    squares = _squares(lax.select_n(on, lax.zeros_of(center.aval), center))
+    squares = _squares(lax.select_n(on, zeros_of(center.aval), center))
     total = keep_axes(lax.reduce_sum(squares, axes), x, axes, True)
     empty = lax.eq(count, 0.0)
-    divisor = _positive(lax.sub(count, lax.full_of(count.aval.update(shape=()), ddof)))
-    result = lax.div(total, lax.select_n(empty, divisor, lax.full_of(divisor.aval, 1)))
+    divisor = _positive(lax.sub(count, full_of(count.aval.update(shape=()), ddof)))
+    result = lax.div(total, lax.select_n(empty, divisor, full_of(divisor.aval, 1)))
     result = _root(result) if root else result
-    return lax.select_n(empty, result, lax.full_of(result.aval, np.nan))
+    return lax.select_n(empty, result, full_of(result.aval, np.nan))
 
 
 _var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True, judges=False)

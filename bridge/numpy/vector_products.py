@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["cross", "kron", "matvec", "trace", "vecdot", "vecmat"]
+
 from typing import Any
 
 import tracebridge.core.lax as lax

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "vectorize"]
+
 import functools
 import re
 from collections.abc import Callable, Collection, Sequence

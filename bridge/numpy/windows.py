@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
+
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_made
@@ -75,10 +78,10 @@ def _kaiser(beta: Value, count: int) -> Any:
     beta = lax.convert_dtype(beta, default_float())
     scalar = beta.aval.update(shape=())
     half = (count - 1) / 2
-    steps = lax.sub(lax.iota_of(beta.aval.dtype, (count,), 0), lax.full_of(scalar, half))
-    ratio = lax.div(steps, lax.full_of(scalar, half))
-    inside = lax.sub(lax.full_of(scalar, 1), lax.mul(ratio, ratio))
-    size = lax.abs(lax.mul(lax.sqrt(lax.max(inside, lax.zeros_of(scalar))), beta))
+    steps = lax.sub(lax.iota_of(beta.aval.dtype, (count,), 0), full_of(scalar, half))
+    ratio = lax.div(steps, full_of(scalar, half))
+    inside = lax.sub(full_of(scalar, 1), lax.mul(ratio, ratio))
+    size = lax.abs(lax.mul(lax.sqrt(lax.max(inside, zeros_of(scalar))), beta))
     # Quotients of exponentially scaled functions do not overflow.
     scale = lax.exp(lax.sub(size, lax.abs(beta)))
     return lax.mul(lax.div(bessel_i0e(size), bessel_i0e(lax.abs(beta))), scale)

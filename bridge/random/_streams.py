@@ -18,6 +18,9 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import BroadcastError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.shape.axes import as_shape
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
 from tracebridge.core.runtime.arrays.argument_types import DType
@@ -108,12 +111,12 @@ def sample(
     out = planned((key, *parameters), statics)
     if out_sharding is None:
         return out
-    return lax.constrained_result(planned.name, out, out_sharding)
+    return constrained_result(planned.name, out, out_sharding)
 
 
 def sizes_of(call: str, shape: Any) -> tuple[int, ...] | None:
     """The argument ``shape``; None as it is."""
-    return None if shape is None else lax.as_shape(call, shape)
+    return None if shape is None else as_shape(call, shape)
 
 
 def float_dtype(call: str, dtype: Any, *, complexes: bool = False) -> Any:
@@ -187,7 +190,7 @@ def spread(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
 
 def constant(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """An array of one number."""
-    return lax.full_of(ShapedArray(shape, dtype), value)
+    return full_of(ShapedArray(shape, dtype), value)
 
 
 def unit_floats(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -13,6 +13,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
 from tracebridge.core.prng.keys import (
     KeyDType,
@@ -241,7 +242,7 @@ def split(key: ArrayLike, num: Any = 2) -> Array:
     (2, 3)
     """
     shape = num if isinstance(num, Iterable) else (num,)
-    return _split_planned((key,), (lax.as_shape("split", shape),))
+    return _split_planned((key,), (as_shape("split", shape),))
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:

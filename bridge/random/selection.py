@@ -15,6 +15,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
@@ -40,7 +41,7 @@ Sizes = tuple[int, ...]
 
 
 def _axis(call: str, axis: Any, ndim: int) -> int:
-    return lax.as_axis(call, axis, ndim)
+    return as_axis(call, axis, ndim)
 
 
 def _shuffled(stream: Stream, x: Value, axis: int) -> Any:

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.planned import Planned
@@ -142,14 +143,14 @@ def _truncated_normal(
     shape = joint_shape("truncated_normal", shape, lower.aval.shape, upper.aval.shape)
     lower, upper = (lax.convert_dtype(v, dtype) for v in (lower, upper))
     root = math.sqrt(2)
-    low, high = (lax.erf(lax.div(v, lax.full_of(v.aval, root))) for v in (lower, upper))
+    low, high = (lax.erf(lax.div(v, full_of(v.aval, root))) for v in (lower, upper))
     u = uniforms(stream_of("truncated_normal", key), shape, dtype, low, high)
     z = lax.mul(constant(root, shape, dtype), lax.erf_inv(u))
     # Rounding must not lead to the bounds or beyond.
     inside = []
     for bound, target in ((lower, math.inf), (upper, -math.inf)):
         fixed = lax.stop_gradient(bound)
-        inside.append(spread(lax.nextafter(fixed, lax.full_of(fixed.aval, target)), shape))
+        inside.append(spread(lax.nextafter(fixed, full_of(fixed.aval, target)), shape))
     return lax.min(lax.max(z, inside[0]), inside[1])
 
 

@@ -12,6 +12,7 @@ from tracebridge.core.dtypes.dtypes import int32, is_bool, is_integer, is_unsign
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.prng.implementations import UINTS
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
@@ -55,7 +56,7 @@ def _bound(x: Value, dtype: DType, extra: int) -> Any:
     own, info = iinfo(x.aval.dtype), iinfo(dtype)
     low, high = max(int(own.min), int(info.min)), min(int(own.max), int(info.max) + extra)
     scalar = x.aval.strong.update(shape=())
-    return lax.clamp(lax.full_of(scalar, low), x, lax.full_of(scalar, high))
+    return lax.clamp(full_of(scalar, low), x, full_of(scalar, high))
 
 
 def _randint(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -22,6 +22,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front
+from tracebridge.core.lax.shape.axes import as_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -54,11 +56,11 @@ class AllGather(Collective):
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
         axis, groups = params["axis"], params["axis_index_groups"]
         if groups is not None:
-            parts = lax.move_batch_axis(by_group(x, d, ctx.size, groups), 1, axis + 1)
+            parts = move_batch_axis(by_group(x, d, ctx.size, groups), 1, axis + 1)
             gathered = _merged(parts, axis + 1) if params["tiled"] else parts
-            return from_groups(lax.broadcast_batch(gathered, len(groups[0]), 1), groups), 0
+            return from_groups(broadcast_batch(gathered, len(groups[0]), 1), groups), 0
         given = d is not None
-        x = lax.move_batch_axis(x, d, axis) if given else lax.broadcast_batch(x, ctx.size, axis)
+        x = move_batch_axis(x, d, axis) if given else broadcast_batch(x, ctx.size, axis)
         return (_merged(x, axis) if params["tiled"] else x), None
 
     def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
@@ -74,7 +76,7 @@ class AllGather(Collective):
         if params["tiled"]:
             return self.bind(x, **{**params, "axis": _after_batch(axis, d)}), d
         # The new axis comes before or after the batch axis, as it does without it.
-        moved = lax.move_batch_axis(x, d, 0)
+        moved = move_batch_axis(x, d, 0)
         return self.bind(moved, **{**params, "axis": axis + 1}), 0
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -111,8 +113,8 @@ class ReduceScatter(Collective):
         if groups is not None:
             x = lax.reduce_sum(by_group(x, d, ctx.size, groups), (1,))
             x = _split(x, axis + 1, params["size"]) if params["tiled"] else x
-            return from_groups(lax.move_batch_axis(x, axis + 1, 1), groups), 0
-        x = lax.reduce_sum(lax.to_front(x, d, ctx.size), (0,))
+            return from_groups(move_batch_axis(x, axis + 1, 1), groups), 0
+        x = lax.reduce_sum(to_front(x, d, ctx.size), (0,))
         return (_split(x, axis, ctx.size) if params["tiled"] else x), axis
 
     def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
@@ -125,7 +127,7 @@ class ReduceScatter(Collective):
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
         if d is None:
             return self.bind(x, **params), None
-        moved = lax.move_batch_axis(x, d, 0)
+        moved = move_batch_axis(x, d, 0)
         return self.bind(moved, **{**params, "axis": params["axis"] + 1}), 0
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
@@ -191,7 +193,7 @@ def all_gather(
     names, sizes, groups = _sizes("all_gather", axis_name, axis_index_groups)
 
     def gather(value: Value) -> Any:
-        at = lax.as_axis("all_gather", axis, value.aval.ndim + (not tiled))
+        at = as_axis("all_gather", axis, value.aval.ndim + (not tiled))
         # The last name runs fastest; after it the new axis is there to be concatenated.
         joined = bool(tiled)
         for name, size in zip(names[::-1], sizes[::-1], strict=True):
@@ -234,7 +236,7 @@ def psum_scatter(
     names, sizes, groups = _sizes("psum_scatter", axis_name, axis_index_groups)
 
     def scatter(value: Value) -> Any:
-        at = lax.as_axis("psum_scatter", scatter_dimension, value.aval.ndim)
+        at = as_axis("psum_scatter", scatter_dimension, value.aval.ndim)
         last = len(names) - 1
         for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
             # The array axis goes when the last name has taken its part.

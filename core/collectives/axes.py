@@ -16,6 +16,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import literal
+from tracebridge.core.lax.batch_util import to_front
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def checked_groups(
 
 def by_group(x: Value, d: int | None, size: object, groups: Sequence[Sequence[int]]) -> Any:
     """``x`` with its batch axis split in front: (group, position in the group, ...)."""
-    x = lax.to_front(x, d, size)
+    x = to_front(x, d, size)
     order = np.concatenate([np.asarray(g, np.int32) for g in groups])
     shape = (len(groups), len(groups[0]), *x.aval.shape[1:])
     return lax.reshape(take_rows(x, order), shape)

@@ -27,6 +27,9 @@ from tracebridge.core.collectives.replicas import permute
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import AxisSpecError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import move_batch_axis, to_front
+from tracebridge.core.lax.shape.axes import as_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
@@ -43,12 +46,12 @@ class Ppermute(Collective):
         return avals[0].strong
 
     def resolve(self, x: Any, d: int | None, ctx: Any, **params: Any) -> tuple[Any, Any]:
-        x = lax.to_front(x, d, ctx.size)
+        x = to_front(x, d, ctx.size)
         source, sent = _sources(ctx.size, params["perm"])
         moved = take_rows(x, source)
         if not sent.all():
             flags = lax.broadcast_in_dim(sent, moved.aval.shape, (0,))
-            moved = lax.select(flags, moved, lax.zeros_of(moved.aval))
+            moved = lax.select(flags, moved, zeros_of(moved.aval))
         return moved, 0
 
     def communicate(self, ctx: Any, x: Any, groups: Any, **params: Any) -> Any:
@@ -94,16 +97,16 @@ class AllToAll(Collective):
         split, concat = params["split_axis"], params["concat_axis"]
         groups = params["axis_index_groups"]
         if groups is not None:
-            parts = lax.move_batch_axis(by_group(x, d, ctx.size, groups), split + 2, 1)
-            return from_groups(lax.move_batch_axis(parts, 2, concat + 2), groups), 0
-        x = lax.to_front(x, d, ctx.size)
-        parts = lax.move_batch_axis(x, split + 1, 0)
-        return lax.move_batch_axis(parts, 1, concat + 1), 0
+            parts = move_batch_axis(by_group(x, d, ctx.size, groups), split + 2, 1)
+            return from_groups(move_batch_axis(parts, 2, concat + 2), groups), 0
+        x = to_front(x, d, ctx.size)
+        parts = move_batch_axis(x, split + 1, 0)
+        return move_batch_axis(parts, 1, concat + 1), 0
 
     def along(self, x: Any, d: int | None, **params: Any) -> tuple[Any, Any]:
         if d is None:
             return self.bind(x, **params), None
-        moved = lax.move_batch_axis(x, d, 0)
+        moved = move_batch_axis(x, d, 0)
         axes = {name: params[name] + 1 for name in ("split_axis", "concat_axis")}
         return self.bind(moved, **{**params, **axes}), 0
 
@@ -171,7 +174,7 @@ def _permute_grid(value: object, names: Sequence[object], size: int, pairs: obje
     if sent.all():
         return received
     flag = lax.dynamic_index_in_dim(sent, here, 0, keepdims=False)
-    return lax.select(flag, received, lax.zeros_of(received.aval))
+    return lax.select(flag, received, zeros_of(received.aval))
 
 
 def _sources(size: int, pairs: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -243,8 +246,8 @@ def all_to_all(
 
     def exchange(value: Value) -> Any:
         ndim = value.aval.ndim
-        split = lax.as_axis("all_to_all", split_axis, ndim)
-        concat = lax.as_axis("all_to_all", concat_axis, ndim)
+        split = as_axis("all_to_all", split_axis, ndim)
+        concat = as_axis("all_to_all", concat_axis, ndim)
         shape = value.aval.shape
         if shape[split] % size if tiled else shape[split] != size:
             kind = "be a multiple of" if tiled else "have"

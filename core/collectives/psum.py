@@ -30,6 +30,9 @@ from tracebridge.core.dtypes.weak_type import is_python_scalar
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import to_front
+from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.tree import tree
 
 if TYPE_CHECKING:
@@ -60,7 +63,7 @@ class _AllReduce(Collective):
     def _in_groups(self, x: Any, d: int | None, ctx: Any, groups: Any) -> tuple[Any, Any]:
         """Reduce each group, and give the result to its members."""
         if len({len(g) for g in groups}) != 1:
-            return self._in_unequal_groups(lax.to_front(x, d, ctx.size), groups), 0
+            return self._in_unequal_groups(to_front(x, d, ctx.size), groups), 0
         parts = by_group(x, d, ctx.size, groups)
         shape = parts.aval.shape
         dims = (0, *range(2, len(shape)))
@@ -118,7 +121,7 @@ class _Extremum(_AllReduce):
         ans = self.bind(x, **params)
         wins = lax.eq(x, ans)
         count = psum_p.bind(lax.convert_dtype(wins, t.aval.dtype), **params)
-        total = psum_p.bind(lax.select(wins, t, lax.zeros_of(t.aval)), **params)
+        total = psum_p.bind(lax.select(wins, t, zeros_of(t.aval)), **params)
         return ans, lax.div(total, count)
 
     makes_nan = False
@@ -171,7 +174,7 @@ def _all_reduce(primitive: _AllReduce, x: object, axis_name: object, groups: obj
         if is_mask:
             value = lax.convert_dtype(value, default_int())
         if positions:
-            value = primitive.reduce(value, lax.as_axes(primitive.name, positions, value.aval.ndim))
+            value = primitive.reduce(value, as_axes(primitive.name, positions, value.aval.ndim))
         if names:
             value = primitive.bind(value, axes=names, axis_index_groups=groups)
         # The largest of some bools is a bool, their sum a number.
@@ -288,7 +291,7 @@ def pbroadcast(x: object, axis_name: object, source: int) -> Any:
         is_mask = is_bool(value.aval.dtype)
         sent = lax.convert_dtype(value, default_int()) if is_mask else value
         total = psum_p.bind(
-            lax.select(here, sent, lax.zeros_of(sent.aval)), axes=names, axis_index_groups=None
+            lax.select(here, sent, zeros_of(sent.aval)), axes=names, axis_index_groups=None
         )
         return lax.convert_dtype(total, bool_) if is_mask else total
 

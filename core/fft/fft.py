@@ -23,7 +23,10 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import Linear
+from tracebridge.core.lax.shape.axes import as_dims
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import i64_array
 
@@ -119,7 +122,7 @@ class Fft(Linear):
         # An axis before those that are transformed may stay where it is.
         first = x.aval.ndim - 1 - len(params["fft_lengths"])
         at = min(d, first)
-        return self.bind(lax.move_batch_axis(x, d, at), **params), at
+        return self.bind(move_batch_axis(x, d, at), **params), at
 
 
 fft_p = Fft()
@@ -168,7 +171,7 @@ def _in_parts(x: Value, kind: FftType, lengths: tuple[int, ...], last: int) -> A
 def _transposed_rfft(ct: Value, lengths: tuple[int, ...]) -> Any:
     """The real part of a forward transform, as an inverse one, which counts coefficients twice."""
     if 0 in lengths:
-        return lax.zeros_of(ct.aval.update(shape=(*ct.aval.shape[:-1], *lengths[-1:])))
+        return zeros_of(ct.aval.update(shape=(*ct.aval.shape[:-1], *lengths[-1:])))
     total = math.prod(lengths)
     scale = _by_multiplicity(ct.aval, lengths[-1], float(total), total / 2)
     return fft_p.bind(lax.mul(lax.conj(ct), scale), fft_type=FftType.IRFFT, fft_lengths=lengths)
@@ -176,7 +179,7 @@ def _transposed_rfft(ct: Value, lengths: tuple[int, ...]) -> Any:
 
 def _transposed_irfft(ct: Value, lengths: tuple[int, ...], aval: ShapedArray) -> Any:
     if 0 in lengths:
-        return lax.zeros_of(aval)
+        return zeros_of(aval)
     total = math.prod(lengths)
     spectrum = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=lengths)
     return lax.conj(lax.mul(spectrum, _by_multiplicity(aval, lengths[-1], 1 / total, 2 / total)))
@@ -193,7 +196,7 @@ def _by_multiplicity(aval: ShapedArray, length: int, once: float, twice: float) 
     is_one = lax.eq(k, 0)
     if length % 2 == 0:
         is_one = lax.bitwise_or(is_one, lax.eq(k, size - 1))
-    scale = lax.select(is_one, lax.full_of(real, once), lax.full_of(real, twice))
+    scale = lax.select(is_one, full_of(real, once), full_of(real, twice))
     scale = lax.convert_dtype(scale, aval.dtype)
     return lax.broadcast_in_dim(scale, aval.shape, (aval.ndim - 1,))
 
@@ -249,7 +252,7 @@ def fft(x: Operand, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
         wide = dtype if dtype == float64 else float32
         dtype = wide if kind is FftType.RFFT else complex_of(wide)
     value = lax.convert_dtype(value, dtype)
-    lengths = lax.as_dims(fft_lengths)
+    lengths = as_dims(fft_lengths)
     if not lengths:
         _check_dtype(value.aval, kind)
         return value

@@ -1,345 +1,88 @@
-"""First-order primitives and the functions that bind them; one file = a handful of kin."""
+"""First-order primitives and the functions that bind them; one file = a handful of kin.
 
-from tracebridge.core.lax.ad_util import add_application as add_application
-from tracebridge.core.lax.ad_util import float0_of as float0_of
-from tracebridge.core.lax.ad_util import full_of as full_of
-from tracebridge.core.lax.ad_util import stop_gradient as stop_gradient
-from tracebridge.core.lax.ad_util import stop_gradient_p as stop_gradient_p
-from tracebridge.core.lax.ad_util import zeros_of as zeros_of
-from tracebridge.core.lax.barriers import optimization_barrier as optimization_barrier
-from tracebridge.core.lax.barriers import optimization_barrier_p as optimization_barrier_p
-from tracebridge.core.lax.batch_util import broadcast_batch as broadcast_batch
-from tracebridge.core.lax.batch_util import move_batch_axis as move_batch_axis
-from tracebridge.core.lax.batch_util import to_front as to_front
-from tracebridge.core.lax.batch_util import to_one_axis as to_one_axis
-from tracebridge.core.lax.contract.dot import DotDimensionNumbers as DotDimensionNumbers
-from tracebridge.core.lax.contract.dot import batch_matmul as batch_matmul
-from tracebridge.core.lax.contract.dot import dot as dot
-from tracebridge.core.lax.contract.dot import dot_general as dot_general
-from tracebridge.core.lax.contract.dot import dot_general_p as dot_general_p
-from tracebridge.core.lax.contract.precision import DotAlgorithm as DotAlgorithm
-from tracebridge.core.lax.contract.precision import DotAlgorithmPreset as DotAlgorithmPreset
-from tracebridge.core.lax.contract.precision import Precision as Precision
-from tracebridge.core.lax.contract.precision import PrecisionLike as PrecisionLike
-from tracebridge.core.lax.contract.precision import canonical_precision as canonical_precision
-from tracebridge.core.lax.contract.precision import precision_attributes as precision_attributes
-from tracebridge.core.lax.contract.small import emit_small_dot as emit_small_dot
-from tracebridge.core.lax.contract.small import is_small_dot as is_small_dot
-from tracebridge.core.lax.device_put import at_sharding as at_sharding
-from tracebridge.core.lax.device_put import device_put_p as device_put_p
-from tracebridge.core.lax.dtype_of import dtype as dtype
-from tracebridge.core.lax.elementwise.accuracy import AccuracyMode as AccuracyMode
-from tracebridge.core.lax.elementwise.accuracy import Tolerance as Tolerance
-from tracebridge.core.lax.elementwise.accuracy import accuracy_attributes as accuracy_attributes
-from tracebridge.core.lax.elementwise.accuracy import accuracy_params as accuracy_params
-from tracebridge.core.lax.elementwise.arithmetic import abs as abs
-from tracebridge.core.lax.elementwise.arithmetic import abs_p as abs_p
-from tracebridge.core.lax.elementwise.arithmetic import add as add
-from tracebridge.core.lax.elementwise.arithmetic import add_p as add_p
-from tracebridge.core.lax.elementwise.arithmetic import div as div
-from tracebridge.core.lax.elementwise.arithmetic import div_p as div_p
-from tracebridge.core.lax.elementwise.arithmetic import max as max
-from tracebridge.core.lax.elementwise.arithmetic import max_p as max_p
-from tracebridge.core.lax.elementwise.arithmetic import min as min
-from tracebridge.core.lax.elementwise.arithmetic import min_p as min_p
-from tracebridge.core.lax.elementwise.arithmetic import mul as mul
-from tracebridge.core.lax.elementwise.arithmetic import mul_p as mul_p
-from tracebridge.core.lax.elementwise.arithmetic import mulhi as mulhi
-from tracebridge.core.lax.elementwise.arithmetic import mulhi_p as mulhi_p
-from tracebridge.core.lax.elementwise.arithmetic import neg as neg
-from tracebridge.core.lax.elementwise.arithmetic import neg_p as neg_p
-from tracebridge.core.lax.elementwise.arithmetic import reciprocal as reciprocal
-from tracebridge.core.lax.elementwise.arithmetic import rem as rem
-from tracebridge.core.lax.elementwise.arithmetic import rem_p as rem_p
-from tracebridge.core.lax.elementwise.arithmetic import sign as sign
-from tracebridge.core.lax.elementwise.arithmetic import sign_p as sign_p
-from tracebridge.core.lax.elementwise.arithmetic import square as square
-from tracebridge.core.lax.elementwise.arithmetic import square_p as square_p
-from tracebridge.core.lax.elementwise.arithmetic import sub as sub
-from tracebridge.core.lax.elementwise.arithmetic import sub_p as sub_p
-from tracebridge.core.lax.elementwise.bitwise import and_p as and_p
-from tracebridge.core.lax.elementwise.bitwise import bitwise_and as bitwise_and
-from tracebridge.core.lax.elementwise.bitwise import bitwise_not as bitwise_not
-from tracebridge.core.lax.elementwise.bitwise import bitwise_or as bitwise_or
-from tracebridge.core.lax.elementwise.bitwise import bitwise_xor as bitwise_xor
-from tracebridge.core.lax.elementwise.bitwise import clz as clz
-from tracebridge.core.lax.elementwise.bitwise import clz_p as clz_p
-from tracebridge.core.lax.elementwise.bitwise import not_p as not_p
-from tracebridge.core.lax.elementwise.bitwise import or_p as or_p
-from tracebridge.core.lax.elementwise.bitwise import population_count as population_count
-from tracebridge.core.lax.elementwise.bitwise import population_count_p as population_count_p
-from tracebridge.core.lax.elementwise.bitwise import shift_left as shift_left
-from tracebridge.core.lax.elementwise.bitwise import shift_left_p as shift_left_p
-from tracebridge.core.lax.elementwise.bitwise import (
-    shift_right_arithmetic as shift_right_arithmetic,
-)
-from tracebridge.core.lax.elementwise.bitwise import (
-    shift_right_arithmetic_p as shift_right_arithmetic_p,
-)
-from tracebridge.core.lax.elementwise.bitwise import shift_right_logical as shift_right_logical
-from tracebridge.core.lax.elementwise.bitwise import shift_right_logical_p as shift_right_logical_p
-from tracebridge.core.lax.elementwise.bitwise import xor_p as xor_p
-from tracebridge.core.lax.elementwise.compare import eq as eq
-from tracebridge.core.lax.elementwise.compare import eq_p as eq_p
+What a file's ``__all__`` names is for users: ``tracebridge.lax`` passes it on. Operations that are
+imported one by one are the engine's own. Helpers of rules (of batch axes, of shapes, of constants)
+are no operations, and are imported from their own files.
+"""
+
+from types import ModuleType as _ModuleType
+
+from tracebridge.core.lax.ad_util import *
+from tracebridge.core.lax.barriers import *
+from tracebridge.core.lax.contract.dot import *
+from tracebridge.core.lax.contract.precision import *
+from tracebridge.core.lax.device_put import *
+from tracebridge.core.lax.dtype_of import *
+from tracebridge.core.lax.elementwise.accuracy import *
+from tracebridge.core.lax.elementwise.arithmetic import *
+from tracebridge.core.lax.elementwise.bitwise import *
+from tracebridge.core.lax.elementwise.compare import *
 from tracebridge.core.lax.elementwise.compare import eq_to as eq_to
-from tracebridge.core.lax.elementwise.compare import eq_to_p as eq_to_p
-from tracebridge.core.lax.elementwise.compare import ge as ge
-from tracebridge.core.lax.elementwise.compare import ge_p as ge_p
-from tracebridge.core.lax.elementwise.compare import gt as gt
-from tracebridge.core.lax.elementwise.compare import gt_p as gt_p
-from tracebridge.core.lax.elementwise.compare import le as le
-from tracebridge.core.lax.elementwise.compare import le_p as le_p
 from tracebridge.core.lax.elementwise.compare import le_to as le_to
-from tracebridge.core.lax.elementwise.compare import le_to_p as le_to_p
-from tracebridge.core.lax.elementwise.compare import lt as lt
-from tracebridge.core.lax.elementwise.compare import lt_p as lt_p
 from tracebridge.core.lax.elementwise.compare import lt_to as lt_to
-from tracebridge.core.lax.elementwise.compare import lt_to_p as lt_to_p
-from tracebridge.core.lax.elementwise.compare import ne as ne
-from tracebridge.core.lax.elementwise.compare import ne_p as ne_p
-from tracebridge.core.lax.elementwise.complex import complex as complex
-from tracebridge.core.lax.elementwise.complex import complex_p as complex_p
-from tracebridge.core.lax.elementwise.complex import conj as conj
-from tracebridge.core.lax.elementwise.complex import conj_p as conj_p
-from tracebridge.core.lax.elementwise.complex import imag as imag
-from tracebridge.core.lax.elementwise.complex import imag_p as imag_p
-from tracebridge.core.lax.elementwise.complex import real as real
-from tracebridge.core.lax.elementwise.complex import real_p as real_p
-from tracebridge.core.lax.elementwise.convert import bitcast_convert_type as bitcast_convert_type
-from tracebridge.core.lax.elementwise.convert import (
-    bitcast_convert_type_p as bitcast_convert_type_p,
-)
+from tracebridge.core.lax.elementwise.complex import *
+from tracebridge.core.lax.elementwise.convert import *
 from tracebridge.core.lax.elementwise.convert import convert_dtype as convert_dtype
-from tracebridge.core.lax.elementwise.convert import convert_element_type as convert_element_type
-from tracebridge.core.lax.elementwise.convert import (
-    convert_element_type_p as convert_element_type_p,
-)
 from tracebridge.core.lax.elementwise.convert import copy as copy
-from tracebridge.core.lax.elementwise.convert import copy_p as copy_p
-from tracebridge.core.lax.elementwise.convert import reduce_precision as reduce_precision
-from tracebridge.core.lax.elementwise.convert import reduce_precision_p as reduce_precision_p
-from tracebridge.core.lax.elementwise.exp_log import exp as exp
-from tracebridge.core.lax.elementwise.exp_log import exp2 as exp2
-from tracebridge.core.lax.elementwise.exp_log import exp2_p as exp2_p
-from tracebridge.core.lax.elementwise.exp_log import exp_p as exp_p
-from tracebridge.core.lax.elementwise.exp_log import expm1 as expm1
-from tracebridge.core.lax.elementwise.exp_log import expm1_p as expm1_p
-from tracebridge.core.lax.elementwise.exp_log import log as log
-from tracebridge.core.lax.elementwise.exp_log import log1p as log1p
-from tracebridge.core.lax.elementwise.exp_log import log1p_p as log1p_p
-from tracebridge.core.lax.elementwise.exp_log import log_p as log_p
-from tracebridge.core.lax.elementwise.exp_log import logistic as logistic
-from tracebridge.core.lax.elementwise.exp_log import logistic_p as logistic_p
-from tracebridge.core.lax.elementwise.hyperbolic import acosh as acosh
-from tracebridge.core.lax.elementwise.hyperbolic import acosh_p as acosh_p
-from tracebridge.core.lax.elementwise.hyperbolic import asinh as asinh
-from tracebridge.core.lax.elementwise.hyperbolic import asinh_p as asinh_p
-from tracebridge.core.lax.elementwise.hyperbolic import atanh as atanh
-from tracebridge.core.lax.elementwise.hyperbolic import atanh_p as atanh_p
-from tracebridge.core.lax.elementwise.hyperbolic import cosh as cosh
-from tracebridge.core.lax.elementwise.hyperbolic import cosh_p as cosh_p
-from tracebridge.core.lax.elementwise.hyperbolic import sinh as sinh
-from tracebridge.core.lax.elementwise.hyperbolic import sinh_p as sinh_p
-from tracebridge.core.lax.elementwise.hyperbolic import tanh as tanh
-from tracebridge.core.lax.elementwise.hyperbolic import tanh_p as tanh_p
-from tracebridge.core.lax.elementwise.power import cbrt as cbrt
-from tracebridge.core.lax.elementwise.power import cbrt_p as cbrt_p
-from tracebridge.core.lax.elementwise.power import integer_pow as integer_pow
-from tracebridge.core.lax.elementwise.power import integer_pow_p as integer_pow_p
-from tracebridge.core.lax.elementwise.power import pow as pow
-from tracebridge.core.lax.elementwise.power import pow_p as pow_p
-from tracebridge.core.lax.elementwise.power import rsqrt as rsqrt
-from tracebridge.core.lax.elementwise.power import rsqrt_p as rsqrt_p
-from tracebridge.core.lax.elementwise.power import sqrt as sqrt
-from tracebridge.core.lax.elementwise.power import sqrt_p as sqrt_p
-from tracebridge.core.lax.elementwise.rounding import RoundingMethod as RoundingMethod
-from tracebridge.core.lax.elementwise.rounding import ceil as ceil
-from tracebridge.core.lax.elementwise.rounding import ceil_p as ceil_p
-from tracebridge.core.lax.elementwise.rounding import floor as floor
-from tracebridge.core.lax.elementwise.rounding import floor_p as floor_p
-from tracebridge.core.lax.elementwise.rounding import is_finite as is_finite
-from tracebridge.core.lax.elementwise.rounding import is_finite_p as is_finite_p
-from tracebridge.core.lax.elementwise.rounding import nextafter as nextafter
-from tracebridge.core.lax.elementwise.rounding import nextafter_p as nextafter_p
-from tracebridge.core.lax.elementwise.rounding import round as round
-from tracebridge.core.lax.elementwise.rounding import round_p as round_p
-from tracebridge.core.lax.elementwise.select import clamp as clamp
-from tracebridge.core.lax.elementwise.select import clamp_p as clamp_p
-from tracebridge.core.lax.elementwise.select import select as select
-from tracebridge.core.lax.elementwise.select import select_n as select_n
-from tracebridge.core.lax.elementwise.select import select_n_p as select_n_p
-from tracebridge.core.lax.elementwise.trig import acos as acos
-from tracebridge.core.lax.elementwise.trig import acos_p as acos_p
-from tracebridge.core.lax.elementwise.trig import asin as asin
-from tracebridge.core.lax.elementwise.trig import asin_p as asin_p
-from tracebridge.core.lax.elementwise.trig import atan as atan
-from tracebridge.core.lax.elementwise.trig import atan2 as atan2
-from tracebridge.core.lax.elementwise.trig import atan2_p as atan2_p
-from tracebridge.core.lax.elementwise.trig import atan_p as atan_p
-from tracebridge.core.lax.elementwise.trig import cos as cos
-from tracebridge.core.lax.elementwise.trig import cos_p as cos_p
-from tracebridge.core.lax.elementwise.trig import sin as sin
-from tracebridge.core.lax.elementwise.trig import sin_p as sin_p
-from tracebridge.core.lax.elementwise.trig import tan as tan
-from tracebridge.core.lax.elementwise.trig import tan_p as tan_p
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_index_in_dim as dynamic_index_in_dim
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice as dynamic_slice
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_in_dim as dynamic_slice_in_dim
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_slice_p as dynamic_slice_p
-from tracebridge.core.lax.indexing.dynamic_slice import (
-    dynamic_update_index_in_dim as dynamic_update_index_in_dim,
-)
-from tracebridge.core.lax.indexing.dynamic_slice import dynamic_update_slice as dynamic_update_slice
-from tracebridge.core.lax.indexing.dynamic_slice import (
-    dynamic_update_slice_in_dim as dynamic_update_slice_in_dim,
-)
-from tracebridge.core.lax.indexing.dynamic_slice import (
-    dynamic_update_slice_p as dynamic_update_slice_p,
-)
-from tracebridge.core.lax.indexing.gather import gather as gather
-from tracebridge.core.lax.indexing.gather import gather_p as gather_p
-from tracebridge.core.lax.indexing.gather import index_take as index_take
-from tracebridge.core.lax.indexing.modes import GatherDimensionNumbers as GatherDimensionNumbers
-from tracebridge.core.lax.indexing.modes import GatherScatterMode as GatherScatterMode
-from tracebridge.core.lax.indexing.modes import ScatterDimensionNumbers as ScatterDimensionNumbers
-from tracebridge.core.lax.indexing.modes import as_axes_tuple as as_axes_tuple
-from tracebridge.core.lax.indexing.modes import check_index_numbers as check_index_numbers
-from tracebridge.core.lax.indexing.modes import check_window_axes as check_window_axes
-from tracebridge.core.lax.indexing.modes import clipped_indices as clipped_indices
-from tracebridge.core.lax.indexing.modes import in_bounds as in_bounds
-from tracebridge.core.lax.indexing.modes import signed_indices as signed_indices
-from tracebridge.core.lax.indexing.scatter import scatter_add_p as scatter_add_p
-from tracebridge.core.lax.indexing.scatter import scatter_max_p as scatter_max_p
-from tracebridge.core.lax.indexing.scatter import scatter_min_p as scatter_min_p
-from tracebridge.core.lax.indexing.scatter import scatter_mul_p as scatter_mul_p
-from tracebridge.core.lax.indexing.scatter import scatter_p as scatter_p
-from tracebridge.core.lax.indexing.scatter import scatter_sub_p as scatter_sub_p
-from tracebridge.core.lax.indexing.scatter import window_of as window_of
-from tracebridge.core.lax.indexing.scatter_functions import scatter as scatter
-from tracebridge.core.lax.indexing.scatter_functions import scatter_add as scatter_add
-from tracebridge.core.lax.indexing.scatter_functions import scatter_max as scatter_max
-from tracebridge.core.lax.indexing.scatter_functions import scatter_min as scatter_min
-from tracebridge.core.lax.indexing.scatter_functions import scatter_mul as scatter_mul
-from tracebridge.core.lax.indexing.scatter_functions import scatter_sub as scatter_sub
-from tracebridge.core.lax.indexing.slice import index_in_dim as index_in_dim
-from tracebridge.core.lax.indexing.slice import slice as slice
-from tracebridge.core.lax.indexing.slice import slice_in_dim as slice_in_dim
-from tracebridge.core.lax.indexing.slice import slice_p as slice_p
+from tracebridge.core.lax.elementwise.exp_log import *
+from tracebridge.core.lax.elementwise.hyperbolic import *
+from tracebridge.core.lax.elementwise.power import *
+from tracebridge.core.lax.elementwise.rounding import *
+from tracebridge.core.lax.elementwise.select import *
+from tracebridge.core.lax.elementwise.trig import *
+from tracebridge.core.lax.indexing.dynamic_slice import *
+from tracebridge.core.lax.indexing.gather import *
+from tracebridge.core.lax.indexing.modes import *
+from tracebridge.core.lax.indexing.scatter import *
+from tracebridge.core.lax.indexing.scatter_functions import *
+from tracebridge.core.lax.indexing.slice import *
 from tracebridge.core.lax.layout_constraint import layout_constraint_p as layout_constraint_p
 from tracebridge.core.lax.layout_constraint import with_layout_constraint as with_layout_constraint
-from tracebridge.core.lax.like import empty as empty
-from tracebridge.core.lax.like import full as full
-from tracebridge.core.lax.like import full_like as full_like
-from tracebridge.core.lax.like import ones_like as ones_like
-from tracebridge.core.lax.like import zeros_like as zeros_like
-from tracebridge.core.lax.reduce.argminmax import argmax as argmax
-from tracebridge.core.lax.reduce.argminmax import argmax_p as argmax_p
-from tracebridge.core.lax.reduce.argminmax import argmin as argmin
-from tracebridge.core.lax.reduce.argminmax import argmin_p as argmin_p
-from tracebridge.core.lax.reduce.cumulative import cumlogsumexp as cumlogsumexp
-from tracebridge.core.lax.reduce.cumulative import cumlogsumexp_p as cumlogsumexp_p
-from tracebridge.core.lax.reduce.cumulative import cummax as cummax
-from tracebridge.core.lax.reduce.cumulative import cummax_p as cummax_p
-from tracebridge.core.lax.reduce.cumulative import cummin as cummin
-from tracebridge.core.lax.reduce.cumulative import cummin_p as cummin_p
-from tracebridge.core.lax.reduce.cumulative import cumprod as cumprod
-from tracebridge.core.lax.reduce.cumulative import cumprod_p as cumprod_p
-from tracebridge.core.lax.reduce.cumulative import cumsum as cumsum
-from tracebridge.core.lax.reduce.cumulative import cumsum_p as cumsum_p
-from tracebridge.core.lax.reduce.extremes import emit_extremes as emit_extremes
-from tracebridge.core.lax.reduce.extremes import emit_extremum as emit_extremum
-from tracebridge.core.lax.reduce.extremes import largest as largest
-from tracebridge.core.lax.reduce.extremes import smallest as smallest
-from tracebridge.core.lax.reduce.prefixes import emit_prefixes as emit_prefixes
-from tracebridge.core.lax.reduce.prefixes import emit_recurrence as emit_recurrence
-from tracebridge.core.lax.reduce.prefixes import prefix_scan as prefix_scan
+from tracebridge.core.lax.like import *
+from tracebridge.core.lax.reduce.argminmax import *
+from tracebridge.core.lax.reduce.cumulative import *
 from tracebridge.core.lax.reduce.recurrence import linear_recurrence_p as linear_recurrence_p
-from tracebridge.core.lax.reduce.recurrence import shifted as shifted
-from tracebridge.core.lax.reduce.reductions import accumulator_dtype as accumulator_dtype
-from tracebridge.core.lax.reduce.reductions import reduce_and as reduce_and
-from tracebridge.core.lax.reduce.reductions import reduce_and_p as reduce_and_p
-from tracebridge.core.lax.reduce.reductions import reduce_max as reduce_max
-from tracebridge.core.lax.reduce.reductions import reduce_max_p as reduce_max_p
-from tracebridge.core.lax.reduce.reductions import reduce_min as reduce_min
-from tracebridge.core.lax.reduce.reductions import reduce_min_p as reduce_min_p
-from tracebridge.core.lax.reduce.reductions import reduce_or as reduce_or
-from tracebridge.core.lax.reduce.reductions import reduce_or_p as reduce_or_p
-from tracebridge.core.lax.reduce.reductions import reduce_prod as reduce_prod
-from tracebridge.core.lax.reduce.reductions import reduce_prod_p as reduce_prod_p
-from tracebridge.core.lax.reduce.reductions import reduce_sum as reduce_sum
-from tracebridge.core.lax.reduce.reductions import reduce_sum_p as reduce_sum_p
-from tracebridge.core.lax.reduce.reductions import reduce_xor as reduce_xor
-from tracebridge.core.lax.reduce.reductions import reduce_xor_p as reduce_xor_p
-from tracebridge.core.lax.reduce.sort import ordered_bits as ordered_bits
-from tracebridge.core.lax.reduce.sort import sort as sort
-from tracebridge.core.lax.reduce.sort import sort_key as sort_key
-from tracebridge.core.lax.reduce.sort import sort_key_val as sort_key_val
-from tracebridge.core.lax.reduce.sort import sort_p as sort_p
-from tracebridge.core.lax.reduce.sort import sorting_order as sorting_order
-from tracebridge.core.lax.reduce.sort import take_along_axis as take_along_axis
-from tracebridge.core.lax.reduce.top_k import approx_max_k as approx_max_k
-from tracebridge.core.lax.reduce.top_k import approx_min_k as approx_min_k
-from tracebridge.core.lax.reduce.top_k import top_k as top_k
-from tracebridge.core.lax.reduce.top_k import top_k_p as top_k_p
-from tracebridge.core.lax.rng import RandomAlgorithm as RandomAlgorithm
-from tracebridge.core.lax.rng import rng_bit_generator as rng_bit_generator
-from tracebridge.core.lax.rng import rng_bit_generator_p as rng_bit_generator_p
-from tracebridge.core.lax.rng import rng_uniform as rng_uniform
-from tracebridge.core.lax.rng import rng_uniform_p as rng_uniform_p
+from tracebridge.core.lax.reduce.reductions import *
+from tracebridge.core.lax.reduce.sort import *
+from tracebridge.core.lax.reduce.top_k import *
+from tracebridge.core.lax.rng import *
 from tracebridge.core.lax.rng import threefry2x32_p as threefry2x32_p
-from tracebridge.core.lax.shape.axes import as_axes as as_axes
-from tracebridge.core.lax.shape.axes import as_axis as as_axis
-from tracebridge.core.lax.shape.axes import as_dims as as_dims
-from tracebridge.core.lax.shape.axes import as_shape as as_shape
-from tracebridge.core.lax.shape.axes import surely_less as surely_less
-from tracebridge.core.lax.shape.broadcast import broadcast as broadcast
-from tracebridge.core.lax.shape.broadcast import broadcast_in_dim as broadcast_in_dim
-from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p as broadcast_in_dim_p
-from tracebridge.core.lax.shape.broadcast import broadcast_like as broadcast_like
-from tracebridge.core.lax.shape.broadcast import broadcast_shapes as broadcast_shapes
-from tracebridge.core.lax.shape.broadcast import broadcast_to_rank as broadcast_to_rank
-from tracebridge.core.lax.shape.concatenate import concatenate as concatenate
-from tracebridge.core.lax.shape.concatenate import concatenate_p as concatenate_p
-from tracebridge.core.lax.shape.concatenate import stack as stack
-from tracebridge.core.lax.shape.iota import broadcasted_iota as broadcasted_iota
+from tracebridge.core.lax.shape.broadcast import *
+from tracebridge.core.lax.shape.concatenate import *
+from tracebridge.core.lax.shape.iota import *
 from tracebridge.core.lax.shape.iota import dimension_size as dimension_size
 from tracebridge.core.lax.shape.iota import dimension_size_p as dimension_size_p
-from tracebridge.core.lax.shape.iota import iota as iota
 from tracebridge.core.lax.shape.iota import iota_of as iota_of
-from tracebridge.core.lax.shape.iota import iota_p as iota_p
-from tracebridge.core.lax.shape.iota import shape_as_value as shape_as_value
-from tracebridge.core.lax.shape.pad import pad as pad
-from tracebridge.core.lax.shape.pad import pad_p as pad_p
-from tracebridge.core.lax.shape.reshape import collapse as collapse
-from tracebridge.core.lax.shape.reshape import expand_dims as expand_dims
-from tracebridge.core.lax.shape.reshape import reshape as reshape
-from tracebridge.core.lax.shape.reshape import reshape_p as reshape_p
-from tracebridge.core.lax.shape.reshape import squeeze as squeeze
-from tracebridge.core.lax.shape.reshape import squeeze_p as squeeze_p
-from tracebridge.core.lax.shape.rev import rev as rev
-from tracebridge.core.lax.shape.rev import rev_p as rev_p
-from tracebridge.core.lax.shape.split import split as split
-from tracebridge.core.lax.shape.split import split_p as split_p
-from tracebridge.core.lax.shape.split import tile as tile
-from tracebridge.core.lax.shape.split import unstack as unstack
-from tracebridge.core.lax.shape.transpose import transpose as transpose
-from tracebridge.core.lax.shape.transpose import transpose_p as transpose_p
-from tracebridge.core.lax.sharding_constraint import constrained_result as constrained_result
-from tracebridge.core.lax.sharding_constraint import sharding_constraint_p as sharding_constraint_p
-from tracebridge.core.lax.sharding_constraint import (
-    with_sharding_constraint as with_sharding_constraint,
-)
-from tracebridge.core.lax.special.erf import erf as erf
-from tracebridge.core.lax.special.erf import erf_inv as erf_inv
-from tracebridge.core.lax.special.erf import erf_inv_p as erf_inv_p
-from tracebridge.core.lax.special.erf import erf_p as erf_p
-from tracebridge.core.lax.special.erf import erfc as erfc
-from tracebridge.core.lax.special.erf import erfc_p as erfc_p
-from tracebridge.core.lax.special.gamma import digamma as digamma
-from tracebridge.core.lax.special.gamma import digamma_p as digamma_p
-from tracebridge.core.lax.special.gamma import lgamma as lgamma
-from tracebridge.core.lax.special.gamma import lgamma_p as lgamma_p
-from tracebridge.core.lax.special.gamma import polygamma as polygamma
-from tracebridge.core.lax.special.gamma import polygamma_p as polygamma_p
-from tracebridge.core.lax.special.gamma import zeta as zeta
-from tracebridge.core.lax.special.gamma import zeta_p as zeta_p
+from tracebridge.core.lax.shape.pad import *
+from tracebridge.core.lax.shape.reshape import *
+from tracebridge.core.lax.shape.rev import *
+from tracebridge.core.lax.shape.split import *
+from tracebridge.core.lax.shape.transpose import *
+from tracebridge.core.lax.sharding_constraint import *
+from tracebridge.core.lax.special.erf import *
+from tracebridge.core.lax.special.gamma import *
+
+
+def __dir__() -> list[str]:
+    return [name for name, value in globals().items() if not isinstance(value, _ModuleType)]
+
+
+def __getattr__(name: str) -> object:
+    # Until every branch of work has its imports: helpers, from where they are defined.
+    import importlib  # noqa: PLC0415 - as above
+
+    if name in ("add_application", "float0_of", "full_of", "zeros_of"):
+        module = "ad_util"
+    elif name in ("broadcast_batch", "move_batch_axis", "to_front", "to_one_axis"):
+        module = "batch_util"
+    elif name in ("as_axes", "as_axis", "as_dims", "as_shape", "surely_less"):
+        module = "shape.axes"
+    elif name in ("largest", "smallest"):
+        module = "reduce.extremes"
+    elif name == "constrained_result":
+        module = "sharding_constraint"
+    elif name == "accumulator_dtype":
+        module = "reduce.reductions"
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

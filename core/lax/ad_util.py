@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["stop_gradient", "stop_gradient_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["stage", "stage_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["optimization_barrier", "optimization_barrier_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 

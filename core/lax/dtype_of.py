@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["dtype"]
+
 from typing import Any
 
 import numpy as np

@@ -23,6 +23,8 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
+from tracebridge.core.lax.elementwise.accuracy import accuracy_attributes
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -219,9 +221,9 @@ def batch_elementwise(
     for a, d in pairs:
         rank = a.aval.ndim - (d is not None)
         if d is None:
-            moved.append(a if rank == 0 else lax.broadcast_batch(a, ctx.size, dim))
+            moved.append(a if rank == 0 else broadcast_batch(a, ctx.size, dim))
         elif rank == ndim:
-            moved.append(lax.move_batch_axis(a, d, dim))
+            moved.append(move_batch_axis(a, d, dim))
         else:
             shape = _shape_of_rank(pairs, ndim)
             full = (*shape[:dim], ctx.size, *shape[dim:])
@@ -302,7 +304,7 @@ class InexactUnary(UnaryElementwise):
     def attributes(self, *avals: ShapedArray, **params: Any) -> dict[str, Any] | None:
         del avals
         accuracy = params.get("accuracy")
-        return None if accuracy is None else lax.accuracy_attributes(accuracy)
+        return None if accuracy is None else accuracy_attributes(accuracy)
 
 
 class BinaryElementwise(Elementwise):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["empty", "full", "full_like", "ones_like", "zeros_like"]
+
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.float0 import is_float0
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.ad_util import float0_of
+from tracebridge.core.lax.device_put import at_sharding
+from tracebridge.core.lax.shape.axes import as_shape
+from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
     from tracebridge.core.dtypes.dtypes import DTypeLike
@@ -42,8 +48,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
         raise RankError(msg)
     if dtype is not None:
         value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full"))
-    out = lax.broadcast_in_dim(value, lax.as_shape("full", shape), ())
-    return out if sharding is None else lax.at_sharding("full", out, sharding)
+    out = lax.broadcast_in_dim(value, as_shape("full", shape), ())
+    return out if sharding is None else at_sharding("full", out, sharding)
 
 
 def empty(shape: object, dtype: DTypeLike, *, out_sharding: object = None) -> Any:
@@ -59,7 +65,7 @@ def empty(shape: object, dtype: DTypeLike, *, out_sharding: object = None) -> An
     (2, 3)
     """
     out = full(shape, 0, dtype)
-    return out if out_sharding is None else lax.constrained_result("empty", out, out_sharding)
+    return out if out_sharding is None else constrained_result("empty", out, out_sharding)
 
 
 def full_like(
@@ -83,9 +89,9 @@ def full_like(
     [7.0, 7.0]
     """
     if dtype is None and is_float0(x):
-        return lax.float0_of(x.shape if shape is None else lax.as_shape("full_like", shape))
+        return float0_of(x.shape if shape is None else as_shape("full_like", shape))
     like = aval_like(x)
-    dims = like.shape if shape is None else lax.as_shape("full_like", shape)
+    dims = like.shape if shape is None else as_shape("full_like", shape)
     value = as_value(fill_value)
     if value.aval.ndim:
         msg = f"full_like: fill_value must be a scalar, got {value.aval.str_short()}"
@@ -95,7 +101,7 @@ def full_like(
     else:
         value = lax.convert_dtype(value, canonicalize_explicit(dtype, "full_like"))
     out = lax.broadcast_in_dim(value, dims, ())
-    return out if sharding is None else lax.at_sharding("full_like", out, sharding)
+    return out if sharding is None else at_sharding("full_like", out, sharding)
 
 
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:

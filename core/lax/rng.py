@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "RandomAlgorithm", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform",
+    "rng_uniform_p",
+]  # fmt: skip
+
 import enum
 import math
 from collections.abc import Sequence
@@ -9,7 +14,6 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int32, int64, is_complex, uint32, uint64
@@ -19,7 +23,9 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import batch_elementwise, common_shape, operands
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.mlir.attrs import i64_array
 from tracebridge.core.util.public_path import public_path
 
@@ -196,7 +202,7 @@ class RngBitGenerator(Primitive):
         del ctx
         (key,), (d,) = args, dims
         assert d is not None  # the only operand is batched
-        return self.bind(lax.move_batch_axis(key, d, 0), **params), [0, 0]
+        return self.bind(move_batch_axis(key, d, 0), **params), [0, 0]
 
 
 @final
@@ -265,7 +271,7 @@ def rng_bit_generator(
         as_value(key), shape=tuple(shape), dtype=found, algorithm=RandomAlgorithm(algorithm)
     )
     if out_sharding is not None:
-        bits = lax.constrained_result("rng_bit_generator", bits, out_sharding)
+        bits = constrained_result("rng_bit_generator", bits, out_sharding)
     return new, bits
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["sharding_constraint_p", "with_sharding_constraint"]
+
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 

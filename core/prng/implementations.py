@@ -18,6 +18,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import uint8, uint16, uint32, uint64
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.prng.threefry import threefry_2x32
 from tracebridge.core.runtime.arrays.argument_types import DType
 
@@ -47,7 +48,7 @@ class Implementation:
 
 def _all(shape: tuple[int, ...], value: int, dtype: DType) -> Any:
     """An array of one number, whatever the 64-bit rule says of its dtype."""
-    return lax.full_of(ShapedArray(shape, dtype), value)
+    return full_of(ShapedArray(shape, dtype), value)
 
 
 def threefry_seed(number: Any) -> Any:

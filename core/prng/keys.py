@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast, final
 
-from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import uint32
 from tracebridge.core.dtypes.extended import ExtendedDType, prng_key
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
@@ -13,6 +12,7 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation
 
 
@@ -67,7 +67,7 @@ class _Relabelled(Primitive):
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
-        return self.bind(lax.move_batch_axis(x, d, 0), **params), 0
+        return self.bind(move_batch_axis(x, d, 0), **params), 0
 
 
 @final

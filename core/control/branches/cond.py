@@ -30,7 +30,7 @@ from tracebridge.core.ir.primitive import (
     largest_jaxpr,
 )
 from tracebridge.core.ir.trace import current_trace
-from tracebridge.core.lax.ad_util import unchosen_p
+from tracebridge.core.lax.ad_util import full_of, unchosen_p
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lowering import tokens
 
@@ -209,7 +209,7 @@ class Cond(Choice):
         handed_on = _handed_on(params["branches"])
         rows: list[list[Any]] = []
         for k, branch in enumerate(params["branches"]):
-            chosen = lax.eq(index, lax.full_of(index.aval, k))
+            chosen = lax.eq(index, full_of(index.aval, k))
             used = used_inputs(branch)
             pairs = [
                 _shielded(x, d, chosen) if u else (x, d)

@@ -37,6 +37,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.tree.prefix import equality_errors_of_structures
 from tracebridge.core.tree.tree import flatten
 
@@ -88,7 +89,7 @@ def cond(
     if option("disable_jit") and not isinstance(value, Tracer):
         return (true_fun if pred else false_fun)(*operands)
     if not is_bool(value.aval.dtype):
-        value = lax.ne(value, lax.full_of(value.aval, 0))
+        value = lax.ne(value, full_of(value.aval, 0))
     index = lax.convert_element_type(value, "int32")
     names = ("false_fun", "true_fun")
     return _call("cond", index, (false_fun, true_fun), names, operands)
@@ -141,9 +142,7 @@ def switch(
     last = len(functions) - 1
     if option("disable_jit") and not isinstance(value, Tracer):
         return functions[min(max(int(index), 0), last)](*operands)
-    small = lax.clamp(
-        lax.full_of(value.aval, 0), value, lax.full_of(value.aval, _fits(value, last))
-    )
+    small = lax.clamp(full_of(value.aval, 0), value, full_of(value.aval, _fits(value, last)))
     names = [f"branches[{i}]" for i in range(len(functions))]
     return _call("switch", lax.convert_element_type(small, "int32"), functions, names, operands)
 

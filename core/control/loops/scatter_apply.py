@@ -13,6 +13,8 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.ir.aval import element_aval
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.indexing.scatter import window_of
+from tracebridge.core.lax.shape.axes import as_shape
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -61,7 +63,7 @@ def scatter_apply(
     [1.0, 2.0, 2.0]
     """
     x, indices = as_value(operand), as_value(scatter_indices)
-    shape = lax.as_shape("scatter_apply", update_shape)
+    shape = as_shape("scatter_apply", update_shape)
     updates = x.aval.update(shape=shape, weak_type=False)
     options: dict[str, Any] = {
         "indices_are_sorted": indices_are_sorted,
@@ -71,14 +73,14 @@ def scatter_apply(
     # Checks the arguments by the rules of scatter, and normalises the numbers.
     numbers = lax.ScatterDimensionNumbers(*[tuple(axes) for axes in dimension_numbers])
     if unique_indices:
-        old = lax.window_of(x, indices, updates, {"dimension_numbers": numbers, **options})
+        old = window_of(x, indices, updates, {"dimension_numbers": numbers, **options})
         return lax.scatter(x, indices, _mapped(func, old), numbers, **options)
     ones = lax.full(updates.shape, 1, _I32)
     zeros = lax.full(x.aval.shape, 0, _I32)
     counts = lax.scatter_add(zeros, indices, ones, numbers, **options)
     params = {"dimension_numbers": numbers, **options}
-    old = lax.window_of(x, indices, updates, params)
-    count = lax.window_of(counts, indices, updates, params)
+    old = window_of(x, indices, updates, params)
+    count = window_of(counts, indices, updates, params)
     return lax.scatter(x, indices, _repeated(func, old, count), numbers, **options)
 
 

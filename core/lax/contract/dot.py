@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["DotDimensionNumbers", "batch_matmul", "dot", "dot_general", "dot_general_p"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -24,6 +26,9 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.contract.precision import canonical_precision, precision_attributes
+from tracebridge.core.lax.contract.small import emit_small_dot, is_small_dot
+from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -74,7 +79,7 @@ class DotGeneral(Primitive):
         """One operation, where StableHLO takes the operands as they are."""
         x, y = avals
         out = params["preferred_element_type"] or x.dtype
-        if lax.is_small_dot(x, y, out, params["dimension_numbers"]):
+        if is_small_dot(x, y, out, params["dimension_numbers"]):
             return None
         # Recipes repeat scalars to the shape of the result, which is not what a product does.
         if x.dtype != y.dtype or not _is_direct(x.dtype, out) or not (x.ndim and y.ndim):
@@ -86,9 +91,9 @@ class DotGeneral(Primitive):
         x_aval, y_aval = ctx.avals_in
         numbers, precision = params["dimension_numbers"], params["precision"]
         plain = precision is None or isinstance(precision, tuple)
-        if ctx.platform == "cpu" and plain and lax.is_small_dot(x_aval, y_aval, out.dtype, numbers):
+        if ctx.platform == "cpu" and plain and is_small_dot(x_aval, y_aval, out.dtype, numbers):
             x, y = operands
-            return lax.emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
+            return emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
         if x_aval.dtype == y_aval.dtype and _is_direct(x_aval.dtype, out.dtype):
             attributes = _attributes(x_aval.dtype, y_aval.dtype, out.dtype, params)
             return ctx.op1("stablehlo.dot_general", operands, out, attributes)
@@ -197,7 +202,7 @@ def _is_direct(operand: Any, out: Any) -> bool:
 
 def _attributes(x: Any, y: Any, out: Any, params: Params) -> dict[str, Any]:
     (xc, yc), (xb, yb) = params["dimension_numbers"]
-    attributes = lax.precision_attributes(params["precision"], x, y, out)
+    attributes = precision_attributes(params["precision"], x, y, out)
     attributes["dot_dimension_numbers"] = mlir.stablehlo.DotDimensionNumbers.get(
         lhs_batching_dimensions=list(xb),
         rhs_batching_dimensions=list(yb),
@@ -301,10 +306,10 @@ def dot_general(
         x,
         y,
         dimension_numbers=((_ints(xc), _ints(yc)), (_ints(xb), _ints(yb))),
-        precision=lax.canonical_precision(precision, "dot_general"),
+        precision=canonical_precision(precision, "dot_general"),
         preferred_element_type=preferred,
     )
-    return out if out_sharding is None else lax.constrained_result("dot_general", out, out_sharding)
+    return out if out_sharding is None else constrained_result("dot_general", out, out_sharding)
 
 
 def _ints(axes: Sequence[Any]) -> Axes:
@@ -349,7 +354,7 @@ def dot(
             raise ShapeMismatchError(msg, where=where)
         dimension_numbers = (((x.aval.ndim - 1,), (0,)), ((), ()))
     out = dot_general(x, y, dimension_numbers, precision, preferred_element_type)
-    return out if out_sharding is None else lax.constrained_result("dot", out, out_sharding)
+    return out if out_sharding is None else constrained_result("dot", out, out_sharding)
 
 
 def batch_matmul(lhs: Operand, rhs: Operand, precision: object = None) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["DotAlgorithm", "DotAlgorithmPreset", "Precision", "PrecisionLike"]
+
 import enum
 from typing import Any, NamedTuple
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "abs", "abs_p", "add", "add_p", "div", "div_p", "max", "max_p", "min", "min_p", "mul",
+    "mul_p", "mulhi", "mulhi_p", "neg", "neg_p", "reciprocal", "rem", "rem_p", "sign", "sign_p",
+    "square", "square_p", "sub", "sub_p",
+]  # fmt: skip
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 

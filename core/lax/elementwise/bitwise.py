@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "and_p", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clz", "clz_p", "not_p",
+    "or_p", "population_count", "population_count_p", "shift_left", "shift_left_p",
+    "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
+    "shift_right_logical_p", "xor_p",
+]  # fmt: skip
+
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core.dtypes.dtypes import is_integer

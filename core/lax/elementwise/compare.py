@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "eq", "eq_p", "eq_to_p", "ge", "ge_p", "gt", "gt_p", "le", "le_p", "le_to_p", "lt", "lt_p",
+    "lt_to_p", "ne", "ne_p",
+]  # fmt: skip
+
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned

@@ -6,6 +6,8 @@ plain product: transposes do not conjugate.
 
 from __future__ import annotations
 
+__all__ = ["complex", "complex_p", "conj", "conj_p", "imag", "imag_p", "real", "real_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 

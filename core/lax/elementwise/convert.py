@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "bitcast_convert_type", "bitcast_convert_type_p", "convert_element_type",
+    "convert_element_type_p", "copy_p", "reduce_precision", "reduce_precision_p",
+]  # fmt: skip
+
 import math
 import warnings
 from collections.abc import Sequence
@@ -29,6 +34,7 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, python_scalar
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import FloatUnary, UnaryElementwise
 from tracebridge.core.mlir.attrs import i32
 
@@ -119,7 +125,7 @@ class BitcastConvertType(Primitive):
     ) -> tuple[Any, Any]:
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
-        return self.bind(lax.move_batch_axis(x, d, 0), **params), 0
+        return self.bind(move_batch_axis(x, d, 0), **params), 0
 
 
 @final

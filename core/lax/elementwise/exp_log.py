@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "exp", "exp2", "exp2_p", "exp_p", "expm1", "expm1_p", "log", "log1p", "log1p_p", "log_p",
+    "logistic", "logistic_p",
+]  # fmt: skip
+
 import math
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.families import InexactUnary
 
 if TYPE_CHECKING:
@@ -93,7 +99,7 @@ def exp(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.exp(1.0))
     2.718282
     """
-    return exp_p.bind(as_value(x, "exp"), **lax.accuracy_params("exp", accuracy))
+    return exp_p.bind(as_value(x, "exp"), **accuracy_params("exp", accuracy))
 
 
 def exp2(x: Operand, *, accuracy: object = None) -> Any:
@@ -103,7 +109,7 @@ def exp2(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.exp2(3.0))
     8.0
     """
-    return exp2_p.bind(as_value(x, "exp2"), **lax.accuracy_params("exp2", accuracy))
+    return exp2_p.bind(as_value(x, "exp2"), **accuracy_params("exp2", accuracy))
 
 
 def expm1(x: Operand, *, accuracy: object = None) -> Any:
@@ -113,7 +119,7 @@ def expm1(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.expm1(1e-5))
     1.000005e-05
     """
-    return expm1_p.bind(as_value(x, "expm1"), **lax.accuracy_params("expm1", accuracy))
+    return expm1_p.bind(as_value(x, "expm1"), **accuracy_params("expm1", accuracy))
 
 
 def log(x: Operand, *, accuracy: object = None) -> Any:
@@ -123,7 +129,7 @@ def log(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.log(2.0))
     0.6931472
     """
-    return log_p.bind(as_value(x, "log"), **lax.accuracy_params("log", accuracy))
+    return log_p.bind(as_value(x, "log"), **accuracy_params("log", accuracy))
 
 
 def log1p(x: Operand, *, accuracy: object = None) -> Any:
@@ -133,7 +139,7 @@ def log1p(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.log1p(1e-5))
     9.99995e-06
     """
-    return log1p_p.bind(as_value(x, "log1p"), **lax.accuracy_params("log1p", accuracy))
+    return log1p_p.bind(as_value(x, "log1p"), **accuracy_params("log1p", accuracy))
 
 
 def logistic(x: Operand, *, accuracy: object = None) -> Any:
@@ -143,4 +149,4 @@ def logistic(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.logistic(0.0))
     0.5
     """
-    return logistic_p.bind(as_value(x, "logistic"), **lax.accuracy_params("logistic", accuracy))
+    return logistic_p.bind(as_value(x, "logistic"), **accuracy_params("logistic", accuracy))

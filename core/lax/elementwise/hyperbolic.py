@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "acosh", "acosh_p", "asinh", "asinh_p", "atanh", "atanh_p", "cosh", "cosh_p", "sinh",
+    "sinh_p", "tanh", "tanh_p",
+]  # fmt: skip
+
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.families import InexactUnary
 
 if TYPE_CHECKING:
@@ -107,7 +113,7 @@ def tanh(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.tanh(1.0))
     0.7615942
     """
-    return tanh_p.bind(as_value(x, "tanh"), **lax.accuracy_params("tanh", accuracy))
+    return tanh_p.bind(as_value(x, "tanh"), **accuracy_params("tanh", accuracy))
 
 
 def asinh(x: Operand) -> Any:

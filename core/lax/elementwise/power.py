@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "cbrt", "cbrt_p", "integer_pow", "integer_pow_p", "pow", "pow_p", "rsqrt", "rsqrt_p",
+    "sqrt", "sqrt_p",
+]  # fmt: skip
+
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
@@ -13,6 +18,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.families import (
     CONVERT_HINT,
     BinaryElementwise,
@@ -198,7 +204,7 @@ def sqrt(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.sqrt(2.25))
     1.5
     """
-    return sqrt_p.bind(as_value(x, "sqrt"), **lax.accuracy_params("sqrt", accuracy))
+    return sqrt_p.bind(as_value(x, "sqrt"), **accuracy_params("sqrt", accuracy))
 
 
 def rsqrt(x: Operand, *, accuracy: object = None) -> Any:
@@ -208,7 +214,7 @@ def rsqrt(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.rsqrt(4.0))
     0.5
     """
-    return rsqrt_p.bind(as_value(x, "rsqrt"), **lax.accuracy_params("rsqrt", accuracy))
+    return rsqrt_p.bind(as_value(x, "rsqrt"), **accuracy_params("rsqrt", accuracy))
 
 
 def cbrt(x: Operand, *, accuracy: object = None) -> Any:
@@ -218,4 +224,4 @@ def cbrt(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.cbrt(-8.0))
     -2.0
     """
-    return cbrt_p.bind(as_value(x, "cbrt"), **lax.accuracy_params("cbrt", accuracy))
+    return cbrt_p.bind(as_value(x, "cbrt"), **accuracy_params("cbrt", accuracy))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "RoundingMethod", "ceil", "ceil_p", "floor", "floor_p", "is_finite", "is_finite_p",
+    "nextafter", "nextafter_p", "round", "round_p",
+]  # fmt: skip
+
 import enum
 from typing import TYPE_CHECKING, Any, final
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["clamp", "clamp_p", "select", "select_n", "select_n_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 

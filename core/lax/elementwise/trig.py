@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "acos", "acos_p", "asin", "asin_p", "atan", "atan2", "atan2_p", "atan_p", "cos", "cos_p",
+    "sin", "sin_p", "tan", "tan_p",
+]  # fmt: skip
+
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
@@ -9,6 +14,7 @@ from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.elementwise.accuracy import accuracy_params
 from tracebridge.core.lax.families import BinaryElementwise, InexactUnary, operands, scalar_like
 
 if TYPE_CHECKING:
@@ -110,7 +116,7 @@ def sin(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.sin(0.0))
     0.0
     """
-    return sin_p.bind(as_value(x, "sin"), **lax.accuracy_params("sin", accuracy))
+    return sin_p.bind(as_value(x, "sin"), **accuracy_params("sin", accuracy))
 
 
 def cos(x: Operand, *, accuracy: object = None) -> Any:
@@ -120,7 +126,7 @@ def cos(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.cos(0.0))
     1.0
     """
-    return cos_p.bind(as_value(x, "cos"), **lax.accuracy_params("cos", accuracy))
+    return cos_p.bind(as_value(x, "cos"), **accuracy_params("cos", accuracy))
 
 
 def tan(x: Operand, *, accuracy: object = None) -> Any:
@@ -130,7 +136,7 @@ def tan(x: Operand, *, accuracy: object = None) -> Any:
     >>> float(tb.lax.tan(1.0))
     1.557408
     """
-    return tan_p.bind(as_value(x, "tan"), **lax.accuracy_params("tan", accuracy))
+    return tan_p.bind(as_value(x, "tan"), **accuracy_params("tan", accuracy))
 
 
 def asin(x: Operand) -> Any:

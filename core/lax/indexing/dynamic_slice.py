@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_slice_p",
+    "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
+    "dynamic_update_slice_p",
+]  # fmt: skip
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -17,7 +23,10 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, literal
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front
 from tracebridge.core.lax.families import Structural, operands
+from tracebridge.core.lax.shape.axes import as_axis, as_dims, as_shape, surely_less
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.util.caching import BoundedCache
 
@@ -52,7 +61,7 @@ class DynamicSlice(Structural):
                 f"{x.str_short()}"
             )
             raise RankError(msg)
-        if any([lax.surely_less(n, m) for n, m in zip(x.shape, sizes, strict=True)]):
+        if any([surely_less(n, m) for n, m in zip(x.shape, sizes, strict=True)]):
             msg = f"dynamic_slice: slice_sizes {sizes} are larger than {x.str_short()}"
             raise ShapeMismatchError(msg)
         return result_aval(avals, sizes, weak_type=x.weak_type)
@@ -68,7 +77,7 @@ class DynamicSlice(Structural):
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, *starts = args
-        zeros = lax.zeros_of(x.aval)
+        zeros = zeros_of(x.aval)
         return [dynamic_update_slice_p.bind(zeros, ct, *starts), *[None] * len(starts)]
 
     def batch(
@@ -83,13 +92,13 @@ class DynamicSlice(Structural):
             return self.bind(x, *starts, slice_sizes=sizes), x_dim
         if type(ctx.size) is int and ctx.size == 0:
             # Windows of size 1 along the new axis would not fit.
-            return lax.zeros_of(x.aval.update(shape=(0, *sizes))), 0
+            return zeros_of(x.aval.update(shape=(0, *sizes))), 0
         indices = _index_vectors(starts, start_dims, ctx.size)
         axes = tuple(range(len(sizes)))
         if x_dim is None:
             numbers = lax.GatherDimensionNumbers(tuple([a + 1 for a in axes]), (), axes)
         else:
-            x = lax.move_batch_axis(x, x_dim, 0)
+            x = move_batch_axis(x, x_dim, 0)
             moved = tuple([a + 1 for a in axes])
             numbers = lax.GatherDimensionNumbers(moved, (), moved, (0,), (0,))
             sizes = (1, *sizes)
@@ -114,7 +123,7 @@ class DynamicUpdateSlice(Primitive):
         if x.ndim != update.ndim:
             msg = f"dynamic_update_slice: operand and update need the same rank, got {got}"
             raise RankError(msg)
-        if any([lax.surely_less(n, m) for n, m in zip(x.shape, update.shape, strict=True)]):
+        if any([surely_less(n, m) for n, m in zip(x.shape, update.shape, strict=True)]):
             msg = f"dynamic_update_slice: the update is larger than the operand, got {got}"
             raise ShapeMismatchError(msg)
         check_starts(self.name, x, starts)
@@ -128,15 +137,15 @@ class DynamicUpdateSlice(Primitive):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: object) -> Any:
         x, update, *starts = primals
         t_x, t_update, *_ = tangents
-        t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
-        t_update = lax.zeros_of(update.aval.tangent) if t_update is None else t_update
+        t_x = zeros_of(x.aval.tangent) if t_x is None else t_x
+        t_update = zeros_of(update.aval.tangent) if t_update is None else t_update
         return self.bind(*primals), self.bind(t_x, t_update, *starts)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, update, *starts = args
         cts: list[Any] = [None] * len(args)
         if is_linear_input(x):
-            cts[0] = self.bind(ct, lax.zeros_of(update.aval), *starts)
+            cts[0] = self.bind(ct, zeros_of(update.aval), *starts)
         if is_linear_input(update):
             cts[1] = dynamic_slice_p.bind(ct, *starts, slice_sizes=update.aval.shape)
         return cts
@@ -153,10 +162,10 @@ class DynamicUpdateSlice(Primitive):
             update = _batched_at(update, update_dim, at, ctx.size)
             starts.insert(at, _start_of_batch(starts))
             return self.bind(x, update, *starts), at
-        x = lax.to_front(x, x_dim, ctx.size)
+        x = to_front(x, x_dim, ctx.size)
         if type(ctx.size) is int and ctx.size == 0:
             return x, 0
-        update = lax.to_front(update, update_dim, ctx.size)
+        update = to_front(update, update_dim, ctx.size)
         indices = _index_vectors(starts, start_dims, ctx.size)
         axes = tuple(range(1, x.aval.ndim))
         numbers = lax.ScatterDimensionNumbers(axes, (), axes, (0,), (0,))
@@ -228,7 +237,7 @@ def _start_of_batch(starts: Sequence[Any]) -> Literal:
 
 
 def _batched_at(x: Any, dim: int | None, at: int, size: Any) -> Any:
-    return lax.broadcast_batch(x, size, at) if dim is None else lax.move_batch_axis(x, dim, at)
+    return broadcast_batch(x, size, at) if dim is None else move_batch_axis(x, dim, at)
 
 
 def _index_vectors(starts: Sequence[Any], dims: Sequence[int | None], size: Any) -> Any:
@@ -273,8 +282,8 @@ def start_values(call: str, x: Any, starts: Any, allow_negative: Any) -> list[An
 def _wrapped(call: str, start: Operand, size: object, wrap: bool) -> Any:
     """A start that counts from the front."""
     if isinstance(start, _INTEGERS) or getattr(start, "is_symbolic_dim", False):
-        position = lax.as_dims((start,))[0]
-        if lax.surely_less(position, 0, decides=True):
+        position = as_dims((start,))[0]
+        if surely_less(position, 0, decides=True):
             if not wrap:
                 msg = f"{call}: start index {position} is negative, allow_negative_indices=False"
                 raise IndexingError(msg)
@@ -353,7 +362,7 @@ def dynamic_slice(
     """
     x = as_value(operand)
     starts = start_values("dynamic_slice", x, start_indices, allow_negative_indices)
-    sizes = lax.as_shape("dynamic_slice", tuple(slice_sizes))
+    sizes = as_shape("dynamic_slice", tuple(slice_sizes))
     return dynamic_slice_p.bind(x, *starts, slice_sizes=sizes)
 
 
@@ -379,7 +388,7 @@ def dynamic_slice_in_dim(
     [1, 2, 3]
     """
     x = as_value(operand)
-    which = lax.as_axis("dynamic_slice_in_dim", axis, x.aval.ndim)
+    which = as_axis("dynamic_slice_in_dim", axis, x.aval.ndim)
     starts: list[Any] = [0] * x.aval.ndim
     sizes = list(x.aval.shape)
     starts[which] = start_index
@@ -409,7 +418,7 @@ def dynamic_index_in_dim(
     2
     """
     x = as_value(operand)
-    which = lax.as_axis("dynamic_index_in_dim", axis, x.aval.ndim)
+    which = as_axis("dynamic_index_in_dim", axis, x.aval.ndim)
     piece = dynamic_slice_in_dim(x, index, 1, which, allow_negative_indices=allow_negative_indices)
     return piece if keepdims else lax.squeeze(piece, (which,))
 
@@ -469,7 +478,7 @@ def dynamic_update_slice_in_dim(
     """
     x = as_value(operand)
     starts: list[Any] = [0] * x.aval.ndim
-    starts[lax.as_axis("dynamic_update_slice_in_dim", axis, x.aval.ndim)] = start_index
+    starts[as_axis("dynamic_update_slice_in_dim", axis, x.aval.ndim)] = start_index
     return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 
@@ -496,7 +505,7 @@ def dynamic_update_index_in_dim(
     [0.0, 7.0, 0.0]
     """
     x, new = operands("dynamic_update_index_in_dim", operand, update)
-    which = lax.as_axis("dynamic_update_index_in_dim", axis, x.aval.ndim)
+    which = as_axis("dynamic_update_index_in_dim", axis, x.aval.ndim)
     if new.aval.ndim == x.aval.ndim - 1:
         new = lax.expand_dims(new, (which,))
     return dynamic_update_slice_in_dim(

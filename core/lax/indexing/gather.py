@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["gather", "gather_p", "index_take"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,7 +16,17 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import python_scalar
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.indexing.modes import (
+    as_axes_tuple,
+    check_index_numbers,
+    check_window_axes,
+    in_bounds,
+    signed_indices,
+)
+from tracebridge.core.lax.shape.axes import as_axes, as_dims, surely_less
 from tracebridge.core.mlir.attrs import boolean, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import at_least
@@ -43,14 +55,14 @@ class Gather(Structural):
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
         batching = (numbers.operand_batching_dims, numbers.start_indices_batching_dims)
         collapsed = numbers.collapsed_slice_dims
-        lax.check_index_numbers("gather", x, indices, collapsed, numbers.start_index_map, batching)
+        check_index_numbers("gather", x, indices, collapsed, numbers.start_index_map, batching)
         if len(sizes) != x.ndim:
             msg = f"gather: slice_sizes {sizes} need one entry for each axis of {x.str_short()}"
             raise RankError(msg)
         for axis, (n, m) in enumerate(zip(x.shape, sizes, strict=True)):
             # Along an axis without elements nothing is gathered where there are no indices either.
             alike = type(n) is not int and m == 1 and n in indices.shape[:-1]
-            if (not alike and lax.surely_less(n, m)) or lax.surely_less(m, 0):
+            if (not alike and surely_less(n, m)) or surely_less(m, 0):
                 msg = f"gather: slice size {m} of axis {axis} does not fit {x.str_short()}"
                 raise ShapeMismatchError(msg)
             if (axis in collapsed or axis in batching[0]) and m != 1:
@@ -64,15 +76,13 @@ class Gather(Structural):
         x, indices = operands
         aval, indices_aval = ctx.avals_in
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
-        indices, indices_aval = lax.signed_indices(ctx, indices, indices_aval)
+        indices, indices_aval = signed_indices(ctx, indices, indices_aval)
         out = _emit_not_empty(ctx, x, indices, indices_aval, params)
         index_map = numbers.start_index_map
         # XLA clamps the positions, so the other modes need nothing more.
         if params["mode"] is not lax.GatherScatterMode.FILL_OR_DROP or not index_map:
             return out
-        inside, inside_aval = lax.in_bounds(
-            ctx, indices, indices_aval, aval.shape, sizes, index_map
-        )
+        inside, inside_aval = in_bounds(ctx, indices, indices_aval, aval.shape, sizes, index_map)
         result = ctx.aval_out
         batch_axes = [i for i in range(result.ndim) if i not in numbers.offset_dims]
         mask_aval = result.update(dtype=bool)
@@ -93,7 +103,7 @@ class Gather(Structural):
         x, indices = args
         numbers = params["dimension_numbers"]
         out = lax.scatter_add(
-            lax.zeros_of(x.aval),
+            zeros_of(x.aval),
             indices,
             ct,
             scatter_numbers(numbers),
@@ -112,7 +122,7 @@ class Gather(Structural):
         sizes = params["slice_sizes"]
         offset = _shifted(old.offset_dims)
         if d is not None:
-            x = lax.move_batch_axis(x, d, 0)
+            x = move_batch_axis(x, d, 0)
             old = old._replace(
                 collapsed_slice_dims=_shifted(old.collapsed_slice_dims),
                 start_index_map=_shifted(old.start_index_map),
@@ -122,7 +132,7 @@ class Gather(Structural):
             numbers = old._replace(offset_dims=(0, *offset))
             new = {"dimension_numbers": numbers, "slice_sizes": (ctx.size, *sizes)}
             return self.bind(x, indices, **{**params, **new}), 0
-        indices = lax.move_batch_axis(indices, indices_d, 0)
+        indices = move_batch_axis(indices, indices_d, 0)
         numbers = old._replace(
             offset_dims=offset,
             start_indices_batching_dims=_shifted(old.start_indices_batching_dims),
@@ -139,7 +149,7 @@ class Gather(Structural):
             new = {"dimension_numbers": numbers, "slice_sizes": (1, *sizes)}
             if type(ctx.size) is int and ctx.size == 0:
                 shape = gathered_shape(x.aval, indices.aval, numbers, (1, *sizes))
-                return lax.zeros_of(x.aval.update(shape=shape)), 0
+                return zeros_of(x.aval.update(shape=shape)), 0
         return self.bind(x, indices, **{**params, **new}), 0
 
 
@@ -158,7 +168,7 @@ def gathered_shape(
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     window = [n for axis, n in enumerate(sizes) if axis not in dropped]
     ndim = len(window) + indices.ndim - 1
-    lax.check_window_axes("gather", numbers.offset_dims, len(window), ndim)
+    check_window_axes("gather", numbers.offset_dims, len(window), ndim)
     of_window, of_indices = iter(window), iter(indices.shape)
     return tuple([next(of_window if i in numbers.offset_dims else of_indices) for i in range(ndim)])
 
@@ -292,9 +302,9 @@ def gather(
         x,
         indices,
         dimension_numbers=lax.GatherDimensionNumbers(
-            *[lax.as_axes_tuple(axes) for axes in dimension_numbers]
+            *[as_axes_tuple(axes) for axes in dimension_numbers]
         ),
-        slice_sizes=lax.as_dims(slice_sizes),
+        slice_sizes=as_dims(slice_sizes),
         unique_indices=bool(unique_indices),
         indices_are_sorted=bool(indices_are_sorted),
         mode=parsed,
@@ -320,7 +330,7 @@ def index_take(src: object, idxs: Sequence[object], axes: Sequence[int]) -> Any:
     [5, 1]
     """
     x = as_value(src)
-    which = lax.as_axes("index_take", axes, x.aval.ndim)
+    which = as_axes("index_take", axes, x.aval.ndim)
     columns: list[Any] = []
     for position, axis in zip(idxs, which, strict=True):
         index = as_value(position)

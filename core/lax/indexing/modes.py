@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+__all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers"]
+
 import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_integer
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.shape.axes import as_dims
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
@@ -256,4 +258,4 @@ def in_bounds(
 
 def as_axes_tuple(axes: Sequence[object]) -> Axes:
     """Axes as a tuple of ints."""
-    return tuple(lax.as_dims(axes))
+    return tuple(as_dims(axes))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "scatter_add_p", "scatter_max_p", "scatter_min_p", "scatter_mul_p", "scatter_p",
+    "scatter_sub_p",
+]  # fmt: skip
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -13,7 +18,16 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import move_batch_axis, to_front
 from tracebridge.core.lax.families import scalar_like
+from tracebridge.core.lax.indexing.modes import (
+    check_index_numbers,
+    check_window_axes,
+    clipped_indices,
+    signed_indices,
+)
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.mlir.attrs import boolean
 
 if TYPE_CHECKING:
@@ -46,10 +60,10 @@ class Scatter(Primitive):
         batching = (numbers.operand_batching_dims, numbers.scatter_indices_batching_dims)
         index_map = numbers.scatter_dims_to_operand_dims
         inserted = numbers.inserted_window_dims
-        lax.check_index_numbers(self.name, x, indices, inserted, index_map, batching)
+        check_index_numbers(self.name, x, indices, inserted, index_map, batching)
         window_ndim = x.ndim - len(inserted) - len(batching[0])
         window_axes = numbers.update_window_dims
-        lax.check_window_axes(self.name, window_axes, window_ndim, updates.ndim)
+        check_window_axes(self.name, window_axes, window_ndim, updates.ndim)
         rest = [n for i, n in enumerate(updates.shape) if i not in window_axes]
         if tuple(rest) != indices.shape[:-1]:
             msg = (
@@ -62,7 +76,7 @@ class Scatter(Primitive):
         for axis, n in enumerate(window_sizes(x, updates, numbers)):
             if axis in points and type(x.shape[axis]) is not int:
                 continue  # single positions outside of the operand are dropped, also all of them
-            if lax.surely_less(x.shape[axis], n):
+            if surely_less(x.shape[axis], n):
                 msg = (
                     f"{self.name}: the window of updates {updates.str_short()} has size {n} along "
                     f"axis {axis} of the operand {x.str_short()}"
@@ -74,11 +88,11 @@ class Scatter(Primitive):
         x, indices, updates = operands
         aval, indices_aval, updates_aval = ctx.avals_in
         numbers = params["dimension_numbers"]
-        indices, indices_aval = lax.signed_indices(ctx, indices, indices_aval)
+        indices, indices_aval = signed_indices(ctx, indices, indices_aval)
         if params["mode"] is lax.GatherScatterMode.CLIP:
             window = window_sizes(aval, updates_aval, numbers)
             index_map = numbers.scatter_dims_to_operand_dims
-            indices = lax.clipped_indices(ctx, indices, indices_aval, aval.shape, window, index_map)
+            indices = clipped_indices(ctx, indices, indices_aval, aval.shape, window, index_map)
         if numbers.scatter_dims_to_operand_dims:
             return self._emit(ctx, [x, indices, updates], ctx.aval_out, indices_aval, params)
         # XLA's simplifier takes empty index vectors for a single update: point them into a new
@@ -129,11 +143,11 @@ class Scatter(Primitive):
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         x, indices, updates = args
-        x = lax.to_front(x, dims[0], ctx.size)
+        x = to_front(x, dims[0], ctx.size)
         if type(ctx.size) is int and ctx.size == 0:
             # Nothing changes; windows of size 1 along the new axis would not fit.
             return x, 0
-        updates = lax.to_front(updates, dims[2], ctx.size)
+        updates = to_front(updates, dims[2], ctx.size)
         numbers = _behind_new_axis(params["dimension_numbers"])
         numbers = numbers._replace(update_window_dims=_shifted(numbers.update_window_dims))
         if dims[1] is None:
@@ -141,7 +155,7 @@ class Scatter(Primitive):
             window = (0, *numbers.update_window_dims)
             numbers = numbers._replace(update_window_dims=window)
         else:
-            indices = lax.move_batch_axis(indices, dims[1], 0)
+            indices = move_batch_axis(indices, dims[1], 0)
             of_indices = _shifted(numbers.scatter_indices_batching_dims)
             numbers = numbers._replace(
                 operand_batching_dims=(0, *numbers.operand_batching_dims),
@@ -166,9 +180,9 @@ class ScatterSet(Scatter):
         t_x, _, t_updates = tangents
         if t_updates is None:
             # Whichever update stays, its tangent is zero.
-            zeros = lax.zeros_of(updates.aval.tangent)
+            zeros = zeros_of(updates.aval.tangent)
             return self.bind(*primals, **params), self.bind(t_x, indices, zeros, **params)
-        t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
+        t_x = zeros_of(x.aval.tangent) if t_x is None else t_x
         if params["unique_indices"]:
             return self.bind(*primals, **params), self.bind(t_x, indices, t_updates, **params)
         # The order of the updates is not defined, so a second scatter might let another one win:
@@ -181,7 +195,7 @@ class ScatterSet(Scatter):
         x, indices, updates = args
         cts: list[Any] = [None, None, None]
         if is_linear_input(x):
-            zeros = lax.zeros_of(updates.aval.tangent)
+            zeros = zeros_of(updates.aval.tangent)
             cts[0] = self.bind(ct, indices, zeros, **params)
         if is_linear_input(updates):
             found = window_of(ct, indices, updates.aval, params)
@@ -203,7 +217,7 @@ class _Additive(Scatter):
         out = self.bind(*primals, **params)
         if t_updates is None:
             return out, t_x
-        t_x = lax.zeros_of(x.aval.tangent) if t_x is None else t_x
+        t_x = zeros_of(x.aval.tangent) if t_x is None else t_x
         return out, self.bind(t_x, indices, t_updates, **params)
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
@@ -253,7 +267,7 @@ class ScatterMul(Scatter):
         if t_updates is None:
             return out, total
         if params["unique_indices"]:
-            zeros = lax.zeros_of(x.aval.tangent)
+            zeros = zeros_of(x.aval.tangent)
             part = lax.mul(scatter_add_p.bind(zeros, indices, t_updates, **params), x)
         else:
             part = _product_tangent(x, indices, updates, t_updates, params)
@@ -274,7 +288,7 @@ class _Extreme(Scatter):
         t_x, _, t_updates = tangents
         out = self.bind(*primals, **params)
         one, zero = scalar_like(x, 1), scalar_like(x, 0)
-        zeros = lax.zeros_of(x.aval.strong)
+        zeros = zeros_of(x.aval.strong)
         won = lax.eq(updates, window_of(out, indices, updates.aval, params))
         count = scatter_add_p.bind(zeros, indices, lax.select_n(won, zero, one), **params)
         kept = lax.select_n(lax.eq(x, out), zero, one)
@@ -284,7 +298,7 @@ class _Extreme(Scatter):
         if t_updates is None:
             return out, total
         shares = lax.select_n(won, zero, window_of(share, indices, updates.aval, params))
-        start = lax.zeros_of(x.aval.tangent) if total is None else total
+        start = zeros_of(x.aval.tangent) if total is None else total
         return out, scatter_add_p.bind(start, indices, lax.mul(t_updates, shares), **params)
 
     def combine(self, ctx: Any, old: Any, new: Any, scalar: ShapedArray) -> Any:
@@ -399,7 +413,7 @@ def _product_tangent(
     tangent t gives ``P * (t + z * S)``: z is 0, but its own derivative counts in second order.
     """
     zero, one = scalar_like(updates, 0), scalar_like(updates, 1)
-    zeros = lax.zeros_of(x.aval.tangent)
+    zeros = zeros_of(x.aval.tangent)
 
     def added(terms: Any) -> Any:
         return scatter_add_p.bind(zeros, indices, terms, **params)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = ["scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub"]
+
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core import lax
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import operands
+from tracebridge.core.lax.indexing.modes import as_axes_tuple
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand
@@ -30,7 +33,7 @@ def _bind(
         as_value(scatter_indices),
         new,
         dimension_numbers=lax.ScatterDimensionNumbers(
-            *[lax.as_axes_tuple(axes) for axes in dimension_numbers]
+            *[as_axes_tuple(axes) for axes in dimension_numbers]
         ),
         indices_are_sorted=bool(indices_are_sorted),
         unique_indices=bool(unique_indices),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["index_in_dim", "slice", "slice_in_dim", "slice_p"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -11,7 +13,9 @@ from tracebridge.core.errors.shape_errors import IndexingError, RankError, Shape
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.shape.axes import as_axis, as_dims, surely_less
 from tracebridge.core.mlir.attrs import i64_array
 from tracebridge.core.symbolic.dims import max_dim
 
@@ -43,18 +47,14 @@ class Slice(Structural):
         shape: list[Any] = []
         for axis, n in enumerate(x.shape):
             start, limit, stride = starts[axis], limits[axis], strides[axis]
-            if (
-                lax.surely_less(start, 0)
-                or lax.surely_less(limit, start)
-                or lax.surely_less(n, limit)
-            ):
+            if surely_less(start, 0) or surely_less(limit, start) or surely_less(n, limit):
                 msg = (
                     f"slice: {start}:{limit} for axis {axis} of {x.str_short()}, "
                     f"expected 0 <= start <= limit <= {n}"
                 )
                 hint = "slice_in_dim counts negative positions from the end"
                 raise ShapeMismatchError(msg, hint=hint)
-            if lax.surely_less(stride, 1):
+            if surely_less(stride, 1):
                 msg = f"slice: stride {stride} for axis {axis}, expected at least 1"
                 raise ShapeMismatchError(msg, hint="use rev for the reverse order")
             length = limit - start
@@ -88,7 +88,7 @@ class Slice(Structural):
                 # In the form that pad gives its size.
                 covered = count + max_dim(count - 1, 0) * (stride - 1)
             config.append((start, n - start - covered, stride - 1))
-        return [lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), config)]
+        return [lax.pad(ct, full_of(ct.aval.update(shape=()), 0), config)]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
@@ -133,8 +133,8 @@ def slice(
     [1, 3, 5]
     """
     x = as_value(operand)
-    starts, limits = lax.as_dims(start_indices), lax.as_dims(limit_indices)
-    steps = (1,) * len(starts) if strides is None else lax.as_dims(strides)
+    starts, limits = as_dims(start_indices), as_dims(limit_indices)
+    steps = (1,) * len(starts) if strides is None else as_dims(strides)
     ndim = x.aval.ndim
     whole = limits == x.aval.shape and starts == (0,) * ndim and steps == (1,) * ndim
     if whole and type(x) is not Literal:
@@ -162,7 +162,7 @@ def slice_in_dim(
     [2, 3, 4]
     """
     x = as_value(operand)
-    which = lax.as_axis("slice_in_dim", axis, x.aval.ndim)
+    which = as_axis("slice_in_dim", axis, x.aval.ndim)
     size = x.aval.shape[which]
     starts: list[Any] = [0] * x.aval.ndim
     limits = list(x.aval.shape)
@@ -177,8 +177,8 @@ def _from_end(index: object, size: object, default: object) -> Any:
     """``index`` counted from the front."""
     if index is None:
         return default
-    position = lax.as_dims((index,))[0]
-    return position + size if lax.surely_less(position, 0, decides=True) else position
+    position = as_dims((index,))[0]
+    return position + size if surely_less(position, 0, decides=True) else position
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
@@ -198,11 +198,11 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     4
     """
     x = as_value(operand)
-    which = lax.as_axis("index_in_dim", axis, x.aval.ndim)
+    which = as_axis("index_in_dim", axis, x.aval.ndim)
     size = x.aval.shape[which]
     position = operator.index(index)
     front = _from_end(position, size, 0)
-    if lax.surely_less(front, 0) or not lax.surely_less(front, size, decides=True):
+    if surely_less(front, 0) or not surely_less(front, size, decides=True):
         msg = f"index_in_dim: index {position} is out of bounds for axis {which} of size {size}"
         raise IndexingError(msg)
     piece = slice_in_dim(x, front, front + 1, 1, which)

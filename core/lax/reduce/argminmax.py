@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+__all__ = ["argmax", "argmax_p", "argmin", "argmin_p"]
+
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import int8, int32, is_bool, is_complex, is_float, is_integer
@@ -18,6 +19,8 @@ from tracebridge.core.ir.aval import ShapedArray, element_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.reduce.extremes import emit_extremes, largest, smallest
+from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.mlir.attrs import boolean, i64, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import is_empty
@@ -96,7 +99,7 @@ class _Search:
         self.ctx = ctx
         self.maximum = maximum
         self.scalar = ShapedArray((), dtype)
-        self.worst = ctx.splat(lax.smallest(dtype) if maximum else lax.largest(dtype), self.scalar)
+        self.worst = ctx.splat(smallest(dtype) if maximum else largest(dtype), self.scalar)
 
     def along(self, x: object, aval: ShapedArray, axis: int) -> Any:
         """By the fastest way for the platform and the shape."""
@@ -116,7 +119,7 @@ class _Search:
 
     def extremum(self, x: Any, aval: ShapedArray, axis: int) -> tuple[Any, ShapedArray]:
         """The extreme values along an axis, and their aval."""
-        best = lax.emit_extremes(self.ctx, x, aval, (axis,), maximum=self.maximum)
+        best = emit_extremes(self.ctx, x, aval, (axis,), maximum=self.maximum)
         return best, _without(aval, axis)
 
     def in_two_passes(self, x: Any, aval: ShapedArray, axis: int) -> Any:
@@ -258,7 +261,7 @@ argmin_p = Argmin()
 
 def _arg_extremum(primitive: _ArgExtremum, operand: Operand, axis: int, index_dtype: Any) -> Any:
     x = as_value(operand)
-    axis = lax.as_axis(primitive.name, axis, x.aval.ndim)
+    axis = as_axis(primitive.name, axis, x.aval.ndim)
     dtype = canonicalize_explicit(index_dtype, primitive.name)
     if not is_integer(dtype):
         msg = f"{primitive.name}: index_dtype must be an integer dtype, got {dtype.name}"

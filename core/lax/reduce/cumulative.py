@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p", "cumprod",
+    "cumprod_p", "cumsum", "cumsum_p",
+]  # fmt: skip
+
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -13,6 +18,12 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.reduce.extremes import emit_extremum, largest, smallest
+from tracebridge.core.lax.reduce.prefixes import emit_prefixes
+from tracebridge.core.lax.reduce.recurrence import shifted
+from tracebridge.core.lax.reduce.reductions import accumulator_dtype
+from tracebridge.core.lax.shape.axes import as_axis
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -53,9 +64,9 @@ class _Cumulative(Primitive):
         (x,) = operands
         out = ctx.aval_out
         # Narrow floats in a loop are converted as a whole in each step by XLA on CPU.
-        dtype = lax.accumulator_dtype(out.dtype)
+        dtype = accumulator_dtype(out.dtype)
         aval = out.update(dtype=dtype)
-        result = lax.emit_prefixes(
+        result = emit_prefixes(
             ctx,
             x if dtype == out.dtype else ctx.convert(x, aval),
             aval,
@@ -119,9 +130,9 @@ class Cumprod(_Cumulative):
         return ctx.op1("stablehlo.multiply", [a, b], aval)
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
-        before = lax.shifted(ans, 1, axis, reverse)
+        before = shifted(ans, 1, axis, reverse)
         # The first factor is not used, but 0 times an infinity would be NaN.
-        factors = lax.shifted(lax.shifted(x, 1, axis, not reverse), 1, axis, reverse)
+        factors = shifted(shifted(x, 1, axis, not reverse), 1, axis, reverse)
         return lax.linear_recurrence_p.bind(factors, lax.mul(before, t), axis=axis, reverse=reverse)
 
 
@@ -132,19 +143,19 @@ class _CumExtremum(_Cumulative):
     maximum: bool
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
-        return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
+        return emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
         """Elements that tie share the derivative evenly, as in reduce_max."""
         dtype = t.aval.dtype
         # Nothing comes before the first element, and NaN equals nothing.
-        stays = lax.convert_dtype(lax.eq(ans, lax.shifted(ans, math.nan, axis, reverse)), dtype)
+        stays = lax.convert_dtype(lax.eq(ans, shifted(ans, math.nan, axis, reverse)), dtype)
         wins = lax.eq(x, ans)
 
         def of_winners(terms: Any) -> Any:
             return lax.linear_recurrence_p.bind(stays, terms, axis=axis, reverse=reverse)
 
-        total = of_winners(lax.select(wins, t, lax.zeros_of(t.aval)))
+        total = of_winners(lax.select(wins, t, zeros_of(t.aval)))
         return lax.div(total, of_winners(lax.convert_dtype(wins, dtype)))
 
 
@@ -156,7 +167,7 @@ class Cummax(_CumExtremum):
     maximum = True
 
     def identity(self, dtype: DTypeLike) -> Any:
-        return lax.smallest(dtype)
+        return smallest(dtype)
 
 
 @final
@@ -167,7 +178,7 @@ class Cummin(_CumExtremum):
     maximum = False
 
     def identity(self, dtype: DTypeLike) -> Any:
-        return lax.largest(dtype)
+        return largest(dtype)
 
 
 @final
@@ -187,7 +198,7 @@ class Cumlogsumexp(_Cumulative):
         return ctx.lower_fun(_log_of_sum, a, b, avals_in=[aval, aval])[0]
 
     def tangent(self, x: Value, t: Any, ans: Value, axis: int, reverse: bool) -> Any:
-        before = lax.shifted(ans, -math.inf, axis, reverse)
+        before = shifted(ans, -math.inf, axis, reverse)
         share = lax.mul(_share(x, ans), t)
         return lax.linear_recurrence_p.bind(_share(before, ans), share, axis=axis, reverse=reverse)
 
@@ -196,28 +207,28 @@ def _log_of_sum(a: Value, b: Operand) -> Any:
     """``log(exp(a) + exp(b))`` without overflow."""
     if is_complex(a.aval.dtype):
         top = _finite(lax.max(lax.real(a), lax.real(b)))
-        shift = lax.complex(top, lax.zeros_of(top.aval))
+        shift = lax.complex(top, zeros_of(top.aval))
         total = lax.add(lax.exp(lax.sub(a, shift)), lax.exp(lax.sub(b, shift)))
         return lax.add(shift, lax.log(total))
     top = lax.max(a, b)
     gap = lax.abs(lax.sub(a, b))
     # Equal infinities have a gap of NaN; both of -inf, or one of inf, are their own result.
     same = lax.eq(a, b)
-    gap = lax.select(same, lax.zeros_of(gap.aval), gap)
+    gap = lax.select(same, zeros_of(gap.aval), gap)
     bent = lax.add(top, lax.log1p(lax.exp(lax.neg(gap))))
     return lax.select(lax.is_finite(top), bent, top)
 
 
 def _finite(x: Value) -> Any:
-    return lax.select(lax.is_finite(x), x, lax.zeros_of(x.aval))
+    return lax.select(lax.is_finite(x), x, zeros_of(x.aval))
 
 
 def _share(part: Any, total: Any) -> Any:
     """``exp(part - total)``: what a part contributes; nothing where it is the log of zero."""
     real = lax.real(part) if is_complex(part.aval.dtype) else part
-    empty = lax.eq(real, lax.full_of(real.aval, -math.inf))
+    empty = lax.eq(real, full_of(real.aval, -math.inf))
     share = lax.exp(lax.sub(part, total))
-    return lax.select(empty, lax.zeros_of(share.aval), share)
+    return lax.select(empty, zeros_of(share.aval), share)
 
 
 cumsum_p = Cumsum()
@@ -229,7 +240,7 @@ cumlogsumexp_p = Cumlogsumexp()
 
 def _cumulative(primitive: _Cumulative, operand: Operand, axis: int, reverse: bool) -> Any:
     x = as_value(operand)
-    axis = lax.as_axis(primitive.name, axis, x.aval.ndim)
+    axis = as_axis(primitive.name, axis, x.aval.ndim)
     return primitive.bind(x, axis=axis, reverse=bool(reverse))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import int32
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.mlir.attrs import dense_i64, i64, i64_array
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.symbolic.compare import at_least
@@ -73,7 +74,7 @@ def prefix_scan(
 
 def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
     """The elements at even and at odd positions in one array of ``n``."""
-    zero = lax.zeros_of(even.aval.update(shape=()))
+    zero = zeros_of(even.aval.update(shape=()))
     pads = [[(0, 0, 0)] * even.aval.ndim for _ in range(2)]
     pads[0][axis] = (0, (n + 1) % 2, 1)
     pads[1][axis] = (1, n % 2, 1)

@@ -12,6 +12,10 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.batch_util import to_front
+from tracebridge.core.lax.reduce.prefixes import emit_recurrence
+from tracebridge.core.lax.reduce.reductions import accumulator_dtype
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -41,11 +45,11 @@ class LinearRecurrence(Primitive):
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         out = ctx.aval_out
-        dtype = lax.accumulator_dtype(out.dtype)
+        dtype = accumulator_dtype(out.dtype)
         aval = out.update(dtype=dtype)
         if dtype != out.dtype:
             operands = tuple([ctx.convert(v, aval) for v in operands])
-        result = lax.emit_recurrence(
+        result = emit_recurrence(
             ctx, *operands, aval=aval, axis=params["axis"], reverse=params["reverse"]
         )
         return result if dtype == out.dtype else ctx.convert(result, out)
@@ -54,7 +58,7 @@ class LinearRecurrence(Primitive):
         (a, b), (s, t) = primals, tangents
         ans = self.bind(a, b, **params)
         if s is not None:
-            s = lax.mul(lax.shifted(ans, 0, **params), s)
+            s = lax.mul(shifted(ans, 0, **params), s)
             t = s if t is None else lax.add(s, t)
         return ans, self.bind(a, t, **params)
 
@@ -62,12 +66,12 @@ class LinearRecurrence(Primitive):
         """The same from the other end, with the factor that the next element was multiplied by."""
         a, _ = args
         back = {"axis": params["axis"], "reverse": not params["reverse"]}
-        return [None, self.bind(lax.shifted(a, 0, **back), ct, **back)]
+        return [None, self.bind(shifted(a, 0, **back), ct, **back)]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved = [lax.to_front(x, d, ctx.size) for x, d in zip(args, dims, strict=True)]
+        moved = [to_front(x, d, ctx.size) for x, d in zip(args, dims, strict=True)]
         return self.bind(*moved, axis=params["axis"] + 1, reverse=params["reverse"]), 0
 
 
@@ -78,4 +82,4 @@ def shifted(x: Any, first: Any, axis: int, reverse: bool) -> Any:
     """The element before each one in a scan; ``first`` (a Python scalar) before the first one."""
     config = [(0, 0, 0)] * x.aval.ndim
     config[axis] = (-1, 1, 0) if reverse else (1, -1, 0)
-    return lax.pad(x, lax.full_of(x.aval.update(shape=()), first), config)
+    return lax.pad(x, full_of(x.aval.update(shape=()), first), config)

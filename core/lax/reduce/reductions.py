@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "reduce_and", "reduce_and_p", "reduce_max", "reduce_max_p", "reduce_min", "reduce_min_p",
+    "reduce_or", "reduce_or_p", "reduce_prod", "reduce_prod_p", "reduce_sum", "reduce_sum_p",
+    "reduce_xor", "reduce_xor_p",
+]  # fmt: skip
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,7 +21,11 @@ from tracebridge.core.dtypes.dtypes import (
     itemsize_bits,
 )
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.families import Reduction
+from tracebridge.core.lax.reduce.extremes import emit_extremes, emit_extremum, largest, smallest
+from tracebridge.core.lax.shape.axes import as_axes
+from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -39,7 +49,7 @@ class _Arithmetic(Reduction):
     accepts_text = "numbers"
 
     def accumulator(self, dtype: DTypeLike) -> Any:
-        return lax.accumulator_dtype(dtype)
+        return accumulator_dtype(dtype)
 
 
 @final
@@ -127,7 +137,7 @@ def _join(a: tuple[Any, Any] | None, b: tuple[Any, Any]) -> tuple[Any, Any]:
 
 def _product_tangent_by_scans(x: Value, t: Any) -> Any:
     """The same along axis 0 of symbolic size: the products before and after each element."""
-    one = lax.full_of(x.aval.update(shape=()), 1)
+    one = full_of(x.aval.update(shape=()), 1)
     rest = [(0, 0, 0)] * (x.aval.ndim - 1)
     # One element is cut off at one end and a one takes its place at the other.
     before = lax.cumprod(lax.pad(x, one, [(1, -1, 0), *rest]))
@@ -142,14 +152,14 @@ class _Extremum(Reduction):
     maximum: bool
 
     def identity(self, dtype: DTypeLike) -> Any:
-        return lax.smallest(dtype) if self.maximum else lax.largest(dtype)
+        return smallest(dtype) if self.maximum else largest(dtype)
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: Any) -> Any:
-        return lax.emit_extremum(ctx, a, b, aval, maximum=self.maximum)
+        return emit_extremum(ctx, a, b, aval, maximum=self.maximum)
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         (x,), (aval,) = operands, ctx.avals_in
-        return lax.emit_extremes(ctx, x, aval, params["axes"], maximum=self.maximum)
+        return emit_extremes(ctx, x, aval, params["axes"], maximum=self.maximum)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """Elements that tie share the derivative evenly; beside a NaN all are NaN."""
@@ -163,9 +173,9 @@ class _Extremum(Reduction):
         counts = lax.reduce_sum(lax.convert_dtype(winners, t.aval.dtype), axes)
         # A NaN equals nothing: all get a share of it, which is NaN.
         shared = lax.bitwise_or(winners, lax.ne(best, best))
-        nan = lax.full_of(counts.aval, float("nan"))
+        nan = full_of(counts.aval, float("nan"))
         counts = lax.select_n(lax.ne(ans, ans), counts, nan)
-        total = lax.reduce_sum(lax.select(shared, t, lax.zeros_of(t.aval)), axes)
+        total = lax.reduce_sum(lax.select(shared, t, zeros_of(t.aval)), axes)
         return ans, lax.div(total, counts)
 
 
@@ -203,7 +213,7 @@ class ReduceAnd(_Logical):
 
     def identity(self, dtype: DTypeLike) -> Any:
         """All bits set."""
-        return -1 if is_signed(dtype) else lax.largest(dtype)
+        return -1 if is_signed(dtype) else largest(dtype)
 
 
 @final
@@ -239,7 +249,7 @@ reduce_xor_p = ReduceXor()
 
 def _reduce(primitive: Reduction, operand: Operand, axes: Sequence[int]) -> Any:
     x = as_value(operand)
-    axes = tuple(sorted(lax.as_axes(primitive.name, axes, x.aval.ndim)))
+    axes = tuple(sorted(as_axes(primitive.name, axes, x.aval.ndim)))
     return primitive.bind(x, axes=axes) if axes else x
 
 
@@ -260,7 +270,7 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: object = None
     [3.0, 3.0]
     """
     out = _reduce(reduce_sum_p, operand, axes)
-    return out if out_sharding is None else lax.constrained_result("reduce_sum", out, out_sharding)
+    return out if out_sharding is None else constrained_result("reduce_sum", out, out_sharding)
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:

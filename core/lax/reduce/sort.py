@@ -6,6 +6,8 @@ ordered by real part, then by imaginary part.
 
 from __future__ import annotations
 
+__all__ = ["sort", "sort_key_val", "sort_p"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -20,6 +22,8 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.mlir.attrs import boolean, i64
 
 if TYPE_CHECKING:
@@ -79,7 +83,7 @@ class Sort(Primitive):
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved, at = lax.to_one_axis(args, dims, ctx.size)
+        moved, at = to_one_axis(args, dims, ctx.size)
         dimension = params["dimension"]
         outs = self.bind(*moved, **{**params, "dimension": dimension + (dimension >= at)})
         return outs, [at] * len(outs)
@@ -96,7 +100,7 @@ def take_along_axis(x: Any, positions: Any, axis: int) -> Any:
     """``x`` with its elements along ``axis`` in the order of ``positions`` (of any size there)."""
     ndim = x.aval.ndim
     if _is_empty(x.aval):
-        return lax.zeros_of(x.aval.update(shape=positions.aval.shape))
+        return zeros_of(x.aval.update(shape=positions.aval.shape))
     batch = tuple([i for i in range(ndim) if i != axis])
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(),
@@ -127,9 +131,9 @@ def ordered_bits(x: Value, *, equal_zeros: bool) -> Any:
     sign and the payload of NaNs.
     """
     dtype = x.aval.dtype
-    x = lax.select_n(lax.ne(x, x), x, lax.full_of(x.aval, float("nan")))
+    x = lax.select_n(lax.ne(x, x), x, full_of(x.aval, float("nan")))
     if equal_zeros:
-        zero = lax.zeros_of(x.aval)
+        zero = zeros_of(x.aval)
         x = lax.select_n(lax.eq(x, zero), x, zero)
     return _flip_negative(_bitcast(x, _SIGNED[dtype.itemsize]))
 
@@ -142,7 +146,7 @@ def _bitcast(x: Any, dtype: Any) -> Any:
 def _flip_negative(bits: Any) -> Any:
     """The magnitude bits of negative numbers inverted: floats and their bits in one order."""
     limits = np.iinfo(bits.aval.dtype)
-    mask = lax.full_of(bits.aval, int(limits.max))
+    mask = full_of(bits.aval, int(limits.max))
     return lax.select_n(lax.lt(bits, 0), bits, lax.bitwise_xor(bits, mask))
 
 
@@ -162,7 +166,7 @@ def sort_key(x: Value) -> Any:
         wide = lax.convert_dtype(x, np.dtype(np.float32))
         return ordered_bits(wide, equal_zeros=True)
     if is_unsigned(dtype) and dtype.itemsize == 4:
-        flipped = lax.bitwise_xor(x, lax.full_of(x.aval, 2**31))
+        flipped = lax.bitwise_xor(x, full_of(x.aval, 2**31))
         return _bitcast(flipped, _INT32)
     return lax.convert_dtype(x, _INT32)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["approx_max_k", "approx_min_k", "top_k", "top_k_p"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -17,6 +19,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.batch_util import move_batch_axis
+from tracebridge.core.lax.reduce.sort import ordered_bits, sort_key, sorting_order, take_along_axis
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.mlir.attrs import i64
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ class TopK(Primitive):
             msg = f"top_k works on real numbers, got {x.str_short()}"
             raise UnsupportedDtypeError(msg)
         size = x.shape[axis]
-        if k < 0 or lax.surely_less(size, k):
+        if k < 0 or surely_less(size, k):
             msg = f"top_k: k={k}, expected from 0 to the {size} elements of axis {axis}"
             raise ShapeMismatchError(msg)
         if type(size) is int and size > _MAX_INT32:
@@ -84,7 +90,7 @@ class TopK(Primitive):
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         values, positions = self.bind(*primals, **params)
-        moved = lax.take_along_axis(tangents[0], positions, params["axis"])
+        moved = take_along_axis(tangents[0], positions, params["axis"])
         return [values, positions], [moved, None]
 
     def batch(
@@ -93,7 +99,7 @@ class TopK(Primitive):
         (x,), (d,) = args, dims
         assert d is not None  # the only operand is batched
         # In front, so that the last axis stays the last.
-        x = lax.move_batch_axis(x, d, 0)
+        x = move_batch_axis(x, d, 0)
         return self.bind(x, k=params["k"], axis=params["axis"] + 1), [0, 0]
 
 
@@ -108,9 +114,9 @@ def _in_float32(x: Value, k: int, axis: int) -> list[Any]:
 
 def _by_passes(x: Value, k: int, axis: int) -> list[Any]:
     """By taking the largest out, ``k`` times."""
-    key = lax.ordered_bits(x, equal_zeros=False)
+    key = ordered_bits(x, equal_zeros=False)
     # No float has this key, so what is taken out never comes again.
-    taken = lax.full_of(key.aval, int(np.iinfo(key.aval.dtype).min))
+    taken = full_of(key.aval, int(np.iinfo(key.aval.dtype).min))
     iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
     found: list[Any] = []
     for _ in range(k):
@@ -120,27 +126,27 @@ def _by_passes(x: Value, k: int, axis: int) -> list[Any]:
         shape = tuple([1 if i == axis else d for i, d in enumerate(x.aval.shape)])
         found.append(lax.reshape(best, shape))
     positions = lax.concatenate(found, axis) if k > 1 else found[0]
-    return [lax.take_along_axis(x, positions, axis), positions]
+    return [take_along_axis(x, positions, axis), positions]
 
 
 def _by_sorting(x: Value, k: int, axis: int) -> list[Any]:
     """By a stable sort of keys in decreasing order."""
     dtype = x.aval.dtype
     if is_float(dtype):
-        key = lax.ordered_bits(x, equal_zeros=False)
+        key = ordered_bits(x, equal_zeros=False)
     elif dtype.itemsize == 8:
         key = lax.bitcast_convert_type_p.bind(x, new_dtype=_INT64) if dtype.kind == "u" else x
-        key = lax.bitwise_xor(key, lax.full_of(key.aval, -(2**63))) if dtype.kind == "u" else key
+        key = lax.bitwise_xor(key, full_of(key.aval, -(2**63))) if dtype.kind == "u" else key
     else:
-        key = lax.sort_key(x)
+        key = sort_key(x)
     size = key.aval.shape[axis]
     if key.aval.dtype == _INT64:
         iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
         order = lax.sort([lax.bitwise_not(key), iota], axis, True, 1)[1]
     else:
-        order = lax.sorting_order(lax.bitwise_not(lax.convert_dtype(key, _INT32)), axis)
+        order = sorting_order(lax.bitwise_not(lax.convert_dtype(key, _INT32)), axis)
     first = order if k == size else lax.slice_in_dim(order, 0, k, axis=axis)
-    return [lax.take_along_axis(x, first, axis), first]
+    return [take_along_axis(x, first, axis), first]
 
 
 def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:

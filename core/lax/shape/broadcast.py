@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "broadcast", "broadcast_in_dim", "broadcast_in_dim_p", "broadcast_like", "broadcast_shapes",
+    "broadcast_to_rank",
+]  # fmt: skip
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,6 +18,8 @@ from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.shape.axes import as_dims, as_shape
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.mlir.attrs import i64_array
 
 if TYPE_CHECKING:
@@ -105,7 +112,7 @@ def broadcast_in_dim(
     [[0, 1], [0, 1], [0, 1]]
     """
     x = as_value(operand)
-    shape, dims = lax.as_shape("broadcast_in_dim", shape), lax.as_dims(broadcast_dimensions)
+    shape, dims = as_shape("broadcast_in_dim", shape), as_dims(broadcast_dimensions)
     if len(dims) == x.aval.ndim == len(set(dims)) and list(dims) != sorted(dims):
         order = tuple(sorted(range(len(dims)), key=dims.__getitem__))
         x, dims = lax.transpose(x, order), tuple(sorted(dims))
@@ -113,7 +120,7 @@ def broadcast_in_dim(
     if not same or type(x) is Literal:
         x = broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=dims)
     if out_sharding is not None:
-        return lax.constrained_result("broadcast_in_dim", x, out_sharding)
+        return constrained_result("broadcast_in_dim", x, out_sharding)
     return x
 
 
@@ -130,10 +137,10 @@ def broadcast(operand: Operand, sizes: object, *, out_sharding: object = None) -
     [[0, 1], [0, 1], [0, 1]]
     """
     x = as_value(operand)
-    new = lax.as_shape("broadcast", sizes)
+    new = as_shape("broadcast", sizes)
     dims = tuple(range(len(new), len(new) + x.aval.ndim))
     out = broadcast_in_dim(x, (*new, *x.aval.shape), dims)
-    return out if out_sharding is None else lax.constrained_result("broadcast", out, out_sharding)
+    return out if out_sharding is None else constrained_result("broadcast", out, out_sharding)
 
 
 def broadcast_to_rank(x: Operand, rank: int) -> Any:
@@ -185,7 +192,7 @@ def broadcast_shapes(*shapes: object) -> tuple[Any, ...]:
     >>> tb.lax.broadcast_shapes((2, 1), (3,), ())
     (2, 3)
     """
-    tuples = [lax.as_shape("broadcast_shapes", s) for s in shapes]
+    tuples = [as_shape("broadcast_shapes", s) for s in shapes]
     if not tuples:
         return ()
     first = tuples[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["concatenate", "concatenate_p", "stack"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -13,7 +15,10 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.families import operands as as_values
+from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.mlir.attrs import i64
 
 if TYPE_CHECKING:
@@ -72,7 +77,7 @@ class Concatenate(Primitive):
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
-            lax.zeros_of(p.aval.tangent) if t is None else t
+            zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
         ]
         return self.bind(*primals, **params), self.bind(*parts, **params)
@@ -91,7 +96,7 @@ class Concatenate(Primitive):
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved, at = lax.to_one_axis(args, dims, ctx.size)
+        moved, at = to_one_axis(args, dims, ctx.size)
         axis = params["dimension"]
         return self.bind(*moved, dimension=axis + (axis >= at)), at
 
@@ -145,7 +150,7 @@ def stack(operands: Sequence[Value], axis: int = 0) -> Any:
         got = ", ".join([v.aval.str_short() for v in values]) or "none"
         msg = f"stack: expected at least one array, all of one shape, got {got}"
         raise ShapeMismatchError(msg)
-    where = lax.as_axis("stack", axis, values[0].aval.ndim + 1)
+    where = as_axis("stack", axis, values[0].aval.ndim + 1)
     return concatenate([lax.expand_dims(v, (where,)) for v in values], where)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["broadcasted_iota", "iota", "iota_p", "shape_as_value"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -18,6 +20,8 @@ from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import register_value_type
 from tracebridge.core.ir.values import literal
+from tracebridge.core.lax.shape.axes import as_shape
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.symbolic.dims import DimExpr, no_value
 
 if TYPE_CHECKING:
@@ -127,11 +131,11 @@ def broadcasted_iota(
     """
     out = iota_p.bind(
         dtype=canonicalize_explicit(dtype, "iota"),
-        shape=lax.as_shape("iota", shape),
+        shape=as_shape("iota", shape),
         dimension=operator.index(dimension),
     )
     if out_sharding is not None:
-        return lax.constrained_result("broadcasted_iota", out, out_sharding)
+        return constrained_result("broadcasted_iota", out, out_sharding)
     return out
 
 
@@ -155,7 +159,7 @@ def shape_as_value(shape: object) -> Any:
     >>> tb.lax.shape_as_value((2, 3)).tolist()
     [2, 3]
     """
-    dims = lax.as_shape("shape_as_value", shape)
+    dims = as_shape("shape_as_value", shape)
     if not dims:
         return lax.full((0,), 0, default_int())
     return lax.concatenate([lax.reshape(dimension_size(d), (1,)) for d in dims], 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["pad", "pad_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,7 +13,10 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.batch_util import broadcast_batch
 from tracebridge.core.lax.families import operands
+from tracebridge.core.lax.shape.axes import as_dims, surely_less
 from tracebridge.core.mlir.attrs import i64_array
 from tracebridge.core.symbolic.dims import max_dim
 
@@ -53,7 +58,7 @@ class Pad(Primitive):
                 msg = f"pad: interior padding must be at least 0, got {interior} for axis {axis}"
                 raise ShapeMismatchError(msg)
             size = low + high + n + _gaps(n) * interior if interior != 0 else low + high + n
-            if lax.surely_less(size, 0):
+            if surely_less(size, 0):
                 msg = (
                     f"pad: padding {(low, high, interior)} leaves {size} elements of axis {axis} "
                     f"of shape {x.shape}, expected at least 0"
@@ -78,7 +83,7 @@ class Pad(Primitive):
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         parts = [
-            lax.zeros_of(p.aval.tangent) if t is None else t
+            zeros_of(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
         ]
         return self.bind(*primals, **params), self.bind(*parts, **params)
@@ -87,7 +92,7 @@ class Pad(Primitive):
         x, value = args
         config = params["padding_config"]
         undo = tuple([(-low, -high, 0) for low, high, _ in config])
-        inner = lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), undo)
+        inner = lax.pad(ct, full_of(ct.aval.update(shape=()), 0), undo)
         if any([interior != 0 for _, _, interior in config]):
             strides = tuple([interior + 1 for _, _, interior in config])
             inner = lax.slice(inner, (0,) * len(config), inner.aval.shape, strides)
@@ -103,15 +108,15 @@ class Pad(Primitive):
         (x, value), (d, value_dim) = args, dims
         config = params["padding_config"]
         if d is None:
-            x, d = lax.broadcast_batch(x, ctx.size, 0), 0
+            x, d = broadcast_batch(x, ctx.size, 0), 0
         config = (*config[:d], (0, 0, 0), *config[d:])
         if value_dim is None:
             return self.bind(x, value, padding_config=config), d
         # One padding value per element of the batch: mark what is padded, then choose.
-        zero = lax.full_of(value.aval.update(shape=()), 0)
+        zero = full_of(value.aval.update(shape=()), 0)
         padded = self.bind(x, zero, padding_config=config)
-        inside = lax.full_of(x.aval.update(dtype=bool, weak_type=False), True)
-        outside = lax.full_of(ShapedArray((), bool), False)
+        inside = full_of(x.aval.update(dtype=bool, weak_type=False), True)
+        outside = full_of(ShapedArray((), bool), False)
         mask = self.bind(inside, outside, padding_config=config)
         values = lax.broadcast_in_dim(value, padded.aval.shape, (d,))
         return lax.select_n(mask, values, padded), d
@@ -151,7 +156,7 @@ def pad(
 
 
 def _triple(entry: Sequence[object]) -> tuple[Any, ...]:
-    triple = lax.as_dims(entry)
+    triple = as_dims(entry)
     if len(triple) != 3:
         msg = f"pad: padding_config needs (low, high, interior) for each axis, got {triple}"
         raise ShapeMismatchError(msg)

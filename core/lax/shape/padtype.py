@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["padtype_to_pads"]
+
 from collections.abc import Sequence
 
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["collapse", "expand_dims", "reshape", "reshape_p", "squeeze", "squeeze_p"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -12,7 +14,10 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
+from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.shape.axes import as_axes, as_shape
+from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -59,7 +64,7 @@ class Reshape(SameOrder):
         sizes = params["new_sizes"]
         if d and d == x.aval.ndim - 1:
             return self.bind(x, new_sizes=(*sizes, ctx.size)), len(sizes)
-        x = lax.move_batch_axis(x, d, 0)
+        x = move_batch_axis(x, d, 0)
         return self.bind(x, new_sizes=(ctx.size, *sizes)), 0
 
 
@@ -121,10 +126,10 @@ def reshape(
     x = as_value(operand)
     if dimensions is not None and tuple(dimensions) != tuple(range(x.aval.ndim)):
         x = lax.transpose(x, tuple(dimensions))
-    shape = lax.as_shape("reshape", new_sizes)
+    shape = as_shape("reshape", new_sizes)
     if shape != x.aval.shape or type(x) is Literal:
         x = reshape_p.bind(x, new_sizes=shape)
-    return x if out_sharding is None else lax.constrained_result("reshape", x, out_sharding)
+    return x if out_sharding is None else constrained_result("reshape", x, out_sharding)
 
 
 def squeeze(array: Operand, dimensions: Sequence[int]) -> Any:
@@ -143,7 +148,7 @@ def squeeze(array: Operand, dimensions: Sequence[int]) -> Any:
     (2,)
     """
     x = as_value(array)
-    dims = tuple(sorted(lax.as_axes("squeeze", dimensions, x.aval.ndim)))
+    dims = tuple(sorted(as_axes("squeeze", dimensions, x.aval.ndim)))
     if not dims and type(x) is not Literal:
         return x
     return squeeze_p.bind(x, dimensions=dims)
@@ -165,7 +170,7 @@ def expand_dims(array: Operand, dimensions: Sequence[int]) -> Any:
     (1, 2, 1)
     """
     x = as_value(array)
-    new = lax.as_axes("expand_dims", dimensions, x.aval.ndim + len(tuple(dimensions)))
+    new = as_axes("expand_dims", dimensions, x.aval.ndim + len(tuple(dimensions)))
     sizes = list(x.aval.shape)
     for d in sorted(new):
         sizes.insert(d, 1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = ["rev", "rev_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from tracebridge.core import lax
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.shape.axes import as_axes
 from tracebridge.core.mlir.attrs import i64_array
 
 if TYPE_CHECKING:
@@ -67,5 +69,5 @@ def rev(operand: Operand, dimensions: Sequence[int]) -> Any:
     [2, 1, 0]
     """
     x = as_value(operand)
-    axes = tuple(sorted(lax.as_axes("rev", dimensions, x.aval.ndim)))
+    axes = tuple(sorted(as_axes("rev", dimensions, x.aval.ndim)))
     return rev_p.bind(x, dimensions=axes)

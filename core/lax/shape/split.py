@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["split", "split_p", "tile", "unstack"]
+
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -12,6 +14,8 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.shape.axes import as_axis, as_shape
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -66,7 +70,7 @@ class Split(Primitive):
         sizes, axis = params["sizes"], params["axis"]
         before, after = x.aval.shape[:axis], x.aval.shape[axis + 1 :]
         parts = [
-            lax.zeros_of(x.aval.tangent.update(shape=(*before, n, *after))) if c is None else c
+            zeros_of(x.aval.tangent.update(shape=(*before, n, *after))) if c is None else c
             for c, n in zip(ct, sizes, strict=True)
         ]
         return [lax.concatenate(parts, axis)]
@@ -101,8 +105,8 @@ def split(operand: Operand, sizes: Sequence[object], axis: int = 0) -> list[Any]
     [[0, 1], [2, 3, 4]]
     """
     x = as_value(operand)
-    which = lax.as_axis("split", axis, x.aval.ndim)
-    return split_p.bind(x, sizes=lax.as_shape("split", tuple(sizes)), axis=which)
+    which = as_axis("split", axis, x.aval.ndim)
+    return split_p.bind(x, sizes=as_shape("split", tuple(sizes)), axis=which)
 
 
 def unstack(x: Operand, axis: int = 0) -> tuple[Any, ...]:
@@ -117,7 +121,7 @@ def unstack(x: Operand, axis: int = 0) -> tuple[Any, ...]:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     value = as_value(x)
-    which = lax.as_axis("unstack", axis, value.aval.ndim)
+    which = as_axis("unstack", axis, value.aval.ndim)
     pieces = split(value, (1,) * operator.index(value.aval.shape[which]), which)
     return tuple([lax.squeeze(piece, (which,)) for piece in pieces])
 
@@ -137,7 +141,7 @@ def tile(operand: Operand, reps: Sequence[int]) -> Any:
     [0, 1, 0, 1]
     """
     x = as_value(operand)
-    counts = lax.as_shape("tile", tuple(reps))
+    counts = as_shape("tile", tuple(reps))
     if len(counts) != x.aval.ndim:
         msg = f"tile: reps {counts} need one count for each axis of {x.aval.str_short()}"
         raise RankError(msg)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["transpose", "transpose_p"]
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,6 +13,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import Structural
+from tracebridge.core.lax.shape.axes import as_dims
 from tracebridge.core.mlir.attrs import i64_array
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def transpose(operand: Operand, permutation: Sequence[int]) -> Any:
     (3, 2)
     """
     x = as_value(operand)
-    order = lax.as_dims(permutation)
+    order = as_dims(permutation)
     if order == tuple(range(x.aval.ndim)) and type(x) is not Literal:
         return x
     return transpose_p.bind(x, permutation=order)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["erf", "erf_inv", "erf_inv_p", "erf_p", "erfc", "erfc_p"]
+
 import math
 from typing import TYPE_CHECKING, Any, final
 

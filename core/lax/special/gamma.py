@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "digamma", "digamma_p", "lgamma", "lgamma_p", "polygamma", "polygamma_p", "zeta", "zeta_p",
+]  # fmt: skip
+
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
