@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from tracebridge._lazy_names import LazyNames as _LazyNames
 
-_LATER = _LazyNames(__name__, {}, submodules=())
+if TYPE_CHECKING:
+    from tracebridge.scipy import cluster as cluster
+    from tracebridge.scipy import fft as fft
+    from tracebridge.scipy import integrate as integrate
+    from tracebridge.scipy import interpolate as interpolate
+    from tracebridge.scipy import ndimage as ndimage
+
+_LATER = _LazyNames(
+    __name__,
+    {},
+    submodules=("cluster", "fft", "integrate", "interpolate", "ndimage"),
+)
 
 __all__ = _LATER.names()  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
 
