@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tracebridge import scipy as scipy
     from tracebridge import sharding as sharding
     from tracebridge import stages as stages
+    from tracebridge import symbolic_shapes as symbolic_shapes
     from tracebridge import test_util as test_util
     from tracebridge import testing as testing
     from tracebridge import tf as tf
@@ -168,8 +169,8 @@ _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
     "extend", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy", "random",
-    "ref", "scipy", "sharding", "stages", "test_util", "testing", "tf", "torch", "tree",
-    "tree_util", "typing",
+    "ref", "scipy", "sharding", "stages", "symbolic_shapes", "test_util", "testing", "tf", "torch",
+    "tree", "tree_util", "typing",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))

@@ -1,18 +1,18 @@
-"""Symbolic shapes: sizes that are names, for programs that are traced once for all sizes."""
+"""Export of programs. So far its part of symbolic shapes: see ``tracebridge.symbolic_shapes``."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tracebridge._api.args.symbolic import symbolic_args_specs
-from tracebridge.core.errors.filtering import shield as _shield
-from tracebridge.core.symbolic.dims import is_symbolic_dim
-from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
+from tracebridge.symbolic_shapes import (
+    SymbolicScope,
+    is_symbolic_dim,
+    symbolic_args_specs,
+    symbolic_shape,
+)
 
 __all__ = ["SymbolicScope", "is_symbolic_dim", "symbolic_args_specs", "symbolic_shape"]
-
-_shield(globals(), __name__)
 
 if not TYPE_CHECKING:  # a type checker knows the names above
 

@@ -34,7 +34,7 @@ class Condition(NamedTuple):
     """The difference is 0."""
 
 
-@public_path("tracebridge.export")
+@public_path("tracebridge.symbolic_shapes")
 @final
 class SymbolicScope:
     """The variables of a family of shapes and the constraints on them.
@@ -49,7 +49,7 @@ class SymbolicScope:
     Raises:
         ValueError: a syntax error, or constraints that contradict each other.
 
-    >>> from tracebridge.export import SymbolicScope, symbolic_shape
+    >>> from tracebridge.symbolic_shapes import SymbolicScope, symbolic_shape
     >>> scope = SymbolicScope(["b >= 4"])
     >>> (b,) = symbolic_shape("b", scope=scope)
     >>> b >= 4
@@ -271,7 +271,7 @@ def symbolic_shape(
         ArgumentValueError: a syntax error, a placeholder without a size, or both a scope and
             constraints.
 
-    >>> from tracebridge.export import symbolic_shape
+    >>> from tracebridge.symbolic_shapes import symbolic_shape
     >>> symbolic_shape("b, _, 2*b + 1", like=(None, 3, None))
     (b, 3, 2*b + 1)
     """

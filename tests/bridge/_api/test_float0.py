@@ -9,7 +9,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
-from tracebridge.export import SymbolicScope, symbolic_shape
+from tracebridge.symbolic_shapes import SymbolicScope, symbolic_shape
 
 N = np.arange(3)
 X = np.ones(3, np.float32)

@@ -17,7 +17,7 @@ from tracebridge.errors import (
     InconclusiveDimensionError,
     TreeMismatchError,
 )
-from tracebridge.export import (
+from tracebridge.symbolic_shapes import (
     SymbolicScope,
     is_symbolic_dim,
     symbolic_args_specs,
@@ -188,3 +188,9 @@ def test_traces_once_for_all_sizes():
     assert 1 == len(calls)
     f.lower(spec("b"))
     assert 2 == len(calls)
+
+
+def test_export_passes_the_names_on():
+    """What stood in `export` before is still found there: the same objects."""
+    for name in tb.symbolic_shapes.__all__:
+        assert getattr(tb.export, name) is getattr(tb.symbolic_shapes, name)
