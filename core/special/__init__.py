@@ -1,0 +1,1 @@
+"""Special functions that are programs of their own: loops, series and expansions."""

@@ -1,0 +1,156 @@
+"""The modified Bessel functions of order zero and one, exponentially scaled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.families import FloatUnary
+from tracebridge.core.special.programs import ByProgram, Expression, where
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
+_SPLIT = 8.0
+# Chebyshev coefficients, computed with 40 digits: of exp(-x) I0(x) in x / 4 - 1 for x up to 8, and
+# of sqrt(x) exp(-x) I0(x) in 16 / x - 1 beyond.
+_NEAR = (
+    0.33839763720473803,
+    -0.3046826723431984,
+    0.17162090152220877,
+    -0.09490109704804764,
+    0.04930528423967071,
+    -0.02373741480589947,
+    0.010546460394594998,
+    -0.004324309995050576,
+    0.0016394756169413357,
+    -0.0005763755745385824,
+    0.00018850288509584165,
+    -5.754195010082104e-05,
+    1.6448448070728896e-05,
+    -4.4167383584587505e-06,
+    1.1173875391201037e-06,
+    -2.670793853940612e-07,
+    6.046995022541919e-08,
+    -1.300025009986248e-08,
+    2.6598237246823866e-09,
+    -5.189795601635263e-10,
+    9.675809035373237e-11,
+    -1.726826291441556e-11,
+    2.95505266312964e-12,
+    -4.856446783111929e-13,
+    7.676185498604936e-14,
+    -1.1685332877993451e-14,
+    1.715391285555133e-15,
+    -2.431279846547955e-16,
+    3.3307945188222384e-17,
+    -4.4153416464793395e-18,
+    5.669178006921496e-19,
+)
+_FAR = (
+    0.4022452055070544,
+    0.0033691164782556943,
+    6.889758346916825e-05,
+    2.8913705208347567e-06,
+    2.0489185894690638e-07,
+    2.266668990498178e-08,
+    3.3962320257083865e-09,
+    4.94060238822497e-10,
+    1.1889147107846439e-11,
+    -3.1499165279632416e-11,
+    -1.3215811840447713e-11,
+    -1.7941785315068062e-12,
+    7.180124451383666e-13,
+    3.8527783827421426e-13,
+    1.54008621752141e-14,
+    -4.150569347287222e-14,
+    -9.554846698828307e-15,
+    3.8116806693526224e-15,
+    1.7725601330565263e-15,
+    -3.425485619677219e-16,
+    -2.8276239805165836e-16,
+    3.461222867697461e-17,
+    4.46562142029676e-17,
+    -4.830504485944182e-18,
+    -7.233180487874754e-18,
+    1.193650890845982e-18,
+)
+
+
+def _chebyshev(t: Expression, coefficients: tuple[float, ...]) -> Expression:
+    """Clenshaw's sum; terms below the rounding of the dtype are left out."""
+    least = t.eps() * 1e-2
+    kept = [c for i, c in enumerate(coefficients) if i == 0 or abs(c) > least]
+    last, total = t.filled(0.0), t.filled(0.0)
+    for c in reversed(kept[1:]):
+        last, total = total, t * 2.0 * total - last + c
+    return t * total - last + kept[0]
+
+
+def _i0e(x: Expression) -> Expression:
+    size = x.of(lax.abs)
+    far = size > _SPLIT
+    near = _chebyshev(where(far, _SPLIT, size) * 0.25 - 1.0, _NEAR)
+    large = where(far, size, _SPLIT)
+    beyond = _chebyshev(16.0 / large - 1.0, _FAR) / large.of(lax.sqrt)
+    return where(x.is_nan(), x, where(far, beyond, near))
+
+
+@final
+class BesselI0e(ByProgram, FloatUnary):
+    name = "bessel_i0e"
+    cost = Cost.EXPENSIVE
+
+    def formula(self, *xs: Expression) -> Expression:
+        return _i0e(*xs)
+
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        return lax.sub(bessel_i1e(x), lax.mul(lax.sign(x), ans))
+
+
+@final
+class BesselI1e(FloatUnary):
+    name = "bessel_i1e"
+    cost = Cost.EXPENSIVE
+    hlo = "chlo.bessel_i1e"
+
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        # i1e(x) / x goes to 1/2 at 0.
+        tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
+        safe = lax.select(tiny, lax.full_of(x.aval.strong, 1.0), _strong(x))
+        rest = lax.mul(ans, lax.add(lax.sign(safe), lax.div(1.0, safe)))
+        slope = lax.sub(bessel_i0e(safe), rest)
+        return lax.select(tiny, lax.full_of(slope.aval, 0.5), slope)
+
+
+def _strong(x: Value) -> Any:
+    return lax.convert_dtype(x, x.aval.dtype)
+
+
+bessel_i0e_p = BesselI0e()
+bessel_i1e_p = BesselI1e()
+
+
+def bessel_i0e(x: Operand) -> Any:
+    """``exp(-abs(x))`` times the modified Bessel function of order zero, elementwise, of floats.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.bessel_i0e(1.0))
+    0.465759...
+    """
+    return bessel_i0e_p.bind(as_value(x, "bessel_i0e"))
+
+
+def bessel_i1e(x: Operand) -> Any:
+    """``exp(-abs(x))`` times the modified Bessel function of order one, elementwise, of floats.
+
+    >>> import tracebridge as tb
+    >>> float(tb.lax.bessel_i1e(1.0))
+    0.207910...
+    """
+    return bessel_i1e_p.bind(as_value(x, "bessel_i1e"))

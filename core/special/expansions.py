@@ -1,0 +1,139 @@
+"""Expansions that the incomplete gamma and beta functions share.
+
+Sources: NIST DLMF 5.11 and 8.12; Temme (1979), SIAM J. Math. Anal. 10(4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from tracebridge.core import lax
+from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.special.programs import Expression, polynomial, some, where
+
+STIRLING_FROM = 10.0
+"""From here on eight terms of Stirling's series are exact to the last digit."""
+_BERNOULLI = (
+    Fraction(1, 12),
+    Fraction(-1, 360),
+    Fraction(1, 1260),
+    Fraction(-1, 1680),
+    Fraction(1, 1188),
+    Fraction(-691, 360360),
+    Fraction(1, 156),
+    Fraction(-3617, 122400),
+)
+# zeta(k) - 1 for k = 2, 3, ...: the Taylor coefficients of log(gamma) at 1, but for 1/k.
+_ZETA_LESS_1 = 40
+_EULER = 0.5772156649015329
+
+
+def stirling_rest(a: Expression) -> Expression:
+    """``log(gamma(a)) - ((a - 1/2) log(a) - a + log(2 pi) / 2)`` for ``a >= STIRLING_FROM``."""
+    inverse = 1.0 / a
+    return inverse * polynomial(inverse * inverse, _BERNOULLI)
+
+
+def log1p_less(u: Expression, above: Expression) -> Expression:
+    """``log(1 + u) - u``, without cancellation near 0; ``above`` is ``1 + u`` to its last digit.
+
+    In ``r = u / (2 + u)`` the logarithm is ``2 atanh(r)``, and ``u = 2 r / (1 - r)``.
+    """
+    near = where(u.of(lax.abs) < 0.5, u, 0.0)
+    r = near / (near + 2.0)
+    y = r * r
+    series = polynomial(y, [Fraction(1, 2 * k + 3) for k in range(16)])
+    close = r * (2.0 * y * series - near)
+    return where(u.of(lax.abs) < 0.5, close, above.of(lax.log) - u)
+
+
+def log_gamma_1p(a: Expression) -> Expression:
+    """``log(gamma(1 + a))`` for ``a`` in ``[0, 1.5]``, with its zeros at 0 and 1."""
+    high = a > 0.5
+    b = where(high, a - 1.0, a)
+    coefficients = [(-1) ** k * zeta_less_1(k) / k for k in range(2, _ZETA_LESS_1)]
+    near = b * b * polynomial(b, coefficients) + b * (1.0 - _EULER) - b.of(lax.log1p)
+    return where(high, near + where(high, a, 1.0).of(lax.log), near)
+
+
+@cache
+def zeta_less_1(k: int) -> float:
+    """``zeta(k) - 1``, by Euler and Maclaurin's formula."""
+    n = 40
+    total = math.fsum(m**-k for m in range(2, n))
+    tail = n ** (1 - k) / (k - 1) + n**-k / 2 + k * n ** (-k - 1) / 12
+    tail -= k * (k + 1) * (k + 2) * n ** (-k - 3) / 720
+    tail += k * (k + 1) * (k + 2) * (k + 3) * (k + 4) * n ** (-k - 5) / 30240
+    tail -= math.prod(range(k, k + 7)) * n ** (-k - 7) / 1209600
+    return total + tail
+
+
+@cache
+def uniform_coefficients() -> list[list[float]]:
+    """Rows ``k`` of coefficients of ``eta**n`` in Temme's expansion in ``a**-k`` (DLMF 8.12.11).
+
+    Terms that are below 1e-19 for ``a >= 200`` and ``abs(eta) <= 0.36`` are left out.
+    """
+    orders, degree = 8, 40
+    alpha = [Fraction(0), Fraction(1), Fraction(1, 3)]
+    for n in range(3, degree + 3):
+        inner = sum((j * alpha[j] * alpha[n + 1 - j] for j in range(2, n)), Fraction(0))
+        alpha.append((alpha[n - 1] - inner) / (n + 1))
+    first = [Fraction(-1, 3), *[(n + 2) * alpha[n + 2] for n in range(1, degree)]]
+    # The coefficients of gamma's own expansion, exp(sum of Stirling's series).
+    logs = [Fraction(0)] * orders
+    for i, b in enumerate(_BERNOULLI):
+        if 2 * i + 1 < orders:
+            logs[2 * i + 1] = b
+    g = [Fraction(1)]
+    for n in range(1, orders):
+        g.append(sum((j * logs[j] * g[n - j] for j in range(1, n + 1)), Fraction(0)) / n)
+    rows, row = [], first
+    for k in range(orders):
+        if k:
+            width = len(row) - 2
+            row = [(-1) ** k * g[k] * first[n] + (n + 2) * row[n + 2] for n in range(width)]
+        kept = [float(c) for c in row]
+        while kept and abs(kept[-1]) * 0.36 ** (len(kept) - 1) * 200.0**-k < 1e-19:
+            kept.pop()
+        if kept:
+            rows.append(kept)
+    return rows
+
+
+def repeat(
+    active: Expression, step: Callable[..., Any], start: list[Expression], most: int
+) -> list[Expression]:
+    """A loop over the terms of a series or fraction, for all elements together.
+
+    Args:
+        active: the elements that need the loop.
+        step: ``(n, *state) -> (converged, *state)`` for the term ``n`` = 1, 2, ...; further terms
+            must not harm elements that have converged.
+        start: the first state.
+        most: the number of terms at which the loop gives up.
+
+    Elements get a quarter of terms more after they have converged, for the sake of derivatives.
+    """
+    zero = start[0].filled(0.0)
+    end = where(active, zero.filled(float(most)), zero)
+    scalar = zero.aval.update(shape=())
+
+    def goes_on(carry: Any) -> Any:
+        n, end, *_ = carry
+        return some(Expression(end) > Expression(n))
+
+    def body(carry: Any) -> Any:
+        n, end, *state = carry
+        n = lax.add(n, lax.full_of(scalar, 1.0))
+        converged, *state = step(Expression(n), *[Expression(s) for s in state])
+        first = converged & (Expression(end) >= float(most))
+        end = where(first, Expression(end).filled(0.0) + (Expression(n) * 1.25 + 4.0), Expression(end))
+        return [n, end.value, *[s.value for s in state]]
+
+    carry = [lax.full_of(scalar, 0.0), end.value, *[s.value for s in start]]
+    return [Expression(v) for v in while_loop(goes_on, body, carry)[2:]]
