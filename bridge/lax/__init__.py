@@ -98,6 +98,21 @@ if TYPE_CHECKING:
     from tracebridge.core.fft.fft import FftType as FftType
     from tracebridge.core.fft.fft import fft as fft
     from tracebridge.core.fft.fft import fft_p as fft_p
+    from tracebridge.core.special.bessel import bessel_i0e as bessel_i0e
+    from tracebridge.core.special.bessel import bessel_i0e_p as bessel_i0e_p
+    from tracebridge.core.special.bessel import bessel_i1e as bessel_i1e
+    from tracebridge.core.special.bessel import bessel_i1e_p as bessel_i1e_p
+    from tracebridge.core.special.incomplete_beta import betainc as betainc
+    from tracebridge.core.special.incomplete_beta import (
+        regularized_incomplete_beta_p as regularized_incomplete_beta_p,
+    )
+    from tracebridge.core.special.incomplete_gamma import igamma as igamma
+    from tracebridge.core.special.incomplete_gamma import igamma_grad_a as igamma_grad_a
+    from tracebridge.core.special.incomplete_gamma import igamma_grad_a_p as igamma_grad_a_p
+    from tracebridge.core.special.incomplete_gamma import igamma_p as igamma_p
+    from tracebridge.core.special.incomplete_gamma import igammac as igammac
+    from tracebridge.core.special.incomplete_gamma import igammac_p as igammac_p
+    from tracebridge.core.special.incomplete_gamma import random_gamma_grad as random_gamma_grad
 
 # What programs use less often is loaded at its first use: module -> names. The packages that these
 # modules belong to stand above the core of operations, see [tool.importlinter] in pyproject.toml.
@@ -105,6 +120,11 @@ _LATER = _LazyNames(
     __name__,
     {
         "tracebridge.core.fft.fft": "FftType fft fft_p",
+        "tracebridge.core.special.bessel": "bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p",
+        "tracebridge.core.special.incomplete_beta": "betainc regularized_incomplete_beta_p",
+        "tracebridge.core.special.incomplete_gamma": (
+            "igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p random_gamma_grad"
+        ),
     },
     submodules=(),
 )

@@ -21,7 +21,7 @@ from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.numpy._bessel import bessel_i0e
+from tracebridge.core.special.bessel import bessel_i0
 from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import inexact_operands, promote_inexact
 
@@ -303,30 +303,12 @@ sinc = unary_function(
 )
 
 
-_I0_SERIES = [1.0 / (4.0**k * math.factorial(k) ** 2) for k in range(9)]
-
-
 def _i0(x: Value) -> Any:
     (x,) = promote_inexact(x)
     if is_complex(x.aval.dtype):
         msg = f"i0: got {x.aval.str_short()}, expected real numbers"
         raise UnsupportedDtypeError(msg)
-    # Near zero the power series in the square stands: its odd derivatives vanish at zero. Each
-    # form gets harmless values where the other one is taken.
-    size = lax.abs(x)
-    small = lax.lt(size, 0.5)
-    away = lax.select_n(small, size, full_of(x.aval, 1))
-    near = lax.select_n(small, zeros_of(x.aval), x)
-    # The factor exp(x) by halves: it overflows before the function does.
-    root = lax.exp(lax.mul(away, 0.5))
-    far = lax.convert_dtype(
-        lax.mul(lax.mul(root, bessel_i0e(away)), root), x.aval.dtype, x.aval.weak_type
-    )
-    z = lax.mul(near, near)
-    series = full_of(z.aval, _I0_SERIES[-1])
-    for coefficient in reversed(_I0_SERIES[:-1]):
-        series = lax.add(lax.mul(series, z), coefficient)
-    return lax.select_n(small, far, series)
+    return bessel_i0(x)
 
 
 i0 = unary_function(

@@ -18,8 +18,8 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_made
 from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.special.bessel import bessel_i0e
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._bessel import bessel_i0e
 from tracebridge.numpy._promote import promote_inexact
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, final
-
-import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import FloatUnary
-from tracebridge.core.special.programs import ByProgram, Expression, where
+from tracebridge.core.special.programs import ByProgram, Expression, polynomial, where
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 _SPLIT = 8.0
+# The series in x**2, for numbers up to 1: I0 is 1 at 0 to the last digit.
+_POWERS = tuple(1.0 / (4.0**k * math.factorial(k) ** 2) for k in range(10))
 # Chebyshev coefficients, computed with 40 digits: of exp(-x) I0(x) in x / 4 - 1 for x up to 8, and
 # of sqrt(x) exp(-x) I0(x) in 16 / x - 1 beyond.
 _NEAR = (
@@ -95,10 +97,12 @@ def _chebyshev(t: Expression, coefficients: tuple[float, ...]) -> Expression:
 def _i0e(x: Expression) -> Expression:
     size = x.of(lax.abs)
     far = size > _SPLIT
+    tiny = where(size < 1.0, size, 0.0)
+    power = polynomial(tiny * tiny, _POWERS) * (-tiny).of(lax.exp)
     near = _chebyshev(where(far, _SPLIT, size) * 0.25 - 1.0, _NEAR)
     large = where(far, size, _SPLIT)
     beyond = _chebyshev(16.0 / large - 1.0, _FAR) / large.of(lax.sqrt)
-    return where(x.is_nan(), x, where(far, beyond, near))
+    return where(x.is_nan(), x, where(far, beyond, where(size < 1.0, power, near)))
 
 
 @final
@@ -122,16 +126,67 @@ class BesselI1e(FloatUnary):
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
         # i1e(x) / x goes to 1/2 at 0.
         tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
-        safe = lax.select(tiny, lax.full_of(x.aval.strong, 1.0), _strong(x))
+        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
         rest = lax.mul(ans, lax.add(lax.sign(safe), lax.div(1.0, safe)))
         slope = lax.sub(bessel_i0e(safe), rest)
-        return lax.select(tiny, lax.full_of(slope.aval, 0.5), slope)
+        return lax.select(tiny, full_of(slope.aval, 0.5), slope)
 
 
 def _strong(x: Value) -> Any:
     return lax.convert_dtype(x, x.aval.dtype)
 
 
+def _scaled(x: Expression, scaled: Expression) -> Expression:
+    """``exp(abs(x)) * scaled``: the exponential by halves overflows no earlier than the result."""
+    root = (x.of(lax.abs) * 0.5).of(lax.exp)
+    # A product with 0 would be NaN where the exponential has overflowed.
+    return where(scaled.is_equal(0.0), scaled, (root * scaled) * root)
+
+
+@final
+class BesselI0(ByProgram, FloatUnary):
+    """The function itself; its derivative is that of order one, finite as long as it is."""
+
+    name = "bessel_i0"
+    cost = Cost.EXPENSIVE
+
+    def formula(self, *xs: Expression) -> Expression:
+        (x,) = xs
+        size = x.of(lax.abs)
+        tiny = where(size < 1.0, x, 0.0)
+        large = where(size >= math.inf, math.inf, _scaled(x, _i0e(x)))
+        return where(size < 1.0, polynomial(tiny * tiny, _POWERS), large)
+
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        return bessel_i1_p.bind(x)
+
+
+@final
+class BesselI1(ByProgram, FloatUnary):
+    name = "bessel_i1"
+    cost = Cost.EXPENSIVE
+
+    def formula(self, *xs: Expression) -> Expression:
+        (x,) = xs
+        inside = _scaled(x, x.of(bessel_i1e_p.bind))
+        return where(x.of(lax.abs) >= math.inf, x, inside)
+
+    def derivative(self, x: Value, ans: Value, **params: object) -> Any:
+        tiny = lax.le(lax.abs(x), float(finfo(x.aval.dtype).eps))
+        safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
+        # Divided first: the quotient of two infinities has no value.
+        slope = lax.mul(bessel_i0_p.bind(safe), _share(safe))
+        return lax.select(tiny, full_of(slope.aval, 0.5), slope)
+
+
+def _share(x: Value) -> Any:
+    """The derivative of I1 over I0: ``1 - I1 / (x I0)``."""
+    ratio = lax.div(bessel_i1e(x), bessel_i0e(x))
+    return lax.sub(1.0, lax.div(ratio, x))
+
+
+bessel_i0_p = BesselI0()
+bessel_i1_p = BesselI1()
 bessel_i0e_p = BesselI0e()
 bessel_i1e_p = BesselI1e()
 
@@ -154,3 +209,13 @@ def bessel_i1e(x: Operand) -> Any:
     0.207910...
     """
     return bessel_i1e_p.bind(as_value(x, "bessel_i1e"))
+
+
+def bessel_i0(x: Operand) -> Any:
+    """The modified Bessel function of order zero, elementwise, of floats."""
+    return bessel_i0_p.bind(as_value(x, "bessel_i0"))
+
+
+def bessel_i1(x: Operand) -> Any:
+    """The modified Bessel function of order one, elementwise, of floats."""
+    return bessel_i1_p.bind(as_value(x, "bessel_i1"))

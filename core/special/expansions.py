@@ -13,6 +13,7 @@ from typing import Any
 
 from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.special.programs import Expression, polynomial, some, where
 
 STIRLING_FROM = 10.0
@@ -129,11 +130,13 @@ def repeat(
 
     def body(carry: Any) -> Any:
         n, end, *state = carry
-        n = lax.add(n, lax.full_of(scalar, 1.0))
+        n = lax.add(n, full_of(scalar, 1.0))
         converged, *state = step(Expression(n), *[Expression(s) for s in state])
         first = converged & (Expression(end) >= float(most))
-        end = where(first, Expression(end).filled(0.0) + (Expression(n) * 1.25 + 4.0), Expression(end))
+        end = where(
+            first, Expression(end).filled(0.0) + (Expression(n) * 1.25 + 4.0), Expression(end)
+        )
         return [n, end.value, *[s.value for s in state]]
 
-    carry = [lax.full_of(scalar, 0.0), end.value, *[s.value for s in start]]
+    carry = [full_of(scalar, 0.0), end.value, *[s.value for s in start]]
     return [Expression(v) for v in while_loop(goes_on, body, carry)[2:]]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
@@ -137,7 +138,7 @@ class RegularizedIncompleteBeta(Smooth):
     def formula(self, *xs: Expression) -> Expression:
         return _betainc(*xs)
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         if i < 2:
             name = ("first", "second")[i]
             msg = f"betainc has no derivative in its {name} argument"
@@ -154,7 +155,7 @@ class BetaDensity(Smooth):
     def formula(self, *xs: Expression) -> Expression:
         return _density(*xs)
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         a, b, x = xs
         y = lax.sub(1.0, x)
         if i == 2:
@@ -163,7 +164,8 @@ class BetaDensity(Smooth):
             own = (a, b)[i]
             log = lax.log(x) if i == 0 else lax.log1p(lax.neg(x))
             rate = lax.add(lax.sub(log, lax.digamma(own)), lax.digamma(lax.add(a, b)))
-        return lax.mul(ans, rate)
+        rate = rate if rate.aval.shape == ans.aval.shape else lax.broadcast_like(rate, ans)
+        return lax.mul(ans, lax.select(lax.eq(ans, 0.0), full_of(rate.aval, 0.0), rate))
 
 
 regularized_incomplete_beta_p = RegularizedIncompleteBeta()

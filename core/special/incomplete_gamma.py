@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
@@ -267,25 +268,40 @@ def _number_slope(a: Expression, x: Expression) -> Expression:
     )
 
 
-def density(a: Any, x: Any) -> Any:
-    """``x**(a - 1) exp(-x) / gamma(a)``, the derivative of the lower function in ``x``."""
-    power = lax.sub(a, 1.0)
-    log = lax.mul(power, lax.log(x))
-    # x**0 is 1 at 0 too; the exponential wins at infinity.
-    log = _masked(lax.eq(power, 0.0), log)
-    log = lax.sub(lax.sub(log, lax.lgamma(a)), x)
-    value = lax.exp(log)
-    shape = value.aval.shape
-    ends = _spread(lax.eq(x, _INF), shape)
-    return lax.select(ends, lax.full_of(value.aval, 0.0), value)
+def _density(a: Expression, x: Expression) -> Expression:
+    p = _Point(a, x)
+    # At 0: infinite below the power 0, and 0 above.
+    start = first_of([(a < 1.0, math.inf), (a > 1.0, 0.0)], a.filled(1.0))
+    nowhere = p.invalid | p.a_is_0
+    return first_of(
+        [(nowhere, math.nan), (p.x_is_0, start), (p.x_is_inf | p.a_is_inf, 0.0)],
+        p.factor() * (p.a / p.x),
+    )
 
 
-def _spread(flags: Any, shape: Any) -> Any:
-    return flags if flags.aval.shape == shape else lax.broadcast_in_dim(flags, shape, ())
+def _without_nan(weight: Any, x: Any) -> Any:
+    """``x``, but 0 where ``weight`` is 0: it goes to 0 faster than the other to infinity."""
+    flags = lax.eq(weight, 0.0)
+    x = x if x.aval.shape == flags.aval.shape else lax.broadcast_like(x, flags)
+    return lax.select(flags, full_of(x.aval, 0.0), x)
 
 
-def _masked(flags: Any, x: Any) -> Any:
-    return lax.select(_spread(flags, x.aval.shape), lax.full_of(x.aval, 0.0), x)
+@final
+class GammaDensity(Smooth):
+    """The derivative of igamma in ``x``; its own derivatives are elementary."""
+
+    name = "gamma_density"
+
+    def formula(self, *xs: Expression) -> Expression:
+        return _density(*xs)
+
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        a, x = xs
+        if i:
+            rate = lax.sub(lax.div(lax.sub(a, 1.0), x), 1.0)
+        else:
+            rate = lax.sub(lax.log(x), lax.digamma(a))
+        return lax.mul(ans, _without_nan(ans, rate))
 
 
 @final
@@ -295,8 +311,8 @@ class Igamma(Smooth):
     def formula(self, *xs: Expression) -> Expression:
         return _lower(*xs)
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
-        return density(*xs) if i else igamma_grad_a_p.bind(*xs)
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        return gamma_density_p.bind(*xs) if i else igamma_grad_a_p.bind(*xs)
 
 
 @final
@@ -306,8 +322,8 @@ class Igammac(Smooth):
     def formula(self, *xs: Expression) -> Expression:
         return _upper(*xs)
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
-        return lax.neg(density(*xs) if i else igamma_grad_a_p.bind(*xs))
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        return lax.neg(gamma_density_p.bind(*xs) if i else igamma_grad_a_p.bind(*xs))
 
 
 @final
@@ -317,15 +333,14 @@ class IgammaGradA(Smooth):
     def formula(self, *xs: Expression) -> Expression:
         return _lower_slope(*xs)
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         a, x = xs
         if i == 0:
             msg = "igamma_grad_a has no derivative in its first argument"
             raise MissingRuleError(self.name, "jvp", message=msg)
-        change = lax.sub(lax.log(x), lax.digamma(a))
-        value = density(a, x)
-        # The density goes to 0 faster than the logarithm to infinity.
-        return lax.mul(value, _masked(lax.eq(value, 0.0), change))
+        density = gamma_density_p.bind(a, x)
+        rate = lax.sub(lax.log(x), lax.digamma(a))
+        return lax.mul(density, _without_nan(density, rate))
 
 
 @final
@@ -335,11 +350,12 @@ class RandomGammaGrad(Smooth):
     def formula(self, *xs: Expression) -> Expression:
         return _number_slope(*xs)
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         msg = "random_gamma_grad has no derivative: gamma numbers have first derivatives only"
         raise MissingRuleError(self.name, "jvp", message=msg)
 
 
+gamma_density_p = GammaDensity()
 igamma_p = Igamma()
 igammac_p = Igammac()
 igamma_grad_a_p = IgammaGradA()

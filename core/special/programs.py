@@ -16,13 +16,14 @@ from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.jaxpr import Jaxpr
-    from tracebridge.core.ir.value import Operand, Value
+    from tracebridge.core.ir.value import Value
 
 _F32 = np.dtype(np.float32)
 _BOOL = np.dtype(np.bool_)
@@ -105,11 +106,11 @@ class Expression:
 
     def filled(self, number: float) -> Expression:
         """A number in the place of each element."""
-        return Expression(lax.full_of(self.aval.strong, number))
+        return Expression(full_of(self.aval.strong, number))
 
     def flags(self, flag: bool) -> Expression:
         """A boolean for each element."""
-        return Expression(lax.full_of(self.aval.strong.update(dtype=_BOOL), flag))
+        return Expression(full_of(self.aval.strong.update(dtype=_BOOL), flag))
 
     def eps(self) -> float:
         """The spacing of floats above 1."""
@@ -193,6 +194,6 @@ class Smooth(ByProgram):
                 total = part if total is None else lax.add(total, part)
         return ans, total
 
-    def slope(self, i: int, ans: Value, *xs: Operand) -> Any:
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         """The derivative in operand ``i``; ``ans`` is the result."""
         raise NotImplementedError

@@ -53,7 +53,8 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
     ("transpose", "not linear: a tangent of its own, of products with derivatives"): (
-        "abs atan atan2 atanh integer_pow log log1p polygamma pow zeta"
+        "abs atan atan2 atanh beta_density gamma_density igamma igamma_grad_a igammac integer_pow "
+        "log log1p polygamma pow random_gamma_grad regularized_incomplete_beta zeta"
     ),
     ("transpose", "not linear: the tangent selects or adds up tangents of the winners"): (
         "clamp max min pmax pmin reduce_max reduce_min scatter_max scatter_min cummax cummin"

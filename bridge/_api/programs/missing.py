@@ -66,10 +66,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("conv* ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers", _CONVOLUTION),
         ("reduce_window* select_and_*", _WINDOWS),
         ("reduce", "tracebridge.lax.reduce_sum and its kin, or tracebridge.lax.associative_scan"),
-        (
-            "bessel_* betainc igamma* random_gamma_grad regularized*",
-            f"scipy.special: {_BY_CALLBACK}",
-        ),
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),

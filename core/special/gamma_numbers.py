@@ -1,0 +1,52 @@
+"""How gamma numbers depend on their shape: the derivative that sampling by rejection lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from tracebridge.core import lax
+from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.lax.families import Elementwise
+from tracebridge.core.special.incomplete_gamma import random_gamma_grad
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Value
+
+
+@final
+class RandomGamma(Elementwise):
+    """Gives gamma numbers ``x`` as they are; their tangent is that of their shape ``a``.
+
+    Where a number moves with the shape so that its probability stays, expectations have the
+    derivatives of the distribution. With ``log_space`` the numbers are logarithms.
+    """
+
+    name = "random_gamma"
+    cost = Cost.FREE
+    makes_nan = False
+    accepts = staticmethod(is_float)
+    accepts_text = "floats"
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        return xs[0]
+
+    def jvp(self, primals: Any, tangents: Any, **params: Any) -> Any:
+        x, a = primals
+        ans = self.bind(x, a, **params)
+        # The numbers are drawn from a constant shape and have no tangent of their own.
+        t = tangents[1]
+        return ans, None if t is None else lax.mul(t, _slope(x, a, params["log_space"]))
+
+
+def _slope(x: Value, a: Value, log_space: bool) -> Any:
+    if not log_space:
+        return random_gamma_grad(a, x)
+    number = lax.exp(x)
+    # The exponential of a very negative logarithm is 0, where the quotient would be NaN.
+    number = lax.max(number, float(finfo(number.aval.dtype).tiny))
+    return lax.div(random_gamma_grad(a, number), number)
+
+
+random_gamma_p = RandomGamma()

@@ -1,0 +1,199 @@
+"""Incomplete gamma and beta functions and Bessel functions: hard points against many digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special
+
+import tracebridge as tb
+from tracebridge import lax
+from tracebridge.errors import MissingRuleError
+
+INF, NAN = np.inf, np.nan
+Host = np.ndarray[Any, Any]
+
+
+def points(dtype: Any) -> list[Host]:
+    """Shapes from 0.001 to a million, and arguments around them and anywhere."""
+    rng = np.random.default_rng(0)
+    a = 10 ** rng.uniform(-3, 6, 60)
+    around = a * np.exp(rng.normal(0, 1, 60) / np.sqrt(1 + a) * 2)
+    x = np.where(rng.random(60) < 0.5, around, 10 ** rng.uniform(-3, 3, 60))
+    return [a.astype(dtype), x.astype(dtype)]
+
+
+def beta_points(dtype: Any) -> list[Host]:
+    """Parameters from 0.001 to 10000, and the whole range of the result."""
+    rng = np.random.default_rng(1)
+    a, b = (10 ** rng.uniform(-3, 4, 60) for _ in range(2))
+    x = special.betaincinv(a, b, rng.random(60))
+    x = np.where((x > 1e-30) & (x < 0.9999), x, rng.uniform(0.01, 0.99, 60))
+    return [v.astype(dtype) for v in (a, b, x)]
+
+
+def line_points(dtype: Any) -> list[Host]:
+    """Both signs, tiny and large numbers, and where the formulas change."""
+    rng = np.random.default_rng(2)
+    parts = [rng.uniform(-12, 12, 40), 10 ** rng.uniform(-8, 6, 20), [0.0, 8.0, -8.0, 8.000001]]
+    return [np.concatenate(parts).astype(dtype)]
+
+
+def exact_betainc(a: Any, b: Any, x: Any) -> Any:
+    """The series of positive terms, from the nearer end."""
+    if x > (a + 1) / (a + b + 2):
+        return 1 - exact_betainc(b, a, 1 - x)
+    term = total = mpmath.mpf(1)
+    n = 0
+    while term > total * mpmath.mpf(10) ** -38:
+        term = term * (a + b + n) / (a + 1 + n) * x
+        total += term
+        n += 1
+    return total * mpmath.exp(a * mpmath.log(x) + b * mpmath.log1p(-x)) / a / mpmath.beta(a, b)
+
+
+def exact_slope(a: Any, x: Any) -> Any:
+    """The derivative of the lower function in the shape, from central differences."""
+    h = a * mpmath.mpf(10) ** -25
+    f, sign = (lower, 1) if x < a else (upper, -1)
+    return sign * (f(a + h, x) - f(a - h, x)) / (2 * h)
+
+
+def exact_number_slope(a: Any, x: Any) -> Any:
+    """How a gamma number moves with its shape."""
+    return -exact_slope(a, x) / (x ** (a - 1) * mpmath.exp(-x) / mpmath.gamma(a))
+
+
+def bessel(order: int) -> Callable[[Any], Any]:
+    """A scaled Bessel function."""
+    return lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(order, x)
+
+
+def lower(a: Any, x: Any) -> Any:
+    """The regularized lower incomplete gamma function."""
+    return mpmath.gammainc(a, 0, x, regularized=True)
+
+
+def upper(a: Any, x: Any) -> Any:
+    """The regularized upper incomplete gamma function."""
+    return mpmath.gammainc(a, x, regularized=True)
+
+
+CASES = [
+    (lax.igamma, lower, points, 100),
+    (lax.igammac, upper, points, 100),
+    (lax.igamma_grad_a, exact_slope, points, 160),
+    (lax.random_gamma_grad, exact_number_slope, points, 160),
+    (lax.betainc, exact_betainc, beta_points, 200),
+    (lax.bessel_i0e, bessel(0), line_points, 5),
+    (lax.bessel_i1e, bessel(1), line_points, 12),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("function", "exact", "sample", "bound"), CASES, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_accuracy_over_the_whole_range(
+    function: Any, exact: Any, sample: Any, bound: int, dtype: Any
+) -> None:
+    """Results are within the written bound of units in the last place."""
+    arguments = sample(dtype)
+    with tb.enable_x64():
+        actual = np.asarray(function(*[tb.numpy.asarray(v) for v in arguments]))
+    worst = 0.0
+    with mpmath.workdps(60):
+        for got, *given in zip(actual, *arguments, strict=True):
+            wanted = exact(*[mpmath.mpf(float(v)) for v in given])
+            if abs(wanted) < np.finfo(dtype).tiny or not mpmath.isfinite(wanted):
+                continue  # underflow, also that of the differences
+            error = abs(mpmath.mpf(float(got)) - wanted)
+            worst = max(worst, float(error / float(np.spacing(dtype(abs(float(wanted)))))))
+
+    assert dtype == actual.dtype
+    assert worst <= bound
+
+
+@pytest.mark.parametrize("function", ["igamma", "igammac"])
+def test_incomplete_gamma_at_its_edges(function: str) -> None:
+    """Zeros, infinities, negative numbers and NaN give what SciPy gives."""
+    edges = np.array([0.0, 1.0, 30.0, 1e5, INF, -1.0, NAN])
+    a, x = (v.ravel() for v in np.meshgrid(edges, edges))
+    reference = {"igamma": special.gammainc, "igammac": special.gammaincc}[function]
+    with tb.enable_x64():
+        actual = np.asarray(getattr(lax, function)(*[tb.numpy.asarray(v) for v in (a, x)]))
+
+    np.testing.assert_allclose(actual, reference(a, x), rtol=1e-13, atol=1e-300)
+
+
+def test_incomplete_beta_at_its_edges() -> None:
+    """Parameters of 0 and infinity put all weight at an end; NaN beyond the domain."""
+    a = np.array([0.0, 0.0, 0.0, 1.0, 1.0, INF, 2.0, 2.0, -1.0, 1.0, 2.0, NAN, 2.0, INF])
+    b = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 3.0, 3.0, 1.0, -1.0, INF, 1.0, 2.0, INF])
+    x = np.array([0.5, 0.0, 0.5, 0.5, 1.0, 0.5, 0.0, 1.0, 0.5, 0.5, 0.5, 0.5, 1.5, 0.5])
+    expected = [1, 0, NAN, 0, 1, 0, 0, 1, NAN, NAN, 1, NAN, NAN, NAN]
+    with tb.enable_x64():
+        actual = np.asarray(lax.betainc(*[tb.numpy.asarray(v) for v in (a, b, x)]))
+
+    np.testing.assert_array_equal(expected, actual)
+
+
+def test_slopes_at_the_edges_are_finite_where_they_exist() -> None:
+    """Derivatives in the argument at the ends of its range."""
+    slope = tb.vmap(tb.grad(lax.igamma, 1))
+    ones, x = np.float32([1.0, 1.0, 2.0, 2.0]), np.float32([0.0, INF, 0.0, INF])
+    density = tb.vmap(tb.grad(lax.betainc, 2))
+    a, b, ends = (
+        np.float32([1, 2, 3, 1, 2]),
+        np.float32([3, 3, 1, 1, 2]),
+        np.float32([0, 0, 1, 1, 1]),
+    )
+
+    np.testing.assert_array_equal([1, 0, 0, 0], np.asarray(slope(ones, x)))
+    np.testing.assert_array_equal([3, 0, 3, 1, 0], np.asarray(density(a, b, ends)))
+    assert 0.5 == float(tb.grad(lax.bessel_i1e)(0.0))
+    assert 0.0 == float(tb.grad(lax.bessel_i0e)(0.0))
+
+
+def test_a_batch_of_shapes_and_a_scalar() -> None:
+    """Scalars stand beside arrays, under vmap too; bfloat16 is computed in float32."""
+    a = np.float32([0.5, 2.0, 300.0])
+    expected = special.gammainc(a.astype(np.float64), 2.0)
+    for f in (lax.igamma, tb.jit(lax.igamma), tb.vmap(lax.igamma, (0, None))):
+        np.testing.assert_allclose(np.asarray(f(a, np.float32(2.0))), expected, rtol=1e-5)
+    half = lax.igamma(tb.numpy.asarray(a, "bfloat16"), tb.numpy.asarray(2.0, "bfloat16"))
+
+    assert "bfloat16" == half.dtype
+    np.testing.assert_allclose(np.asarray(half, np.float32), expected, rtol=1e-2)
+
+
+def test_derivatives_that_are_not_there_say_so() -> None:
+    """betainc in its parameters, gamma numbers twice."""
+    with pytest.raises(MissingRuleError, match="betainc has no derivative in its second"):
+        tb.grad(lax.betainc, 1)(1.0, 2.0, 0.5)
+    with pytest.raises(MissingRuleError, match="igamma_grad_a has no derivative in its first"):
+        tb.grad(lax.igamma_grad_a)(1.0, 2.0)
+    with pytest.raises(MissingRuleError, match="gamma numbers have first derivatives only"):
+        tb.grad(lax.random_gamma_grad)(1.0, 2.0)
+
+
+def test_second_derivatives_agree_with_differences() -> None:
+    """Of what is differentiable twice."""
+    with tb.enable_x64():
+        tb.testing.check_grads(lambda x: lax.igamma(2.5, x), (1.5,), order=2)
+        tb.testing.check_grads(lambda x: lax.igammac(2.5, x), (1.5,), order=2)
+        tb.testing.check_grads(lambda x: lax.betainc(2.5, 1.5, x), (0.3,), order=3)
+        tb.testing.check_grads(lax.bessel_i0e, (np.array([0.3, 9.0, -2.0]),), order=3)
+
+
+@pytest.mark.parametrize("function", [lax.igamma, lax.igammac, lax.random_gamma_grad])
+def test_lowered_to_stablehlo_alone(function: Any) -> None:
+    """No operation of CHLO without a StableHLO form, no call of a kernel."""
+    text = tb.jit(function).lower(1.0, 2.0).as_text()
+
+    assert "custom_call" not in text
+    assert "stablehlo.while" in text
