@@ -6,6 +6,7 @@ export holds nothing but StableHLO. 16-bit floats are computed in float32.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -158,9 +159,9 @@ class ByProgram(Elementwise):
     accepts = staticmethod(is_float)
     accepts_text = "floats"
 
+    @abc.abstractmethod
     def formula(self, *xs: Expression) -> Expression:
         """The function of operands of one shape, of float32 or float64."""
-        raise NotImplementedError
 
     def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
         jaxpr = self._program(ctx.aval_out.strong, len(xs))
@@ -194,6 +195,6 @@ class Smooth(ByProgram):
                 total = part if total is None else lax.add(total, part)
         return ans, total
 
+    @abc.abstractmethod
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         """The derivative in operand ``i``; ``ans`` is the result."""
-        raise NotImplementedError
