@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from tracebridge.core.special.incomplete_gamma import igammac as igammac
     from tracebridge.core.special.incomplete_gamma import igammac_p as igammac_p
     from tracebridge.core.special.incomplete_gamma import random_gamma_grad as random_gamma_grad
+    from tracebridge.lax import linalg as linalg
 
 # What programs use less often is loaded at its first use: module -> names. The packages that these
 # modules belong to stand above the core of operations, see [tool.importlinter] in pyproject.toml.
@@ -126,7 +127,7 @@ _LATER = _LazyNames(
             "igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p random_gamma_grad"
         ),
     },
-    submodules=(),
+    submodules=("linalg",),
 )
 
 # A call of an elementwise function takes little longer than a boundary around it.
@@ -141,11 +142,12 @@ __all__ = [
     "all_to_all_p", "and_p", "approx_max_k", "approx_min_k", "argmax", "argmax_p", "argmin",
     "argmin_p", "asin", "asin_p", "asinh", "asinh_p", "associative_scan", "atan", "atan2",
     "atan2_p", "atan_p", "atanh", "atanh_p", "axis_index", "axis_index_p", "axis_size",
-    "batch_matmul", "bitcast_convert_type", "bitcast_convert_type_p", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcast_in_dim_p",
-    "broadcast_like", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "cbrt", "cbrt_p",
-    "ceil", "ceil_p", "clamp", "clamp_p", "clz", "clz_p", "collapse", "complex", "complex_p",
-    "composite", "composite_p", "concatenate", "concatenate_p", "cond", "cond_p", "conj", "conj_p",
+    "batch_matmul", "bessel_i0e", "bessel_i0e_p", "bessel_i1e", "bessel_i1e_p", "betainc",
+    "bitcast_convert_type", "bitcast_convert_type_p", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcast_in_dim_p", "broadcast_like",
+    "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "cbrt", "cbrt_p", "ceil", "ceil_p",
+    "clamp", "clamp_p", "clz", "clz_p", "collapse", "complex", "complex_p", "composite",
+    "composite_p", "concatenate", "concatenate_p", "cond", "cond_p", "conj", "conj_p",
     "convert_element_type", "convert_element_type_p", "copy_p", "cos", "cos_p", "cosh", "cosh_p",
     "create_token", "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p",
     "cumprod", "cumprod_p", "cumsum", "cumsum_p", "custom_linear_solve", "custom_root", "dce_sink",
@@ -155,31 +157,33 @@ __all__ = [
     "dynamic_update_slice_in_dim", "dynamic_update_slice_p", "empty", "eq", "eq_p", "eq_to_p",
     "erf", "erf_inv", "erf_inv_p", "erf_p", "erfc", "erfc_p", "exp", "exp2", "exp2_p", "exp_p",
     "expand_dims", "expm1", "expm1_p", "fft", "fft_p", "floor", "floor_p", "fori_loop", "full",
-    "full_like", "gather", "gather_p", "ge", "ge_p", "gt", "gt_p", "imag", "imag_p", "index_in_dim",
+    "full_like", "gather", "gather_p", "ge", "ge_p", "gt", "gt_p", "igamma", "igamma_grad_a",
+    "igamma_grad_a_p", "igamma_p", "igammac", "igammac_p", "imag", "imag_p", "index_in_dim",
     "index_take", "integer_pow", "integer_pow_p", "iota", "iota_p", "is_finite", "is_finite_p",
-    "le", "le_p", "le_to_p", "lgamma", "lgamma_p", "linear_solve_p", "log", "log1p", "log1p_p",
-    "log_p", "logistic", "logistic_p", "lt", "lt_p", "lt_to_p", "map", "max", "max_p", "min",
-    "min_p", "mul", "mul_p", "mulhi", "mulhi_p", "ne", "ne_p", "neg", "neg_p", "nextafter",
+    "le", "le_p", "le_to_p", "lgamma", "lgamma_p", "linalg", "linear_solve_p", "log", "log1p",
+    "log1p_p", "log_p", "logistic", "logistic_p", "lt", "lt_p", "lt_to_p", "map", "max", "max_p",
+    "min", "min_p", "mul", "mul_p", "mulhi", "mulhi_p", "ne", "ne_p", "neg", "neg_p", "nextafter",
     "nextafter_p", "not_p", "ones_like", "optimization_barrier", "optimization_barrier_p", "or_p",
     "pad", "pad_p", "padtype_to_pads", "pbroadcast", "platform_dependent", "pmax", "pmax_p",
     "pmean", "pmin", "pmin_p", "polygamma", "polygamma_p", "population_count", "population_count_p",
     "pow", "pow_p", "ppermute", "ppermute_p", "pshuffle", "psum", "psum_p", "psum_scatter",
-    "pswapaxes", "real", "real_p", "reciprocal", "reduce_and", "reduce_and_p", "reduce_max",
-    "reduce_max_p", "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_precision",
-    "reduce_precision_p", "reduce_prod", "reduce_prod_p", "reduce_scatter_p", "reduce_sum",
-    "reduce_sum_p", "reduce_xor", "reduce_xor_p", "rem", "rem_p", "reshape", "reshape_p", "rev",
-    "rev_p", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "round",
-    "round_p", "rsqrt", "rsqrt_p", "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p",
-    "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul",
-    "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p", "select", "select_n",
-    "select_n_p", "shape_as_value", "sharding_constraint_p", "shift_left", "shift_left_p",
-    "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
-    "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "slice",
-    "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt",
-    "sqrt_p", "square", "square_p", "squeeze", "squeeze_p", "stack", "stage", "stage_p",
-    "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch", "tan", "tan_p", "tanh", "tanh_p",
-    "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop", "while_p",
-    "with_sharding_constraint", "xor_p", "zeros_like", "zeta", "zeta_p",
+    "pswapaxes", "random_gamma_grad", "real", "real_p", "reciprocal", "reduce_and", "reduce_and_p",
+    "reduce_max", "reduce_max_p", "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p",
+    "reduce_precision", "reduce_precision_p", "reduce_prod", "reduce_prod_p", "reduce_scatter_p",
+    "reduce_sum", "reduce_sum_p", "reduce_xor", "reduce_xor_p", "regularized_incomplete_beta_p",
+    "rem", "rem_p", "reshape", "reshape_p", "rev", "rev_p", "rng_bit_generator",
+    "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "round", "round_p", "rsqrt", "rsqrt_p",
+    "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p", "scatter_apply", "scatter_max",
+    "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p",
+    "scatter_sub", "scatter_sub_p", "select", "select_n", "select_n_p", "shape_as_value",
+    "sharding_constraint_p", "shift_left", "shift_left_p", "shift_right_arithmetic",
+    "shift_right_arithmetic_p", "shift_right_logical", "shift_right_logical_p", "sign", "sign_p",
+    "sin", "sin_p", "sinh", "sinh_p", "slice", "slice_in_dim", "slice_p", "sort", "sort_key_val",
+    "sort_p", "split", "split_p", "sqrt", "sqrt_p", "square", "square_p", "squeeze", "squeeze_p",
+    "stack", "stage", "stage_p", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch",
+    "tan", "tan_p", "tanh", "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p",
+    "unstack", "while_loop", "while_p", "with_sharding_constraint", "xor_p", "zeros_like", "zeta",
+    "zeta_p",
 ]  # fmt: skip
 
 

@@ -48,7 +48,8 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
 EXEMPT: dict[tuple[str, str], str] = {
     ("jvp", "no operands"): "axis_index",
     ("jvp", "operands are never floating or complex"): (
-        "random_unwrap random_wrap reduce_and reduce_or reduce_xor rng_bit_generator threefry2x32"
+        "lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or reduce_xor "
+        "rng_bit_generator threefry2x32"
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
@@ -63,13 +64,16 @@ EXEMPT: dict[tuple[str, str], str] = {
         "reduce_prod cumprod cumlogsumexp rem"
     ),
     ("transpose", "not linear: the tangent is a gather by the positions found"): "sort top_k",
+    ("transpose", "not linear: the tangent is made of products and of triangular systems"): (
+        "cholesky cholesky_update geqrf householder_product lu qr"
+    ),
     ("transpose", "results have no tangents, or tangents that are zero"): (
         "argmax argmin axis_index bitcast_convert_type ceil eq eq_to floor ge gt is_finite le "
         "le_to lt lt_to ne nextafter round sign check"
     ),
     ("transpose", "operands are never floating or complex"): (
-        "and clz mulhi not or population_count random_unwrap random_wrap reduce_and reduce_or "
-        "reduce_xor rng_bit_generator shift_left shift_right_arithmetic shift_right_logical "
+        "and clz lu_pivots_to_permutation mulhi not or population_count random_unwrap random_wrap "
+        "reduce_and reduce_or reduce_xor rng_bit_generator shift_left shift_right_arithmetic shift_right_logical "
         "threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",

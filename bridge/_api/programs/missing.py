@@ -62,7 +62,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("signal sparse spatial special stats", _SCIPY),
     ),
     "tracebridge.lax": (
-        ("linalg", f"scipy.linalg: {_BY_CALLBACK}"),
         ("conv* ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers", _CONVOLUTION),
         ("reduce_window* select_and_*", _WINDOWS),
         ("reduce", "tracebridge.lax.reduce_sum and its kin, or tracebridge.lax.associative_scan"),

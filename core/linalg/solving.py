@@ -1,0 +1,38 @@
+"""Solutions of systems of equations from factors that are there already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.linalg.matrices import take_rows
+from tracebridge.core.linalg.triangular import triangular_solve
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.values import Value
+
+
+def lu_solution(factors: Value, permutation: Value, b: Value, transposed: int = 0) -> Any:
+    """The solution X of ``op(A) X = b`` from the LU factors of A.
+
+    Args:
+        factors: the first result of ``lu``, square matrices.
+        permutation: its third result.
+        b: matrices of shape ``(*batch, n, k)``.
+        transposed: 0 for A itself, 1 for its transposed, 2 for its adjoint.
+    """
+    if not transposed:
+        moved = take_rows(b, permutation)
+        y = triangular_solve(factors, moved, left_side=True, lower=True, unit_diagonal=True)
+        return triangular_solve(factors, y, left_side=True)
+    how = {"left_side": True, "transpose_a": True, "conjugate_a": transposed == 2}
+    y = triangular_solve(factors, b, **how)
+    x = triangular_solve(factors, y, lower=True, unit_diagonal=True, **how)
+    return take_rows(x, inverse_permutation(permutation))
+
+
+def inverse_permutation(permutation: Value) -> Any:
+    """Where each row goes."""
+    axis = permutation.aval.ndim - 1
+    place = lax.broadcasted_iota(permutation.aval.dtype, permutation.aval.shape, axis)
+    return lax.sort_key_val(permutation, place, axis)[1]
