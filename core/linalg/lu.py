@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.reduce.sort import take_along_axis
 from tracebridge.core.linalg.calls import (
     ffi_call,
     info_of,
@@ -120,11 +121,11 @@ def _blocked(a: Value) -> list[Any]:
         tail = part(below, (0, m - start), (stop, n))
         if start:
             last = lax.slice_in_dim(order, start, m, axis=len(batch))
-            last = lax.take_along_axis(last, moved, len(batch))
+            last = take_along_axis(last, moved, len(batch))
             first = lax.slice_in_dim(order, 0, start, axis=len(batch))
             order = joined([first, last], -1)
         else:
-            order = lax.take_along_axis(order, moved, len(batch))
+            order = take_along_axis(order, moved, len(batch))
         if stop < n:
             width = stop - start
             top = triangular_solve(
@@ -159,7 +160,7 @@ def _panel(a: Value) -> tuple[Any, Any, Any]:
         best = lax.argmax(lax.select_n(lax.ge(rows, j), none, size), n_batch, INT32)
         pivots = _with_element(pivots, best, j)
         swap = _exchanged(rows, j, per_matrix(best, rows.aval.shape))
-        a, order = take_rows(a, swap), lax.take_along_axis(order, swap, n_batch)
+        a, order = take_rows(a, swap), take_along_axis(order, swap, n_batch)
         row = lax.dynamic_index_in_dim(a, j, n_batch, keepdims=False)
         pivot = lax.dynamic_index_in_dim(row, j, n_batch, keepdims=False)
         column = lax.dynamic_index_in_dim(a, j, n_batch + 1, keepdims=False)
@@ -298,7 +299,7 @@ def _permutation(pivots: Value, size: Any) -> Any:
         other = lax.dynamic_index_in_dim(pivots, i, axis, keepdims=True)
         here = lax.broadcast_in_dim(i, other.aval.shape, ())
         at_i = lax.dynamic_index_in_dim(order, i, axis, keepdims=True)
-        at_j = lax.take_along_axis(order, other, axis)
+        at_j = take_along_axis(order, other, axis)
         out = lax.select_n(lax.eq(rows, _wide(here, rows)), order, _wide(at_j, rows))
         return lax.select_n(lax.eq(rows, _wide(other, rows)), out, _wide(at_i, rows))
 

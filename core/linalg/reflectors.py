@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.lax.reduce.sort import take_along_axis
 from tracebridge.core.linalg.matrices import (
     INT32,
     along_columns,
@@ -145,7 +146,7 @@ def triangularized(a: Value, *, pivoting: bool) -> list[Any]:
         a, taus, order = state
         if pivoting:
             swap = _longest_first(a, j, columns)
-            a, order = take_columns(a, swap), lax.take_along_axis(order, swap, len(batch))
+            a, order = take_columns(a, swap), take_along_axis(order, swap, len(batch))
         x = column(a, j)
         v, tau, beta = reflector(x, j)
         changed = apply_left(a, v, conj(tau))
