@@ -149,11 +149,11 @@ def PRNGKey(seed: Any, *, impl: object = None) -> Array:
     return _seeded_planned((_integer("PRNGKey", "the seed", seed),), (name, False))
 
 
-def key_dtype(impl: object = None) -> KeyDType:
+def key_dtype(impl_spec: object = None) -> KeyDType:
     """The dtype of the keys of a generator.
 
     Args:
-        impl: the generator, as for ``key``.
+        impl_spec: the generator, as for ``key``.
 
     Raises:
         ArgumentValueError: there is no such generator.
@@ -162,7 +162,7 @@ def key_dtype(impl: object = None) -> KeyDType:
     >>> tb.random.key_dtype("rbg")
     key<rbg>
     """
-    return key_dtype_of(_implementation("key_dtype", impl).name)
+    return key_dtype_of(_implementation("key_dtype", impl_spec).name)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Array:

@@ -302,7 +302,7 @@ def mapped_aval(size: object, axis: int | None, aval: ShapedArray) -> ShapedArra
 
 
 def unmapped_aval(
-    size: object, axis: int | None, aval: ShapedArray, _: object = None
+    size: object, axis: int | None, aval: ShapedArray, explicit_mesh_axis: object = None
 ) -> ShapedArray:
     """The type of a batch of ``size`` elements: with a new axis.
 
@@ -310,6 +310,7 @@ def unmapped_aval(
         size: the size of the batch.
         axis: where the new axis goes; None for none.
         aval: the type of one element.
+        explicit_mesh_axis: accepted, and without effect: types carry no shardings.
 
     >>> import tracebridge as tb
     >>> tb.extend.core.unmapped_aval(3, 0, tb.core.ShapedArray((2,), "float32"))

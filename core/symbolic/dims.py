@@ -218,17 +218,17 @@ class DimExpr:
 Dim = int | DimExpr
 
 
-def is_symbolic_dim(d: object) -> TypeGuard[DimExpr]:
+def is_symbolic_dim(p: object) -> TypeGuard[DimExpr]:
     """Whether a dimension is an expression; False for ints.
 
     Args:
-        d: one entry of a shape.
+        p: one entry of a shape.
 
     >>> import tracebridge as tb
     >>> tb.export.is_symbolic_dim(tb.export.symbolic_shape("b, 3")[0]), tb.export.is_symbolic_dim(3)
     (True, False)
     """
-    return isinstance(d, DimExpr)
+    return isinstance(p, DimExpr)
 
 
 def is_static(shape: Iterable[Any]) -> bool:
