@@ -59,6 +59,7 @@ from tracebridge.core.errors.runtime_errors import (
     NonFiniteError,
     OutOfMemoryError,
     PluginError,
+    ProfilerError,
     UnsupportedJaxlibError,
     XlaRuntimeError,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "OutOfMemoryError",
     "OwnershipError",
     "PluginError",
+    "ProfilerError",
     "ProgramMismatchError",
     "RankError",
     "RefError",

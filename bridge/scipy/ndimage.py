@@ -118,6 +118,7 @@ def map_coordinates(
 
     Raises:
         ShapeMismatchError: not one array of coordinates per axis.
+        ArgumentTypeError: ``coordinates`` is no sequence, or ``order`` no integer.
         UnsupportedArgumentError: splines of an order above 1.
         ArgumentValueError: no such mode.
 

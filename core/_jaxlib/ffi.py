@@ -94,6 +94,11 @@ def register_target(
         xla_client.register_custom_call_as_batch_partitionable(name)
 
 
+def register_as_batch_partitionable(name: str) -> None:
+    """Say that a target treats the elements of its leading axes alone."""
+    xla_client.register_custom_call_as_batch_partitionable(name)
+
+
 def register_type(name: str, type_id: Any, platform: str = "cpu") -> None:
     """Register a type id that typed FFI handlers use."""
     xla_client.register_custom_type(name, type_id, platform=platform)

@@ -174,6 +174,24 @@ class PluginError(TracebridgeError, RuntimeError):
     """
 
 
+class ProfilerError(TracebridgeError, RuntimeError, ValueError):
+    """A profile or a profiler server was started twice, or stopped without being started.
+
+    There is one profile and one profiler server at a time in a process. One was started while
+    another runs, or stopped while none does.
+
+    Wrong::
+
+        tb.profiler.start_trace("logs")
+        tb.profiler.start_trace("logs")
+
+    Right::
+
+        with tb.profiler.trace("logs"):
+            f(x).block_until_ready()
+    """
+
+
 class CompileError(TracebridgeError, XlaRuntimeError):
     """XLA rejected a program or failed to compile it.
 

@@ -26,6 +26,7 @@ NOT_RUN = {
     "ForkedProcessError": "forks the process, as tests/core/runtime/test_fork.py does",
     "OptionFrozenError": "the CPU runs here already: tests/core/runtime/backends/test_clients.py",
     "PluginError": "its examples are commands of the shell",
+    "ProfilerError": "writes files: tests/bridge/test_profiler.py",
     "ProgramMismatchError": "needs two processes: tests/integration/torch/test_other_processes.py",
 }
 # page -> why its wrong example does not raise

@@ -39,9 +39,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("image", f"tracebridge.numpy.interp, torch.nn.functional.interpolate {_BESIDE}"),
         ("ops", "x.at[segments].add(values), and .max, .min, .multiply for the other reductions"),
-        ("ffi", "tracebridge.pure_callback"),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
-        ("profiler", "tracebridge.named_scope, tracebridge.monitoring, tracebridge.log_compiles"),
         ("shard_map smap", _DEVICES),
     ),
     "tracebridge.numpy": (
@@ -68,6 +66,9 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),
+    ),
+    "tracebridge.ffi": (
+        ("register_ffi_type_id", "tracebridge.ffi.register_ffi_type"),
     ),
     "tracebridge.export": (
         (
