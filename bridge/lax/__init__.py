@@ -95,6 +95,30 @@ from tracebridge.core.lax.special.erf import *
 from tracebridge.core.lax.special.gamma import *
 
 if TYPE_CHECKING:
+    from tracebridge.core.conv.functions import conv as conv
+    from tracebridge.core.conv.functions import conv_general_dilated as conv_general_dilated
+    from tracebridge.core.conv.functions import (
+        conv_general_dilated_local as conv_general_dilated_local,
+    )
+    from tracebridge.core.conv.functions import (
+        conv_general_dilated_patches as conv_general_dilated_patches,
+    )
+    from tracebridge.core.conv.functions import conv_transpose as conv_transpose
+    from tracebridge.core.conv.functions import (
+        conv_with_general_padding as conv_with_general_padding,
+    )
+    from tracebridge.core.conv.numbers import ConvDimensionNumbers as ConvDimensionNumbers
+    from tracebridge.core.conv.numbers import (
+        ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
+    )
+    from tracebridge.core.conv.numbers import conv_dimension_numbers as conv_dimension_numbers
+    from tracebridge.core.conv.numbers import conv_general_permutations as conv_general_permutations
+    from tracebridge.core.conv.numbers import conv_general_shape_tuple as conv_general_shape_tuple
+    from tracebridge.core.conv.numbers import conv_shape_tuple as conv_shape_tuple
+    from tracebridge.core.conv.numbers import (
+        conv_transpose_shape_tuple as conv_transpose_shape_tuple,
+    )
+    from tracebridge.core.conv.primitive import conv_general_dilated_p as conv_general_dilated_p
     from tracebridge.core.fft.fft import FftType as FftType
     from tracebridge.core.fft.fft import fft as fft
     from tracebridge.core.fft.fft import fft_p as fft_p
@@ -113,6 +137,23 @@ if TYPE_CHECKING:
     from tracebridge.core.special.incomplete_gamma import igammac as igammac
     from tracebridge.core.special.incomplete_gamma import igammac_p as igammac_p
     from tracebridge.core.special.incomplete_gamma import random_gamma_grad as random_gamma_grad
+    from tracebridge.core.windows.geometry import (
+        reduce_window_shape_tuple as reduce_window_shape_tuple,
+    )
+    from tracebridge.core.windows.reduce import reduce as reduce
+    from tracebridge.core.windows.reduce import reduce_p as reduce_p
+    from tracebridge.core.windows.reduce_window import reduce_window as reduce_window
+    from tracebridge.core.windows.reduce_window import reduce_window_max_p as reduce_window_max_p
+    from tracebridge.core.windows.reduce_window import reduce_window_min_p as reduce_window_min_p
+    from tracebridge.core.windows.reduce_window import reduce_window_p as reduce_window_p
+    from tracebridge.core.windows.reduce_window import reduce_window_sum_p as reduce_window_sum_p
+    from tracebridge.core.windows.select import (
+        select_and_gather_add_p as select_and_gather_add_p,
+    )
+    from tracebridge.core.windows.select import (
+        select_and_scatter_add_p as select_and_scatter_add_p,
+    )
+    from tracebridge.core.windows.select import select_and_scatter_p as select_and_scatter_p
     from tracebridge.lax import linalg as linalg
 
 # What programs use less often is loaded at its first use: module -> names. The packages that these
@@ -125,6 +166,25 @@ _LATER = _LazyNames(
         "tracebridge.core.special.incomplete_beta": "betainc regularized_incomplete_beta_p",
         "tracebridge.core.special.incomplete_gamma": (
             "igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p random_gamma_grad"
+        ),
+        "tracebridge.core.conv.functions": (
+            "conv conv_general_dilated conv_general_dilated_local conv_general_dilated_patches "
+            "conv_transpose conv_with_general_padding"
+        ),
+        "tracebridge.core.conv.numbers": (
+            "ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv_dimension_numbers "
+            "conv_general_permutations conv_general_shape_tuple conv_shape_tuple "
+            "conv_transpose_shape_tuple"
+        ),
+        "tracebridge.core.conv.primitive": "conv_general_dilated_p",
+        "tracebridge.core.windows.geometry": "reduce_window_shape_tuple",
+        "tracebridge.core.windows.reduce": "reduce reduce_p",
+        "tracebridge.core.windows.reduce_window": (
+            "reduce_window reduce_window_max_p reduce_window_min_p reduce_window_p "
+            "reduce_window_sum_p"
+        ),
+        "tracebridge.core.windows.select": (
+            "select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p"
         ),
     },
     submodules=("linalg",),

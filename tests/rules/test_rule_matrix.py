@@ -34,10 +34,16 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
         "custom_linear_solve custom_transpose_call linear_call"
     ),
     ("linearize", "it makes the plan itself"): "scan",
+    ("linearize", "its tangents are computed by other operations"): "reduce reduce_window",
+    ("linearize", "no derivative"): "select_and_scatter",
     ("dce", "rules of users are given all results"): "custom_jvp_call custom_vjp_call",
     ("dce", "the results are computed together"): (
         "custom_linear_solve custom_transpose_call linear_call"
     ),
+    ("dce", "the computation takes and gives all of them"): "reduce reduce_window",
+    ("dce", "one result"): "select_and_scatter",
+    ("unknown_outs", "the computation takes all of them"): "reduce reduce_window",
+    ("unknown_outs", "one result"): "select_and_scatter",
     ("unknown_outs", "rules of users are given all arguments"): "custom_jvp_call custom_vjp_call",
     ("unknown_outs", "the results are computed together"): (
         "custom_linear_solve custom_transpose_call linear_call"
@@ -48,8 +54,8 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
 EXEMPT: dict[tuple[str, str], str] = {
     ("jvp", "no operands"): "axis_index",
     ("jvp", "operands are never floating or complex"): (
-        "lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or reduce_xor "
-        "rng_bit_generator threefry2x32"
+        "lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
+        "reduce_window_and reduce_window_or reduce_xor rng_bit_generator threefry2x32"
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
@@ -73,11 +79,17 @@ EXEMPT: dict[tuple[str, str], str] = {
     ),
     ("transpose", "operands are never floating or complex"): (
         "and clz lu_pivots_to_permutation mulhi not or population_count random_unwrap random_wrap "
-        "reduce_and reduce_or reduce_xor rng_bit_generator shift_left shift_right_arithmetic "
-        "shift_right_logical threefry2x32 xor"
+        "reduce_and reduce_or reduce_window_and reduce_window_or reduce_xor rng_bit_generator "
+        "shift_left shift_right_arithmetic shift_right_logical threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("transpose", "the linear part is given by the user's rule"): "custom_vjp_call",
+    ("jvp", "any computations: select_and_scatter_add has the derivative that windows need"): (
+        "select_and_scatter"
+    ),
+    ("transpose", "not linear: the tangent is computed by other operations"): (
+        "reduce reduce_window reduce_window_max reduce_window_min select_and_scatter"
+    ),
 }
 
 

@@ -10,14 +10,6 @@ _NUMPY = f"the function of the same name of NumPy: {_BY_CALLBACK}"
 _SCIPY = f"the function of the same name of SciPy: {_BY_CALLBACK}"
 _BESIDE = "beside the traced function"
 _RANDOM = "the typed keys of tracebridge.random.key, without checks of their reuse"
-_CONVOLUTION = (
-    "tracebridge.numpy.convolve and correlate for vectors; torch.nn.functional.conv2d or "
-    f"tf.nn.convolution {_BESIDE}"
-)
-_WINDOWS = (
-    "tracebridge.lax.cumsum and its kin, tracebridge.lax.associative_scan, or pooling of torch or "
-    f"TensorFlow {_BESIDE}"
-)
 _DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
 _LAYERS = (
     "tracebridge.numpy for activations (relu is maximum(x, 0), gelu and silu a line each), and "
@@ -60,9 +52,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("signal sparse spatial special stats", _SCIPY),
     ),
     "tracebridge.lax": (
-        ("conv* ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers", _CONVOLUTION),
-        ("reduce_window* select_and_*", _WINDOWS),
-        ("reduce", "tracebridge.lax.reduce_sum and its kin, or tracebridge.lax.associative_scan"),
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),

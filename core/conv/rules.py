@@ -1,0 +1,160 @@
+"""The derivatives of a convolution, and its batches, are convolutions with other axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.conv.numbers import ConvDimensionNumbers, size_with_gaps
+from tracebridge.core.dtypes.dtypes import is_complex
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.value import Value
+
+
+def _bind(x: Any, y: Any, **params: Any) -> Any:
+    from tracebridge.core.conv.primitive import conv_general_dilated_p  # noqa: PLC0415
+
+    return conv_general_dilated_p.bind(x, y, **params)
+
+
+def _swapped(spec: tuple[int, ...]) -> tuple[int, ...]:
+    """The first two axes in each other's place."""
+    return (spec[1], spec[0], *spec[2:])
+
+
+def move_groups(x: Any, source: int, target: int, groups: int) -> Any:
+    """The outer part, of size ``groups``, of axis ``source`` made the outer part of ``target``."""
+    if groups == 1:
+        return x
+    shape = x.aval.shape
+    split = (*shape[:source], groups, shape[source] // groups, *shape[source + 1 :])
+    x = lax.reshape(x, split)
+    axis = target + (target > source)  # where the target is now
+    order = [i for i in range(len(split)) if i != source]
+    order.insert(order.index(axis), source)
+    x = lax.transpose(x, tuple(order))
+    merged = [n if i != source else n // groups for i, n in enumerate(shape)]
+    merged[target] *= groups
+    return lax.reshape(x, tuple(merged))
+
+
+def _finish(out: Any, aval: ShapedArray) -> Any:
+    if is_complex(out.aval.dtype) and not is_complex(aval.dtype):
+        out = lax.real(out)
+    return out if out.aval.dtype == aval.dtype else lax.convert_dtype(out, aval.dtype)
+
+
+def _preferred(a: Any, b: Any, ct: Any) -> Any:
+    """Cotangents accumulate in their dtype, where the other operand has another one."""
+    return None if a.aval.dtype == b.aval.dtype else ct.aval.dtype
+
+
+def lhs_cotangent(ct: Value, x: ShapedArray, y: Value, params: Params) -> Any:
+    """The cotangent convolved with the kernel, turned around."""
+    numbers = params["dimension_numbers"]
+    lhs, rhs, out = numbers
+    if 0 in (*ct.aval.shape, *x.shape, *y.aval.shape):
+        return lax.zeros_of(x)
+    features, batches = params["feature_group_count"], params["batch_group_count"]
+    pads: list[tuple[Any, Any]] = []
+    for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
+        kernel = size_with_gaps(y.aval.shape[rhs[2 + i]], b)
+        before = kernel - 1 - low
+        whole = size_with_gaps(x.shape[lhs[2 + i]], a) + kernel - 1
+        pads.append((before, whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)))
+    groups = max(features, batches)
+    y = move_groups(lax.rev(y, rhs[2:]), rhs[0], rhs[1], groups)
+    found = _bind(
+        ct,
+        y,
+        window_strides=params["lhs_dilation"],
+        padding=tuple(pads),
+        lhs_dilation=params["window_strides"],
+        rhs_dilation=params["rhs_dilation"],
+        dimension_numbers=ConvDimensionNumbers(out, _swapped(rhs), lhs),
+        feature_group_count=groups,
+        batch_group_count=1,
+        precision=params["precision"],
+        preferred_element_type=_preferred(ct, y, ct),
+    )
+    if batches > 1:
+        found = move_groups(found, lhs[1], lhs[0], batches)
+    return _finish(found, x)
+
+
+def rhs_cotangent(ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
+    """The array convolved with the cotangent."""
+    lhs, rhs, out = params["dimension_numbers"]
+    if 0 in (*ct.aval.shape, *x.aval.shape, *y.shape):
+        return lax.zeros_of(y)
+    pads: list[tuple[Any, Any]] = []
+    for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
+        size = size_with_gaps(x.aval.shape[lhs[2 + i]], a)
+        whole = size_with_gaps(y.shape[rhs[2 + i]], b) - 1
+        whole = whole + size_with_gaps(ct.aval.shape[out[2 + i]], stride)
+        pads.append((low, whole - low - size))
+    found = _bind(
+        x,
+        ct,
+        window_strides=params["rhs_dilation"],
+        padding=tuple(pads),
+        lhs_dilation=params["lhs_dilation"],
+        rhs_dilation=params["window_strides"],
+        dimension_numbers=ConvDimensionNumbers(_swapped(lhs), _swapped(out), _swapped(rhs)),
+        # Groups of features are groups of what is the batch here, and the other way round.
+        feature_group_count=params["batch_group_count"],
+        batch_group_count=params["feature_group_count"],
+        precision=params["precision"],
+        preferred_element_type=_preferred(x, ct, ct),
+    )
+    return _finish(found, y)
+
+
+def _windows(params: Params) -> Any:
+    names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
+    return zip(*[params[name] for name in names], strict=True)
+
+
+def batched(
+    size: Any, args: Sequence[Value], dims: Sequence[int | None], params: Params
+) -> tuple[Any, int]:
+    """The mapped axis becomes part of the features, or of the batch."""
+    (x, y), (d, e) = args, dims
+    lhs, rhs, out = params["dimension_numbers"]
+    features, batches = params["feature_group_count"], params["batch_group_count"]
+    if d is not None and e is not None:
+        name = "batch_group_count" if batches > 1 else "feature_group_count"
+        x = _merged(x, d, lhs[0] if batches > 1 else lhs[1], 1)
+        y = _merged(y, e, rhs[0], 1)
+        found = _bind(x, y, **{**params, name: size * params[name]})
+        return _parted(found, out[1], 1, size), 0
+    if d is not None:
+        found = _bind(_merged(x, d, lhs[0], batches), y, **params)
+        return _parted(found, out[0], 1, size), 0
+    assert e is not None  # one of the operands is batched
+    groups = max(features, batches)
+    found = _bind(x, _merged(y, e, rhs[0], groups), **params)
+    return _parted(found, out[1], groups, size), 0
+
+
+def _merged(x: Value, dim: int, axis: int, outer: int) -> Any:
+    """``axis`` of each element with the mapped axis in it, inside of ``outer`` groups."""
+    x = lax.move_batch_axis(x, dim, 0)
+    size, *shape = x.aval.shape
+    n = shape[axis]
+    x = lax.reshape(x, (size, *shape[:axis], outer, n // outer, *shape[axis + 1 :]))
+    x = lax.move_batch_axis(x, 0, axis + 1)
+    return lax.reshape(x, (*shape[:axis], size * n, *shape[axis + 1 :]))
+
+
+def _parted(x: Any, axis: int, outer: int, size: Any) -> Any:
+    """The inverse: the mapped axis is in front."""
+    shape = x.aval.shape
+    n = shape[axis] // size
+    x = lax.reshape(x, (*shape[:axis], outer, size, n // outer, *shape[axis + 1 :]))
+    x = lax.move_batch_axis(x, axis + 1, 0)
+    return lax.reshape(x, (size, *shape[:axis], n, *shape[axis + 1 :]))

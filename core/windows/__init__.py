@@ -1,0 +1,1 @@
+"""Reductions with computations of the user, over axes and over windows; what windows select."""

@@ -1,0 +1,79 @@
+"""StableHLO for reductions over windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core.mlir.attrs import i64_array
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.windows.geometry import Windows
+
+
+def emit_reduce_window(
+    ctx: LoweringContext,
+    operands: Sequence[Any],
+    inits: Sequence[Any],
+    avals_out: Sequence[ShapedArray],
+    windows: Windows,
+    body: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+) -> list[Any]:
+    """``stablehlo.reduce_window``; ``body(accumulators, elements)`` emits the combined scalars."""
+    operation = ctx.op(
+        "stablehlo.reduce_window",
+        [*operands, *inits],
+        avals_out,
+        {
+            "window_dimensions": i64_array(windows.window_dimensions),
+            "window_strides": i64_array(windows.window_strides),
+            "base_dilations": i64_array(windows.base_dilation),
+            "window_dilations": i64_array(windows.window_dilation),
+            "padding": _padding(ctx, windows),
+        },
+        regions=1,
+    )
+    scalars = [a.update(shape=()) for a in avals_out]
+    with ctx.block(operation.regions[0], [*scalars, *scalars]) as arguments:
+        n = len(scalars)
+        ctx.finish(body(arguments[:n], arguments[n:]))
+    return list(operation.results)
+
+
+def emit_select_and_scatter(
+    ctx: LoweringContext,
+    operands: Sequence[Any],
+    aval: ShapedArray,
+    windows: Windows,
+    select: Callable[[Sequence[Any]], Sequence[Any]],
+    scatter: Callable[[Sequence[Any]], Sequence[Any]],
+) -> Any:
+    """``stablehlo.select_and_scatter`` of operand, source and initial value.
+
+    ``select(pair)`` says whether the first of two elements stays, ``scatter(pair)`` adds up.
+    """
+    operation = ctx.op(
+        "stablehlo.select_and_scatter",
+        operands,
+        [aval],
+        {
+            "window_dimensions": i64_array(windows.window_dimensions),
+            "window_strides": i64_array(windows.window_strides),
+            "padding": _padding(ctx, windows),
+        },
+        regions=2,
+    )
+    pair = [aval.update(shape=())] * 2
+    for region, emit in zip(operation.regions, (select, scatter), strict=True):
+        with ctx.block(region, pair) as arguments:
+            ctx.finish(emit(arguments))
+    return operation.results[0]
+
+
+def _padding(ctx: LoweringContext, windows: Windows) -> Any:
+    pads: Any = np.asarray(windows.padding, np.int64).reshape(-1, 2)
+    return ctx.dense_i64(pads)

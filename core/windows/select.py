@@ -1,0 +1,296 @@
+"""What windows select: the derivatives of their maxima and minima.
+
+The winner of a window is its first largest (smallest) element, or its first NaN. Padding never
+wins, so that a window of nothing but minus infinity has a winner too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.loops.map import map as map_rows
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.windows import patches
+from tracebridge.core.windows.emit import emit_reduce_window, emit_select_and_scatter
+from tracebridge.core.windows.geometry import Windows, result_of, windows_of, with_axis
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
+_INT32 = np.dtype(np.int32)
+_BEYOND = int(np.iinfo(np.int32).max)  # the position of padding
+_FEW_PLACES = 64  # windows that are small enough to be written out
+
+
+def is_better(a: Any, b: Any, select_prim: Primitive) -> Any:
+    """Whether ``a`` beats ``b``: it is larger (smaller), or a NaN beside a number."""
+    better = lax.gt(a, b) if select_prim is lax.ge_p else lax.lt(a, b)
+    return lax.bitwise_or(better, lax.bitwise_and(lax.ne(a, a), lax.eq(b, b)))
+
+
+def _worst(aval: ShapedArray, select_prim: Primitive) -> Any:
+    dtype = aval.dtype
+    return lax.smallest(dtype) if select_prim is lax.ge_p else lax.largest(dtype)
+
+
+def _first_winner(select_prim: Primitive) -> Any:
+    """The better of two elements, of equal ones the first: ``(x, i, y, j) -> (z, k)``."""
+
+    def first(x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
+        behind = lax.bitwise_and(lax.bitwise_not(is_better(x, y, select_prim)), lax.lt(j, i))
+        takes = lax.bitwise_or(is_better(y, x, select_prim), behind)
+        return lax.select(takes, y, x), lax.select(takes, j, i)
+
+    return first
+
+
+def emit_winners(
+    ctx: LoweringContext, x: IrValue, aval: ShapedArray, select_prim: Primitive, windows: Windows
+) -> tuple[Any, ShapedArray]:
+    """Emit the position of each window's winner in the flat operand; and the aval of that."""
+    scalar, number = aval.update(shape=()), ShapedArray((), _INT32)
+    numbers = aval.update(dtype=_INT32)
+    flat = ShapedArray((aval.size,), _INT32)
+    positions = ctx.reshape(ctx.iota(flat, 0), numbers)
+    first = _first_winner(select_prim)
+    avals = [scalar, number, scalar, number]
+
+    def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        return ctx.lower_fun(first, *a, *b, avals_in=avals)
+
+    inits = [ctx.splat(_worst(aval, select_prim), scalar), ctx.splat(_BEYOND, number)]
+    outs = [result_of(aval, windows), result_of(numbers, windows)]
+    found = emit_reduce_window(ctx, [x, positions], inits, outs, windows, body)
+    return found[1], outs[1]
+
+
+def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
+    """The number of each winner's place in its window, as int32."""
+    worst = lax.full_of(x.aval.update(shape=()), _worst(x.aval, select_prim))
+    values = patches.elements(x, worst, windows)
+    inside = patches.inside(x.aval.shape, windows)
+    best = values[0]
+    place = lax.full_of(best.aval.update(dtype=_INT32, weak_type=False), 0)
+    found = None if inside is None else inside[0]
+    for k in range(1, len(values)):
+        takes = is_better(values[k], best, select_prim)
+        if inside is not None:
+            missed = lax.bitwise_and(inside[k], lax.bitwise_not(found))
+            takes = lax.bitwise_or(takes, missed)
+            found = lax.bitwise_or(found, inside[k])
+        best = lax.select(takes, values[k], best)
+        place = lax.select(takes, lax.full_of(place.aval, k), place)
+    return place
+
+
+def _gather_by_places(t: Value, x: Value, *, select_prim: Primitive, windows: Windows) -> Any:
+    zero = lax.full_of(t.aval.update(shape=()), 0)
+    place = winning_places(x, select_prim, windows)
+    total = lax.zeros_of(t.aval.update(shape=place.aval.shape))
+    for k, part in enumerate(patches.elements(t, zero, windows)):
+        total = lax.select(lax.eq(place, k), part, total)
+    return total
+
+
+def _scatter_by_places(source: Value, x: Value, *, select_prim: Primitive, windows: Windows) -> Any:
+    place = winning_places(x, select_prim, windows)
+    zeros = lax.zeros_of(source.aval)
+    parts = [lax.select(lax.eq(place, k), source, zeros) for k in range(windows.size)]
+    return patches.spread(parts, x.aval.shape, windows)
+
+
+def _take(t: Value, positions: Value) -> Any:
+    """Elements of the flat array at positions, 0 beyond its end."""
+    index = lax.reshape(positions, (*positions.aval.shape, 1))
+    numbers = lax.GatherDimensionNumbers((), (0,), (0,))
+    flat = lax.reshape(t, (t.aval.size,))
+    return lax.gather(flat, index, numbers, (1,), mode="fill", fill_value=0)
+
+
+def _put(source: Value, positions: Value, *, shape: tuple[int, ...]) -> Any:
+    """Zeros to which the elements of ``source`` are added at positions of the flat array."""
+    index = lax.reshape(positions, (*positions.aval.shape, 1))
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    size = int(np.prod(shape, dtype=np.int64))
+    flat = lax.zeros_of(source.aval.update(shape=(size,)))
+    return lax.reshape(lax.scatter_add(flat, index, source, numbers, mode="drop"), shape)
+
+
+class _Selecting(Primitive):
+    """Linear in the first operand; the second one says which element of each window wins."""
+
+    cost = Cost.OTHER
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        t = tangents[0]
+        return self.bind(*primals, **params), (
+            None if t is None else self.bind(t, primals[1], **params)
+        )
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        moved, dim = lax.to_one_axis(args, dims, ctx.size)
+        windows = with_axis(windows_of(params), dim)
+        return self.bind(*moved, select_prim=params["select_prim"], **windows._asdict()), dim
+
+
+def _written_out(ctx: LoweringContext, windows: Windows) -> bool:
+    """Whether the places of a window are taken one by one: loops that the compiler vectorises."""
+    return ctx.platform == "cpu" and 0 < windows.size <= _FEW_PLACES
+
+
+@final
+class SelectAndGatherAdd(_Selecting):
+    """``(tangents, operand)``: the tangent of the winner of each window."""
+
+    name = "select_and_gather_add"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        t, x = avals
+        if t.shape != x.shape:
+            msg = f"{self.name}: tangents {t.str_short()} for an operand {x.str_short()}"
+            raise ShapeMismatchError(msg, expected="one shape")
+        return result_of(t, windows_of(params))
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        t, x = operands
+        t_aval, x_aval = ctx.avals_in
+        windows, prim = windows_of(params), params["select_prim"]
+        if _written_out(ctx, windows):
+            fun = _gather_by_places
+            return ctx.lower_fun(fun, t, x, select_prim=prim, windows=windows)[0]
+        positions, aval = emit_winners(ctx, x, x_aval, prim, windows)
+        return ctx.lower_fun(_take, t, positions, avals_in=[t_aval, aval])[0]
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
+        return [select_and_scatter_add_p.bind(ct, args[1], **params), None]
+
+
+@final
+class SelectAndScatterAdd(_Selecting):
+    """``(source, operand)``: each number of the source is added where its window has its winner."""
+
+    name = "select_and_scatter_add"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        source, x = avals
+        expected = result_of(x, windows_of(params))
+        if source.shape != expected.shape:
+            msg = f"{self.name}: source {source.str_short()} for windows of {x.str_short()}"
+            raise ShapeMismatchError(msg, expected=f"shape {expected.shape}")
+        return source.update(shape=x.shape)
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        source, x = operands
+        s_aval, x_aval = ctx.avals_in
+        windows, prim = windows_of(params), params["select_prim"]
+        if _written_out(ctx, windows):
+            fun = _scatter_by_places
+            return ctx.lower_fun(fun, source, x, select_prim=prim, windows=windows)[0]
+        # XLA's expansion of the operation ends the process for operands without axes.
+        no_axes = not x_aval.ndim or 0 in (*x_aval.shape, windows.size)
+        negative = any([n < 0 for pair in windows.padding for n in pair])
+        if windows.is_dilated or negative or no_axes or s_aval.dtype != x_aval.dtype:
+            positions, aval = emit_winners(ctx, x, x_aval, prim, windows)
+            avals = [s_aval, aval]
+            return ctx.lower_fun(_put, source, positions, avals_in=avals, shape=x_aval.shape)[0]
+        return self._operation(ctx, x, source, prim, windows)
+
+    def _operation(
+        self, ctx: LoweringContext, x: Any, source: Any, prim: Primitive, windows: Windows
+    ) -> Any:
+        out = ctx.aval_out
+        scalar = out.update(shape=())
+
+        def stays(a: Any, b: Any) -> Any:
+            return lax.bitwise_not(is_better(b, a, prim))
+
+        def select(pair: Sequence[Any]) -> Sequence[Any]:
+            return ctx.lower_fun(stays, *pair, avals_in=[scalar, scalar])
+
+        def scatter(pair: Sequence[Any]) -> Sequence[Any]:
+            return [ctx.op1("stablehlo.add", pair, scalar)]
+
+        zero = ctx.splat(0, scalar)
+        return emit_select_and_scatter(ctx, [x, source, zero], out, windows, select, scatter)
+
+    def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
+        return [select_and_gather_add_p.bind(ct, args[1], **params), None]
+
+
+@final
+class SelectAndScatter(HigherOrderPrimitive):
+    """``(operand, source, initial value)``: numbers combined where ``select_jaxpr`` says.
+
+    Windows have no gaps. It has no derivative: ``select_and_scatter_add`` is what derivatives of
+    windows need.
+    """
+
+    name = "select_and_scatter"
+    multiple_results = False
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        x, source, init = avals
+        windows = _plain_windows(x.ndim, params)
+        expected = result_of(x, windows)
+        if source.shape != expected.shape:
+            msg = f"{self.name}: source {source.str_short()} for windows of {x.str_short()}"
+            raise ShapeMismatchError(msg, expected=f"shape {expected.shape}")
+        if source.dtype != x.dtype or init.dtype != x.dtype:
+            got = ", ".join([a.str_short() for a in avals])
+            msg = f"{self.name}: operand, source and initial value need one dtype, got {got}"
+            raise DtypeMismatchError(msg)
+        return x.strong
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        def emit(name: str) -> Any:
+            return lambda pair: ctx.inline_jaxpr(params[name], pair)
+
+        windows = _plain_windows(ctx.avals_in[0].ndim, params)
+        select, scatter = emit("select_jaxpr"), emit("scatter_jaxpr")
+        return emit_select_and_scatter(ctx, operands, ctx.aval_out, windows, select, scatter)
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        if dims[2] is not None:
+
+            def one(row: Sequence[Any]) -> Any:
+                return self.bind(*row, **params)
+
+            return map_rows(
+                one, [lax.to_front(a, d, ctx.size) for a, d in zip(args, dims, strict=True)]
+            ), 0
+        x, source, init = args
+        moved, dim = lax.to_one_axis((x, source), dims[:2], ctx.size)
+        windows = with_axis(_plain_windows(moved[0].aval.ndim - 1, params), dim)
+        names = ("window_dimensions", "window_strides", "padding")
+        new = {**params, **{name: getattr(windows, name) for name in names}}
+        return self.bind(*moved, init, **new), dim
+
+
+def _plain_windows(ndim: int, params: Any) -> Windows:
+    ones = (1,) * ndim
+    names = ("window_dimensions", "window_strides", "padding")
+    return Windows(*[params[name] for name in names], ones, ones)
+
+
+select_and_gather_add_p = SelectAndGatherAdd()
+select_and_scatter_add_p = SelectAndScatterAdd()
+select_and_scatter_p = SelectAndScatter()
+
+
+def select_and_gather_add(t: Value, x: Value, select_prim: Primitive, windows: Windows) -> Any:
+    """The tangent of the winner of each window."""
+    return select_and_gather_add_p.bind(t, x, select_prim=select_prim, **windows._asdict())
