@@ -84,13 +84,13 @@ class ConvGeneralDilated(Primitive):
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args
         if is_linear_input(x):
-            return [rules.lhs_cotangent(ct, x.aval, y, params), None]
-        return [None, rules.rhs_cotangent(ct, x, y.aval, params)]
+            return [rules.lhs_cotangent(self.bind, ct, x.aval, y, params), None]
+        return [None, rules.rhs_cotangent(self.bind, ct, x, y.aval, params)]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        return rules.batched(ctx.size, args, dims, params)
+        return rules.batched(self.bind, ctx.size, args, dims, params)
 
 
 conv_general_dilated_p = ConvGeneralDilated()

@@ -1,8 +1,11 @@
-"""The derivatives of a convolution, and its batches, are convolutions with other axes."""
+"""The derivatives of a convolution, and its batches, are convolutions with other axes.
+
+``bind`` is that of the primitive, which has these rules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
@@ -15,10 +18,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 
-def _bind(x: Any, y: Any, **params: Any) -> Any:
-    from tracebridge.core.conv.primitive import conv_general_dilated_p  # noqa: PLC0415
-
-    return conv_general_dilated_p.bind(x, y, **params)
+Bind = Callable[..., Any]
 
 
 def _swapped(spec: tuple[int, ...]) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ def _preferred(a: Any, b: Any, ct: Any) -> Any:
     return None if a.aval.dtype == b.aval.dtype else ct.aval.dtype
 
 
-def lhs_cotangent(ct: Value, x: ShapedArray, y: Value, params: Params) -> Any:
+def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Params) -> Any:
     """The cotangent convolved with the kernel, turned around."""
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers
@@ -68,7 +68,7 @@ def lhs_cotangent(ct: Value, x: ShapedArray, y: Value, params: Params) -> Any:
         pads.append((before, whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)))
     groups = max(features, batches)
     y = move_groups(lax.rev(y, rhs[2:]), rhs[0], rhs[1], groups)
-    found = _bind(
+    found = bind(
         ct,
         y,
         window_strides=params["lhs_dilation"],
@@ -86,7 +86,7 @@ def lhs_cotangent(ct: Value, x: ShapedArray, y: Value, params: Params) -> Any:
     return _finish(found, x)
 
 
-def rhs_cotangent(ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
+def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
     """The array convolved with the cotangent."""
     lhs, rhs, out = params["dimension_numbers"]
     if 0 in (*ct.aval.shape, *x.aval.shape, *y.shape):
@@ -97,7 +97,7 @@ def rhs_cotangent(ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
         whole = size_with_gaps(y.shape[rhs[2 + i]], b) - 1
         whole = whole + size_with_gaps(ct.aval.shape[out[2 + i]], stride)
         pads.append((low, whole - low - size))
-    found = _bind(
+    found = bind(
         x,
         ct,
         window_strides=params["rhs_dilation"],
@@ -120,7 +120,7 @@ def _windows(params: Params) -> Any:
 
 
 def batched(
-    size: Any, args: Sequence[Value], dims: Sequence[int | None], params: Params
+    bind: Bind, size: Any, args: Sequence[Value], dims: Sequence[int | None], params: Params
 ) -> tuple[Any, int]:
     """The mapped axis becomes part of the features, or of the batch."""
     (x, y), (d, e) = args, dims
@@ -130,14 +130,14 @@ def batched(
         name = "batch_group_count" if batches > 1 else "feature_group_count"
         x = _merged(x, d, lhs[0] if batches > 1 else lhs[1], 1)
         y = _merged(y, e, rhs[0], 1)
-        found = _bind(x, y, **{**params, name: size * params[name]})
+        found = bind(x, y, **{**params, name: size * params[name]})
         return _parted(found, out[1], 1, size), 0
     if d is not None:
-        found = _bind(_merged(x, d, lhs[0], batches), y, **params)
+        found = bind(_merged(x, d, lhs[0], batches), y, **params)
         return _parted(found, out[0], 1, size), 0
     assert e is not None  # one of the operands is batched
     groups = max(features, batches)
-    found = _bind(x, _merged(y, e, rhs[0], groups), **params)
+    found = bind(x, _merged(y, e, rhs[0], groups), **params)
     return _parted(found, out[1], groups, size), 0
 
 
