@@ -22,7 +22,7 @@ from __future__ import annotations
 import abc
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, final
 
@@ -436,10 +436,6 @@ def pin(handle: str, family: Family) -> None:
     note_settings(handle)
 
 
-# Filled by wrap.py: finds the family of a handle that this process has not made yet.
-FIND_ROOT: list[Any] = []
-
-
 TWIN = "~"
 
 
@@ -450,8 +446,8 @@ def free_handle(handle: str) -> str:
     return handle
 
 
-def resolve(handle: str) -> Family:
-    """The family of a handle.
+def resolve(handle: str, find_root: Callable[[str], Family | None]) -> Family:
+    """The family of a handle; ``find_root`` finds that of a graph which another process has made.
 
     Raises:
         ExchangeError: no wrapped function in this process has that name.
@@ -462,13 +458,12 @@ def resolve(handle: str) -> Family:
         return found
     base, _, suffix = handle.rpartition("::")
     if base and suffix.partition("(")[0] in _DERIVED:
-        found = _HANDLES[handle] = resolve(base).child(suffix)
+        found = _HANDLES[handle] = resolve(base, find_root).child(suffix)
         return found
-    for find in FIND_ROOT:
-        family = find(handle)
-        if family is not None:
-            pin(handle, family)
-            return family
+    family = find_root(handle)
+    if family is not None:
+        pin(handle, family)
+        return family
     name = handle.partition("|")[0]
     msg = f"a torch graph calls the wrapped function {name!r}, which this process does not know"
     raise ExchangeError(

@@ -41,8 +41,9 @@ from tracebridge.torch._crossing.structure import BOOL, COMPLEX, FLOAT, INT, TEN
 from tracebridge.torch._eager import autograd
 from tracebridge.torch._eager.entry import CallTable, make_entry
 from tracebridge.torch._graphs.call_family import CallFamily
-from tracebridge.torch._graphs.calls import call_structure, graph_call, out_tree_of
+from tracebridge.torch._graphs.calls import graph_call, out_tree_of
 from tracebridge.torch._graphs.functions import note_function, noted_function
+from tracebridge.torch._graphs.roots import call_structure
 
 _NUMBERS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
 

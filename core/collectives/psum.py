@@ -44,10 +44,12 @@ class _AllReduce(Collective):
 
     # The StableHLO operation that combines two elements.
     combine: ClassVar[str]
+    # Whether complex numbers have it: a sum of them, no maximum.
+    takes_complex: ClassVar[bool] = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
         (x,) = avals
-        if is_bool(x.dtype) or (is_complex(x.dtype) and self.name != "psum"):
+        if is_bool(x.dtype) or (is_complex(x.dtype) and not self.takes_complex):
             msg = f"{self.name} does not work on {x.dtype.name}"
             raise UnsupportedDtypeError(msg)
         return x.strong
@@ -98,6 +100,7 @@ class Psum(_AllReduce):
     """Sum over named axes."""
 
     name = "psum"
+    takes_complex = True
     combine = "stablehlo.add"
 
     def reduce(self, x: Any, axes: tuple[int, ...]) -> Any:

@@ -67,6 +67,8 @@ class Primitive(abc.ABC):
     # Whether it calls or maps a function, which is its first operand then (core/compat).
     call_primitive: ClassVar[bool] = False
     map_primitive: ClassVar[bool] = False
+    # Its parameter ``jaxpr`` is run step by step; under a checkpoint each step keeps its share.
+    runs_steps: ClassVar[bool] = False
     # Whether it moves elements about, whatever they are: arrays of extended dtypes need no rule.
     moves_elements: ClassVar[bool] = False
     # The rules are functions of the user (core/compat).
@@ -176,6 +178,21 @@ class Primitive(abc.ABC):
 
     def wanted_sharding(self, params: dict[str, Any]) -> Any:
         """The sharding over whose mesh programs with this equation run; None: any will do."""
+        del params
+        return None
+
+    def replicas(self, params: Params) -> int:
+        """How many devices compute one equation, each of them a part of it."""
+        del params
+        return 1
+
+    def has_devices(self, params: Params) -> bool:
+        """Whether an equation says which devices compute it."""
+        del params
+        return False
+
+    def sharding_callback(self, params: Params) -> Callable[..., None] | None:
+        """The function that is told on compilation how XLA splits the operand; None: nobody is."""
         del params
         return None
 

@@ -239,10 +239,7 @@ def has_rule_and_reason(rest: str) -> bool:
 
 
 # Lists of one module that another one fills when it is imported -> why.
-FILLED_AT_IMPORT = {
-    "bridge/torch/_graphs/calls.py:FIND_ROOT": "names are found by what wraps functions",
-    "bridge/torch/_graphs/operator.py:autograd.OPERATOR": "they need each other",
-}
+FILLED_AT_IMPORT: dict[str, str] = {}
 
 
 def _fills(node: ast.stmt) -> str | None:

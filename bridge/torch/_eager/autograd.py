@@ -14,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from tracebridge._derived.dependence import reached
-from tracebridge._derived.families import Family, Mask, resolve, settings_of, vjp_handle
+from tracebridge._derived.families import Family, Mask, settings_of, vjp_handle
 from tracebridge.core.config.state import state
 from tracebridge.core.config.values import fast_path_allowed, tracing_key
 from tracebridge.core.errors.exchange_errors import ExchangeError
@@ -30,6 +30,8 @@ from tracebridge.torch._crossing.numbers import aval_of, scalar_tensor
 from tracebridge.torch._crossing.symbolic import aval_of_text
 from tracebridge.torch._eager.late import late_leaves
 from tracebridge.torch._eager.nodes import Compiled, Node
+from tracebridge.torch._eager.through_operator import apply_operator
+from tracebridge.torch._graphs.roots import resolve
 
 MAX_RUNS = 4096  # of one family
 transforms_active = torch._C._are_functorch_transforms_active
@@ -217,7 +219,9 @@ def _graph_backward(
     given = [g for g in grads if g is not None]
     leaves = _pullback_inputs(sources, saved, numbers, given[0].device)
     captured = _captured(handle, types)
-    results = iter(OPERATOR[0]([*leaves, *given], vjp_handle(captured, wanted, mask)))
+    results = iter(
+        torch.ops.tracebridge.call.default([*leaves, *given], vjp_handle(captured, wanted, mask))
+    )
     return [next(results) if w else None for w in wanted]
 
 
@@ -312,12 +316,3 @@ def common_device(tensors: Sequence[torch.Tensor], name: str) -> torch.device:
         msg = f"{name}: tensors are on several devices: {', '.join(sorted(map(str, devices)))}"
         raise ExchangeError(msg, hint="move them to one device with x.to(device)")
     return tensors[0].device
-
-
-# Filled by _operator.py, which needs this module: the operator, and a function that applies it.
-OPERATOR: list[Any] = []
-
-
-def apply_operator(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
-    """Apply a family through torch's dispatcher."""
-    return OPERATOR[1](xs, family)

@@ -20,7 +20,6 @@ from torch.autograd import forward_ad
 
 from tracebridge._derived.dependence import Paths, attached, paths_of, reached
 from tracebridge._derived.families import (
-    Avals,
     Family,
     Mask,
     Vjp,
@@ -28,7 +27,6 @@ from tracebridge._derived.families import (
     fwd_handle,
     jvp_handle,
     pin,
-    resolve,
     ruled_handle,
     vjp_handle,
     vmap_handle,
@@ -40,8 +38,10 @@ from tracebridge.core.config.settings import Settings
 from tracebridge.interop.torch_adapter import TORCH_DTYPES, torch_adapter
 from tracebridge.torch._crossing.dense import BATCHED, ready
 from tracebridge.torch._crossing.numbers import aval_of
-from tracebridge.torch._crossing.symbolic import Sizes, has_symbolic, may_be_empty
+from tracebridge.torch._crossing.symbolic import has_symbolic
 from tracebridge.torch._eager import autograd
+from tracebridge.torch._eager.through_operator import avals_for_trace
+from tracebridge.torch._graphs.roots import resolve
 
 _library = torch.library.Library("tracebridge", "DEF")
 _library.define(
@@ -50,33 +50,6 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.cudagraph_unsafe),
 )
 CALL = torch.ops.tracebridge.call.default
-_set_tracing_state = torch._C._set_tracing_state  # pyright: ignore[reportAttributeAccessIssue] - the stubs forget it
-
-
-def apply_family(xs: Sequence[torch.Tensor], family: Family) -> list[torch.Tensor]:
-    """Call the operator. Under a mode torch may keep the handle in a graph."""
-    tracing = torch._C._get_tracing_state()
-    if tracing is not None:  # pyright: ignore[reportUnnecessaryComparison] - the stubs forget None
-        # torch.jit.trace would warn that sizes are looked at, which it need not know of.
-        _set_tracing_state(None)
-        try:
-            handle = captured(family, xs)
-        finally:
-            _set_tracing_state(tracing)
-        return CALL(list(xs), handle)
-    return CALL(list(xs), captured(family, xs) if autograd.modes_active() > 0 else family.handle)
-
-
-def captured(family: Family, xs: Sequence[torch.Tensor]) -> str:
-    """The handle of a family for a graph in which it is called with ``xs``."""
-    try:
-        return family.captured(_avals_for_trace(family, xs)[0])
-    except Exception:  # noqa: BLE001 - whatever it is, the call itself raises it where torch expects it
-        pin(family.handle, family)
-        return family.handle
-
-
-autograd.OPERATOR.extend([CALL, apply_family])
 
 
 # the kernels -------------------------------------------------------------------------------------
@@ -120,34 +93,11 @@ def _fake(xs: Sequence[torch.Tensor], h: str) -> list[torch.Tensor]:
 
 def _result_shapes(family: Family, xs: Sequence[torch.Tensor]) -> list[tuple[Any, Any]]:
     """Shapes and dtypes of the results; shapes may hold SymInts."""
-    avals, sizes = _avals_for_trace(family, xs)
+    avals, sizes = avals_for_trace(family, xs)
     outs = family.program(avals).out_avals
     if sizes is None:
         return [(a.shape, a.dtype) for a in outs]
     return [(tuple([sizes.value(d) for d in a.shape]), a.dtype) for a in outs]
-
-
-def _avals_for_trace(family: Family, xs: Sequence[torch.Tensor]) -> tuple[Avals, Sizes | None]:
-    """At which avals a graph's call is traced: for all sizes if the function lets it."""
-    tries: list[tuple[bool, int]] = [(False, 1), (True, 1)] if has_symbolic(xs) else []
-    if tries and may_be_empty(xs):
-        tries = [(False, 0), (False, 1), (True, 1)]
-    for merge, least in tries:
-        try:
-            sizes = Sizes(xs, merge=merge, least=least)
-            avals = tuple([sizes.aval(x) for x in xs])
-            for a in family.program(avals).out_avals:
-                for d in a.shape:
-                    sizes.value(d)
-        except NO_DERIVATIVE:
-            raise  # at no sizes there is one
-        except Exception:  # noqa: BLE001, S112 - it needs to know more about the sizes
-            continue
-        if tries[0][1] < least:
-            sizes.require(least)
-        return avals, sizes
-    # Asking torch for the values of sizes makes the graph a graph for these values only.
-    return tuple([aval_of(x) for x in xs]), None
 
 
 def _vmap(
@@ -202,7 +152,7 @@ def _wanted(xs: Sequence[torch.Tensor], h: str) -> tuple[Mask, Paths]:
     if not torch.is_grad_enabled() or not any(active):
         return (False,) * len(active), ()
     family = resolve(h)
-    paths = paths_of(family.program(_avals_for_trace(family, xs)[0]))
+    paths = paths_of(family.program(avals_for_trace(family, xs)[0]))
     return reached(active, paths, (True,) * len(paths)), paths
 
 

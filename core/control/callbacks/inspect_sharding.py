@@ -44,6 +44,9 @@ class InspectSharding(Sink):
         del avals, params
         return _EFFECTS
 
+    def sharding_callback(self, params: Params) -> Callable[..., None] | None:
+        return params["callback"]
+
     def evaluate(self, arrays: Sequence[Any], **params: Any) -> list[Any]:
         """Eagerly: the placement of the array."""
         params["callback"](arrays[0].sharding)

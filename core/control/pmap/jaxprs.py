@@ -200,7 +200,7 @@ def inner_replicas(jaxpr: Jaxpr) -> int:
     if found is None:
         counts = [1]
         for app, _ in jaxpr.equations:
-            size = app.params["axis_size"] if app.primitive.name == "pmap" else 1
+            size = app.primitive.replicas(app.params)
             inner = [inner_replicas(j) for j in jaxprs_in_params(app.params)]
             counts.append(size * max(inner, default=1))
         found = jaxpr.cache["inner replicas"] = max(counts)
@@ -211,7 +211,7 @@ def inner_devices_given(jaxpr: Jaxpr) -> bool:
     """Whether a map inside ``jaxpr`` chooses its devices."""
     return any(
         [
-            (app.primitive.name == "pmap" and app.params["devices"] is not None)
+            app.primitive.has_devices(app.params)
             or any([inner_devices_given(j) for j in jaxprs_in_params(app.params)])
             for app, _ in jaxpr.equations
         ]

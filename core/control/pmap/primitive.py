@@ -56,6 +56,12 @@ class Pmap(HigherOrderPrimitive):
         outs = zip(params["jaxpr"].out_avals, params["out_axes"], strict=True)
         return [batched_aval(a, size, axis) for a, axis in outs]
 
+    def replicas(self, params: Params) -> int:
+        return params["axis_size"]
+
+    def has_devices(self, params: Params) -> bool:
+        return params["devices"] is not None
+
     def names_axis(self, axis_name: object, params: Params) -> bool:
         return axis_name != params["axis_name"] and super().names_axis(axis_name, params)
 

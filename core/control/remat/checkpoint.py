@@ -297,7 +297,7 @@ def eval_in_place(
             env.extend(eval_in_place(inner, process, values, staging, policy))
             continue
         start = len(staging.equations)
-        if policy is not None and app.primitive.name == "scan":
+        if policy is not None and app.primitive.runs_steps:
             app = _with_checkpointed_body(app, policy)  # noqa: PLW2901 - the same equation
         if jaxpr.sources is None:
             result = process(app, values)

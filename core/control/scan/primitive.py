@@ -44,6 +44,7 @@ class Scan(HigherOrderPrimitive):
     name = "scan"
     effect_place = "in_control_flow"
     plans_when_repeated = True
+    runs_steps = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         jaxpr, length, n_carry = params["jaxpr"], params["length"], params["num_carry"]

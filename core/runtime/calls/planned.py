@@ -29,6 +29,7 @@ from tracebridge.core.ir.trace import current_trace, innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
+from tracebridge.core.lax.elementwise.convert import convert_element_type_p
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.placement import (
     MeshPlacement,
@@ -378,9 +379,7 @@ def fold_scalars(
         if (
             uses
             and i not in jaxpr.outs
-            and all(
-                [u.primitive.name == "convert_element_type" and u.out is uses[0].out for u in uses]
-            )
+            and all([u.primitive is convert_element_type_p and u.out is uses[0].out for u in uses])
         ):
             folded[i] = uses[0].out
             targets[i] = uses[0].out

@@ -96,9 +96,9 @@ def _inspect(
         EffectError: there are some in inner programs, whose values cannot be given out.
     """
     found = [
-        (app.params["callback"], idx[0])
+        (callback, idx[0])
         for app, idx in jaxpr.equations
-        if app.primitive.name == "inspect_sharding"
+        if (callback := app.primitive.sharding_callback(app.params)) is not None
     ]
     if len(found) != n_inspections:
         msg = f"{name}: inspect_array_sharding of a value in a loop, branch or inner function"

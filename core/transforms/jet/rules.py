@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
+from tracebridge.core.collectives.all_gather import all_gather_p, reduce_scatter_p
+from tracebridge.core.collectives.permute import all_to_all_p, ppermute_p
+from tracebridge.core.collectives.psum import psum_p
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.trace import current_trace
@@ -215,37 +218,62 @@ def _integer_pow(app: Application, args: Sequence[Series]) -> Series:
     return [first, *power[1:]]
 
 
-_LINEAR = (
-    "neg reshape transpose broadcast_in_dim squeeze slice rev reduce_sum cumsum copy real imag "
-    "complex conj pad concatenate dynamic_slice dynamic_update_slice gather scatter_add select_n "
-    "reduce_precision psum ppermute all_gather all_to_all reduce_scatter device_put"
+_LINEAR: tuple[Primitive, ...] = (
+    lax.neg_p,
+    lax.reshape_p,
+    lax.transpose_p,
+    lax.broadcast_in_dim_p,
+    lax.squeeze_p,
+    lax.slice_p,
+    lax.rev_p,
+    lax.reduce_sum_p,
+    lax.cumsum_p,
+    lax.copy_p,
+    lax.real_p,
+    lax.imag_p,
+    lax.complex_p,
+    lax.conj_p,
+    lax.pad_p,
+    lax.concatenate_p,
+    lax.dynamic_slice_p,
+    lax.dynamic_update_slice_p,
+    lax.gather_p,
+    lax.scatter_add_p,
+    lax.select_n_p,
+    lax.reduce_precision_p,
+    psum_p,
+    ppermute_p,
+    all_gather_p,
+    all_to_all_p,
+    reduce_scatter_p,
+    lax.device_put_p,
 )
 
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(_LINEAR.split(), linear),
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "square": _square,
-    "dot_general": bilinear,
-    "div": _div,
-    "exp": _exp,
-    "exp2": _exp2,
-    "expm1": _expm1,
-    "log": _log,
-    "log1p": _log1p,
-    "sin": _sin,
-    "cos": _cos,
-    "tan": _quadratic(1.0, 0.0, 1.0),
-    "sinh": _sinh,
-    "cosh": _cosh,
-    "tanh": _quadratic(1.0, 0.0, -1.0),
-    "logistic": _quadratic(0.0, 1.0, -1.0),
-    "sqrt": _sqrt,
-    "integer_pow": _integer_pow,
+RULES: dict[Primitive, Rule] = {
+    **dict.fromkeys(_LINEAR, linear),
+    lax.add_p: _add,
+    lax.sub_p: _sub,
+    lax.mul_p: _mul,
+    lax.square_p: _square,
+    lax.dot_general_p: bilinear,
+    lax.div_p: _div,
+    lax.exp_p: _exp,
+    lax.exp2_p: _exp2,
+    lax.expm1_p: _expm1,
+    lax.log_p: _log,
+    lax.log1p_p: _log1p,
+    lax.sin_p: _sin,
+    lax.cos_p: _cos,
+    lax.tan_p: _quadratic(1.0, 0.0, 1.0),
+    lax.sinh_p: _sinh,
+    lax.cosh_p: _cosh,
+    lax.tanh_p: _quadratic(1.0, 0.0, -1.0),
+    lax.logistic_p: _quadratic(0.0, 1.0, -1.0),
+    lax.sqrt_p: _sqrt,
+    lax.integer_pow_p: _integer_pow,
 }
 
 
 def rule_of(primitive: Primitive) -> Rule | None:
     """The rule for a primitive of the engine, if there is one."""
-    return RULES.get(primitive.name)
+    return RULES.get(primitive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tracebridge.core.dtypes.dtypes import is_bool, is_inexact
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.ir.application import Application
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.values import Literal, literal
 from tracebridge.core.lax.contract.dot import dot_general_p
 from tracebridge.core.lax.reduce import argminmax, cumulative, reductions
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_ZERO = frozenset({"reduce_sum", "reduce_or", "reduce_xor", "cumsum"})
-_ONE = frozenset({"reduce_prod", "cumprod"})
-_LEAST = frozenset({"reduce_max", "argmax", "cummax", "cumlogsumexp"})
+Filler = Callable[[np.dtype[Any]], Literal]
 
 
 def least(dtype: np.dtype[Any]) -> Literal:
@@ -38,47 +38,54 @@ def greatest(dtype: np.dtype[Any]) -> Literal:
     return literal(np.inf if is_inexact(dtype) else int(iinfo(dtype).max), dtype)
 
 
-def neutral(name: str, dtype: np.dtype[Any]) -> Literal:
-    """The value that changes no result of the operation ``name``."""
-    if name in _ZERO:
-        return literal(0, dtype)
-    if name in _ONE:
-        return literal(1, dtype)
-    if name in _LEAST:
-        return least(dtype)
-    if name == "reduce_and":
-        return literal(True if is_bool(dtype) else -1, dtype)
-    return greatest(dtype)
+def zero(dtype: np.dtype[Any]) -> Literal:
+    """What changes no sum."""
+    return literal(0, dtype)
 
 
-@rule_for(
-    reductions.reduce_sum_p,
-    reductions.reduce_prod_p,
-    reductions.reduce_max_p,
-    reductions.reduce_min_p,
-    reductions.reduce_and_p,
-    reductions.reduce_or_p,
-    reductions.reduce_xor_p,
-    argminmax.argmax_p,
-    argminmax.argmin_p,
-)
+def one(dtype: np.dtype[Any]) -> Literal:
+    """What changes no product."""
+    return literal(1, dtype)
+
+
+def all_bits(dtype: np.dtype[Any]) -> Literal:
+    """What changes no conjunction."""
+    return literal(True if is_bool(dtype) else -1, dtype)
+
+
+REDUCTIONS: dict[Primitive, Filler] = {
+    reductions.reduce_sum_p: zero,
+    reductions.reduce_prod_p: one,
+    reductions.reduce_max_p: least,
+    reductions.reduce_min_p: greatest,
+    reductions.reduce_and_p: all_bits,
+    reductions.reduce_or_p: zero,
+    reductions.reduce_xor_p: zero,
+    argminmax.argmax_p: least,
+    argminmax.argmin_p: greatest,
+}
+RUNNING: dict[Primitive, Filler] = {
+    cumulative.cumsum_p: zero,
+    cumulative.cumprod_p: one,
+    cumulative.cummax_p: least,
+    cumulative.cummin_p: greatest,
+    cumulative.cumlogsumexp_p: least,
+}
+"""Operations, and what the padding gets so that it changes no result."""
+
+
+@rule_for(*REDUCTIONS)
 def _reduce(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     (x,), (aval,) = args, app.avals
-    filler = neutral(app.primitive.name, aval.dtype)
+    filler = REDUCTIONS[app.primitive](aval.dtype)
     return masker.direct(app, [masker.fill(x, aval, app.params["axes"], filler)])
 
 
-@rule_for(
-    cumulative.cumsum_p,
-    cumulative.cumprod_p,
-    cumulative.cummax_p,
-    cumulative.cummin_p,
-    cumulative.cumlogsumexp_p,
-)
+@rule_for(*RUNNING)
 def _running(masker: Masker, app: Application, args: Sequence[object]) -> Any:
     """Only in reverse does the padding come before other entries."""
     (x,), (aval,) = args, app.avals
-    filler = neutral(app.primitive.name, aval.dtype)
+    filler = RUNNING[app.primitive](aval.dtype)
     return masker.direct(app, [masker.fill(x, aval, [app.params["axis"]], filler)])
 
 
