@@ -16,7 +16,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DeviceLike, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import (
     _indexing,
     _operators,
@@ -140,7 +140,7 @@ def _reinterpret_bits(x: Value, dtype: DType) -> Any:
     return lax.bitcast_convert_type(lax.reshape(x, (*lead, last // ratio, ratio)), dtype)
 
 
-_view_planned = Planned(_reinterpret, "view")
+_view_staged = StagedFunction(_reinterpret, "view")
 
 
 def _swapped(x: Value) -> Any:
@@ -151,7 +151,7 @@ def _swapped(x: Value) -> Any:
     return lax.bitcast_convert_type(lax.rev(parts, (x.aval.ndim,)), x.aval.dtype)
 
 
-_swapped_planned = Planned(_swapped, "byteswap")
+_swapped_staged = StagedFunction(_swapped, "byteswap")
 
 
 def _byteswap(self: Value, inplace: bool = False) -> Any:
@@ -159,14 +159,14 @@ def _byteswap(self: Value, inplace: bool = False) -> Any:
     if inplace:
         msg = "byteswap: got inplace=True, but arrays are immutable; use the result"
         raise ArgumentValueError(msg)
-    return self if self.dtype.itemsize == 1 else _swapped_planned((self,))
+    return self if self.dtype.itemsize == 1 else _swapped_staged((self,))
 
 
 def _view(self: Value, dtype: DType | None = None) -> Any:
     """The same bytes as elements of another dtype, along the last axis."""
     if dtype is None:
         return self
-    return _view_planned((self,), (np.dtype(canonicalize_explicit(dtype, "view")),))
+    return _view_staged((self,), (np.dtype(canonicalize_explicit(dtype, "view")),))
 
 
 def _to_device(self: Value, device: DeviceLike, *, stream: object = None) -> Any:

@@ -15,9 +15,9 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.argument_types import Axis, DeviceLike, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import shape_of, static_dtype
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import hashable_axis, normalize_axis
+from tracebridge.numpy._staging import shape_of, static_dtype
 from tracebridge.numpy.conversion import asarray, on_device
 from tracebridge.numpy.rearrangement import roll
 
@@ -35,13 +35,13 @@ def _frequencies(d: Value, n: int, real: bool, dtype: DType) -> Any:
     return lax.convert_dtype(lax.div(lax.convert_dtype(k, made), period), dtype)
 
 
-_frequencies_planned = Planned(_frequencies, "fftfreq")
+_frequencies_staged = StagedFunction(_frequencies, "fftfreq")
 
 
 def _made(name: str, n: Any, d: Any, dtype: Any, device: Any) -> Any:
     kind = default_float() if dtype is None else static_dtype(name, dtype)
     count = index_of(n, name, "n")
-    return on_device(_frequencies_planned((d,), (count, name == "rfftfreq", kind)), device)
+    return on_device(_frequencies_staged((d,), (count, name == "rfftfreq", kind)), device)
 
 
 def fftfreq(

@@ -1,6 +1,6 @@
 """Entries of an index: a hashable form, with arrays as operands.
 
-Integers, slices, None and Ellipsis are *static*: they key a plan. Arrays are operands of the plan;
+Integers, slices, None and Ellipsis are *static*: they key a staged body. Arrays are its operands;
 masks are replaced by the positions of their true elements.
 """
 
@@ -181,7 +181,7 @@ def scalar_masks_as_axes(
 
 
 def operands_of(static: tuple[Any, ...], arrays: list[Any], shape: Any) -> tuple[Any, list[Any]]:
-    """Array operands ready for a plan: masks checked against ``shape`` and made arrays."""
+    """Array operands ready for staging: masks checked against ``shape`` and made arrays."""
     if not any([isinstance(a, MaskPositions) for a in arrays]):
         return static, arrays
     entries: list[Any] = []

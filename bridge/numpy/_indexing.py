@@ -1,7 +1,7 @@
 """Indexing: what ``x[index]`` means, as slices and gathers.
 
 An index is first taken apart into *static* parts (integers, slices, None, Ellipsis), which are
-hashable and key a plan, and *array* parts, which are operands of the plan. Plans are staged once
+hashable and key a body, and *array* parts, which are its operands. Bodies are staged once
 per pattern. Eagerly, integers and slices with step 1 are not part of the pattern: their starts are
 passed in one small array, so that ``x[0]``, ``x[1]``, ... share an executable.
 """
@@ -20,7 +20,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.numpy._index_geometry import (
     Axis,
@@ -109,7 +109,7 @@ def refuse_empty_axes(geometry: Geometry, arrays: Sequence[Any], shape: tuple[An
                 raise IndexingError(msg)
 
 
-_static_planned = Planned(_static_getitem, "getitem")
+_static_staged = StagedFunction(_static_getitem, "getitem")
 
 
 def _window_getitem(x: Any, starts: Any, sizes: tuple[int, ...], out: tuple[int, ...]) -> Any:
@@ -119,7 +119,7 @@ def _window_getitem(x: Any, starts: Any, sizes: tuple[int, ...], out: tuple[int,
     return lax.reshape(lax.dynamic_slice(x, scalars, sizes), out)
 
 
-_window_planned = Planned(_window_getitem, "getitem")
+_window_staged = StagedFunction(_window_getitem, "getitem")
 # (signature of x, static index) -> function of x, for eager static indices
 _EAGER: BoundedCache[Any] = BoundedCache("eager indices", 8192)
 
@@ -132,14 +132,14 @@ def _eager_static(x: Array, static: tuple[Any, ...]) -> Any:
     if not partial or not x.size or any([s != 1 or n == 0 for _, n, s in extents]):
 
         def run_static(y: Array) -> Any:
-            return _static_planned((y,), (static,))
+            return _static_staged((y,), (static,))
 
         return run_static
     starts = share(put_numpy(np.array([first for first, _, _ in extents], np.int32)))
     sizes = tuple([n for _, n, _ in extents])
 
     def run_window(y: Array) -> Any:
-        return _window_planned((y, starts), (sizes, out))
+        return _window_staged((y, starts), (sizes, out))
 
     return run_window
 
@@ -199,7 +199,7 @@ def layout_of(geometry: Geometry, shape: tuple[Any, ...], array_shapes: list[Any
 
 
 @final
-class GatherPlan:
+class GatherSpec:
     """Index vectors and dimension numbers shared by gather and scatter."""
 
     __slots__ = ("collapsed", "indices", "layout", "offset", "sizes", "start_map")
@@ -280,17 +280,17 @@ def _array_getitem(x: Any, *rest: Any) -> Any:
     if is_empty_shape(layout.shape):
         # No position is looked at, so that axes of size 0 may be indexed too.
         return zeros_of(x.aval.update(shape=layout.shape))
-    plan = GatherPlan(x, arrays, geometry, layout)
+    spec = GatherSpec(x, arrays, geometry, layout)
     numbers = lax.GatherDimensionNumbers(
-        offset_dims=plan.offset,
-        collapsed_slice_dims=plan.collapsed,
-        start_index_map=plan.start_map,
+        offset_dims=spec.offset,
+        collapsed_slice_dims=spec.collapsed,
+        start_index_map=spec.start_map,
     )
     y = lax.gather(
         x,
-        plan.indices,
+        spec.indices,
         numbers,
-        plan.sizes,
+        spec.sizes,
         indices_are_sorted=sorted_,
         unique_indices=unique,
         mode=mode or lax.GatherScatterMode.PROMISE_IN_BOUNDS,
@@ -299,7 +299,7 @@ def _array_getitem(x: Any, *rest: Any) -> Any:
     return lax.reshape(y, layout.shape)
 
 
-_array_planned = Planned(_array_getitem, "getitem")
+_array_staged = StagedFunction(_array_getitem, "getitem")
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -313,7 +313,7 @@ def getitem(x: Any, index: Any) -> Any:
                 run = _eager_static(x, static)
                 _EAGER.set(key, run)
             return run(x)
-        return _static_planned((x,), (static,))
+        return _static_staged((x,), (static,))
     return take_index(x, static, arrays)
 
 
@@ -332,12 +332,12 @@ def take_index(
     static, values = operands_of(static, arrays, x.aval.shape)
     static, values = outside_as_arrays(static, values, x.aval.shape)
     if not values:
-        return _static_planned((x,), (static,))
+        return _static_staged((x,), (static,))
     scalars = _dynamic_scalars(static, values)
     if scalars and mode is None:
-        return _dynamic_planned((x, *values), (static,))
+        return _dynamic_staged((x, *values), (static,))
     statics = (static, mode, fill_value, bool(indices_are_sorted), bool(unique_indices))
-    return _array_planned((x, *values), statics)
+    return _array_staged((x, *values), statics)
 
 
 def _dynamic_scalars(static: tuple[Any, ...], values: Sequence[Any]) -> bool:
@@ -374,4 +374,4 @@ def _dynamic_getitem(x: Any, *rest: Any) -> Any:
     return lax.reshape(window, tuple(out))
 
 
-_dynamic_planned = Planned(_dynamic_getitem, "getitem")
+_dynamic_staged = StagedFunction(_dynamic_getitem, "getitem")

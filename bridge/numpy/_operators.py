@@ -10,7 +10,7 @@ from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.ir.foreign import refuse_tensor
 from tracebridge.core.ir.typeof import is_array_like
 from tracebridge.core.ir.value import Value
-from tracebridge.core.runtime.calls.planned import Planned, unary
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary
 from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import elementwise_round as rounding
@@ -52,7 +52,7 @@ def _equality(
 
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``other op x`` for a planned ``function(other, x)``."""
+    """``other op x`` for a staged ``function(other, x)``."""
 
     def run(x: Value, y: Value) -> Any:
         try:
@@ -70,7 +70,7 @@ def _invert(x: Value) -> Any:
     return lax.bitwise_not(x)
 
 
-_invert_fast = unary(Planned(_invert, "invert"))
+_invert_fast = unary(StagedFunction(_invert, "invert"))
 
 
 def _round(x: Value, ndigits: int | None = None) -> Any:

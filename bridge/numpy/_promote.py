@@ -1,6 +1,6 @@
 """Promotion of operands: dtypes by the lattice, shapes by broadcasting.
 
-These run while a function is planned, once per kind of argument, so they may be plain.
+These run while a function is staged, once per kind of argument, so they may be plain.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 from tracebridge.core.dtypes.promotion import promote
 from tracebridge.core.ir.values import scalar_value
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.numpy._planning import value_of
+from tracebridge.numpy._staging import value_of
 
 
 def integer_limits(xs: Sequence[ArrayLike]) -> tuple[int, int] | None:

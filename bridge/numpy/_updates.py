@@ -17,7 +17,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._index_geometry import (
     Geometry,
     extents_of,
@@ -32,7 +32,7 @@ from tracebridge.numpy._index_parts import (
     scalar_masks_as_axes,
     split_index,
 )
-from tracebridge.numpy._indexing import GatherPlan, Layout, layout_of, refuse_empty_axes
+from tracebridge.numpy._indexing import GatherSpec, Layout, layout_of, refuse_empty_axes
 from tracebridge.numpy._losses import warn_of_loss
 from tracebridge.numpy._promote import broadcast_to
 
@@ -99,7 +99,7 @@ def _static_update(x: Value, values: Value, static: tuple[Any, ...], name: str) 
     return lax.dynamic_update_slice(x, values, starts)
 
 
-_static_update_planned = Planned(_static_update, "at")
+_static_update_staged = StagedFunction(_static_update, "at")
 
 
 def _array_update(x: Any, values: Any, *rest: Any) -> Any:
@@ -124,16 +124,16 @@ def _scatter_update(
     values = _fit_values(x, values, layout.shape)
     if is_empty_shape(x.aval.shape) or is_empty_shape(layout.shape):
         return x
-    plan = GatherPlan(x, arrays, geometry, layout)
-    values = lax.reshape(values, plan.kept_shape())
+    spec = GatherSpec(x, arrays, geometry, layout)
+    values = lax.reshape(values, spec.kept_shape())
     numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=plan.offset,
-        inserted_window_dims=plan.collapsed,
-        scatter_dims_to_operand_dims=plan.start_map,
+        update_window_dims=spec.offset,
+        inserted_window_dims=spec.collapsed,
+        scatter_dims_to_operand_dims=spec.start_map,
     )
     return _SCATTERS[name](
         x,
-        plan.indices,
+        spec.indices,
         values,
         numbers,
         indices_are_sorted=sorted_,
@@ -153,7 +153,7 @@ def layout_of_any(geometry: Geometry, shape: Shape, shapes: list[Any]) -> Any:
     return Layout(result, (), static_shape(geometry, shape))
 
 
-_array_update_planned = Planned(_array_update, "at")
+_array_update_staged = StagedFunction(_array_update, "at")
 
 
 def _mask_update(x: Value, mask: Value, values: Value, name: str) -> Any:
@@ -163,14 +163,14 @@ def _mask_update(x: Value, mask: Value, values: Value, name: str) -> Any:
     return lax.select_n(mask, x, _combine(name, x, values))
 
 
-_mask_update_planned = Planned(_mask_update, "at")
+_mask_update_staged = StagedFunction(_mask_update, "at")
 
 
 def _choose(mask: Value, x: Value, changed: Value) -> Any:
     return lax.select_n(mask, x, _fit_values(x, changed, x.aval.shape))
 
 
-_choose_planned = Planned(_choose, "at")
+_choose_staged = StagedFunction(_choose, "at")
 
 
 def updated(
@@ -190,7 +190,7 @@ def updated(
         warn_of_loss(f"at[...].{method or name}", x, values)
     if values.aval.ndim == 0 and is_whole_mask(x, index):
         # A traced mask with a scalar value needs no positions.
-        return _mask_update_planned((x, index, values), (name,))
+        return _mask_update_staged((x, index, values), (name,))
     static, arrays = split_index(index)
     how = scatter_mode(mode)
     clamp = how is lax.GatherScatterMode.CLIP
@@ -201,15 +201,15 @@ def updated(
     if not clamp:
         static, operands = outside_as_arrays(static, operands, whole.aval.shape)
     if not operands:
-        return _static_update_planned((whole, values), (static, name))
+        return _static_update_staged((whole, values), (static, name))
     statics = (static, name, how, indices_are_sorted, unique_indices)
-    out = _array_update_planned((whole, values, *operands), statics)
+    out = _array_update_staged((whole, values, *operands), statics)
     return out if whole is x else lax.reshape(out, x.aval.shape)
 
 
 def choose(mask: Any, x: Value, changed: ArrayLike) -> Any:
     """The changed elements where a mask of the shape of ``x`` is true."""
-    return _choose_planned((mask, x, changed))
+    return _choose_staged((mask, x, changed))
 
 
 def is_whole_mask(x: Value, index: Any) -> bool:

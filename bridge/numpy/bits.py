@@ -17,7 +17,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import normalize_axis
 from tracebridge.numpy.elementwise_logic import truth
 
@@ -64,7 +64,7 @@ def _packbits(x: Value, axis: int | None, bitorder: str) -> Any:
     return _back(lax.reduce_or(shifted, (shifted.aval.ndim - 1,)), where)
 
 
-_packbits_planned = Planned(_packbits, "packbits")
+_packbits_staged = StagedFunction(_packbits, "packbits")
 
 
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
@@ -80,7 +80,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     [161]
     """
     where = None if axis is None else index_of(axis, "packbits", "axis")
-    return _packbits_planned((a,), (where, _order("packbits", bitorder)))
+    return _packbits_staged((a,), (where, _order("packbits", bitorder)))
 
 
 def _unpackbits(x: Value, axis: int | None, count: int | None, bitorder: str) -> Any:
@@ -102,7 +102,7 @@ def _unpackbits(x: Value, axis: int | None, count: int | None, bitorder: str) ->
     return _back(bits, where)
 
 
-_unpackbits_planned = Planned(_unpackbits, "unpackbits")
+_unpackbits_staged = StagedFunction(_unpackbits, "unpackbits")
 
 
 def unpackbits(
@@ -122,4 +122,4 @@ def unpackbits(
     """
     where = None if axis is None else index_of(axis, "unpackbits", "axis")
     number = None if count is None else index_of(count, "unpackbits", "count")
-    return _unpackbits_planned((a,), (where, number, _order("unpackbits", bitorder)))
+    return _unpackbits_staged((a,), (where, number, _order("unpackbits", bitorder)))

@@ -16,7 +16,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_shape,
@@ -44,7 +44,7 @@ def _isclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> A
     return close
 
 
-_isclose_planned = Planned(_isclose, "isclose")
+_isclose_staged = StagedFunction(_isclose, "isclose")
 
 
 def isclose(
@@ -67,7 +67,7 @@ def isclose(
     >>> tnp.isclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.1])).tolist()
     [True, False]
     """
-    return _isclose_planned((a, b, rtol, atol), (bool(equal_nan),))
+    return _isclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
 
 def _allclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> Any:
@@ -75,7 +75,7 @@ def _allclose(a: Value, b: Value, rtol: Value, atol: Value, equal_nan: bool) -> 
     return lax.reduce_and(close, tuple(range(close.aval.ndim)))
 
 
-_allclose_planned = Planned(_allclose, "allclose")
+_allclose_staged = StagedFunction(_allclose, "allclose")
 
 
 def allclose(
@@ -91,7 +91,7 @@ def allclose(
     >>> bool(tnp.allclose(tnp.array([1.0, 2.0]), tnp.array([1.000001, 2.0])))
     True
     """
-    return _allclose_planned((a, b, rtol, atol), (bool(equal_nan),))
+    return _allclose_staged((a, b, rtol, atol), (bool(equal_nan),))
 
 
 def _array_equal(a: Value, b: Value, equal_nan: bool, broadcast: bool) -> Any:
@@ -115,7 +115,7 @@ def _falsehood() -> Any:
     return full_of(ShapedArray((), np.dtype(np.bool_)), False)
 
 
-_array_equal_planned = Planned(_array_equal, "array_equal")
+_array_equal_staged = StagedFunction(_array_equal, "array_equal")
 
 
 def _comparable(*xs: ArrayLike) -> list[Any]:
@@ -130,7 +130,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     >>> bool(tnp.array_equal(tnp.array([1, 2]), tnp.array([1.0, 2.0])))
     True
     """
-    return _array_equal_planned(_comparable(a1, a2), (bool(equal_nan), False))
+    return _array_equal_staged(_comparable(a1, a2), (bool(equal_nan), False))
 
 
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -140,4 +140,4 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> bool(tnp.array_equiv(tnp.array([1, 1]), 1))
     True
     """
-    return _array_equal_planned(_comparable(a1, a2), (False, True))
+    return _array_equal_staged(_comparable(a1, a2), (False, True))

@@ -43,7 +43,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import check_unmasked, move, put_numpy
 from tracebridge.core.runtime.calls.dispatch import to_array
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.sharding.context import named_sharding
 from tracebridge.core.sharding.partition_spec import PartitionSpec
 from tracebridge.core.sharding.sharding import Sharding
@@ -180,7 +180,7 @@ def _buffer_of(x: Any) -> memoryview | None:
         return None
 
 
-_copy = Planned(lambda x: lax.copy(x), "copy")
+_copy = StagedFunction(lambda x: lax.copy(x), "copy")
 
 
 def _copied(x: Value) -> Any:
@@ -303,7 +303,7 @@ def astype(
     [1, 2]
     """
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, "astype")
-    return on_device(_astype_planned((x,), (kind, bool(copy))), device)
+    return on_device(_astype_staged((x,), (kind, bool(copy))), device)
 
 
 def _astype(x: Value, dtype: DType, copy: bool) -> Any:
@@ -316,4 +316,4 @@ def _astype(x: Value, dtype: DType, copy: bool) -> Any:
     return lax.copy(result) if copy and result is x else result
 
 
-_astype_planned = Planned(_astype, "astype")
+_astype_staged = StagedFunction(_astype, "astype")

@@ -40,9 +40,9 @@ from tracebridge.core.runtime.arrays.argument_types import (
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_made
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import is_traced, settled
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, members, promote_inexact
+from tracebridge.numpy._staging import is_traced, settled
 from tracebridge.numpy.conversion import asarray, on_device
 
 
@@ -67,7 +67,7 @@ def _full(value: Value, shape: Shape, dtype: DType, weak: bool = False) -> Any:
     return value if not shape else lax.broadcast_in_dim(value, shape, ())
 
 
-_full_planned = Planned(_full, "full")
+_full_staged = StagedFunction(_full, "full")
 
 
 def _constant(
@@ -79,7 +79,7 @@ def _constant(
     out_sharding: ShardingLike | None,
 ) -> Any:
     kind = default_float() if dtype is None else canonicalize_explicit(dtype, name)
-    filled = _full_planned((value,), (canonical_shape(shape, name), kind))
+    filled = _full_staged((value,), (canonical_shape(shape, name), kind))
     return on_device(filled, device, out_sharding, name)
 
 
@@ -157,7 +157,7 @@ def full(
     if getattr(value, "ndim", 0):
         filled = _broadcast_full((value,), (sizes, kind))
     else:
-        filled = _full_planned((value,), (sizes, kind, weak))
+        filled = _full_staged((value,), (sizes, kind, weak))
     return on_device(filled, device, out_sharding, "full")
 
 
@@ -167,7 +167,7 @@ def _broadcast_fill(value: Value, shape: Shape, dtype: DType) -> Any:
     return lax.broadcast_in_dim(value, shape, tuple(range(len(shape) - n, len(shape))))
 
 
-_broadcast_full = Planned(_broadcast_fill, "full")
+_broadcast_full = StagedFunction(_broadcast_fill, "full")
 
 
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, Any, bool]:
@@ -199,7 +199,7 @@ def zeros_like(
     """
     if dtype is None and is_float0(a):
         return float0_of(a.shape if shape is None else canonical_shape(shape, "zeros_like"))
-    filled = _full_planned((0,), _like("zeros_like", a, dtype, shape))
+    filled = _full_staged((0,), _like("zeros_like", a, dtype, shape))
     return on_device(filled, device, out_sharding, "zeros_like")
 
 
@@ -217,7 +217,7 @@ def ones_like(
     >>> tnp.ones_like(tnp.array([1.5, 2.5])).tolist()
     [1.0, 1.0]
     """
-    filled = _full_planned((1,), _like("ones_like", a, dtype, shape))
+    filled = _full_staged((1,), _like("ones_like", a, dtype, shape))
     return on_device(filled, device, out_sharding, "ones_like")
 
 
@@ -257,7 +257,7 @@ def full_like(
     if getattr(value, "ndim", 0):
         filled = _broadcast_full((value,), (sizes, kind))
     else:
-        filled = _full_planned((value,), (sizes, kind, weak))
+        filled = _full_staged((value,), (sizes, kind, weak))
     return on_device(filled, device, out_sharding, "full_like")
 
 
@@ -347,7 +347,7 @@ def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> li
     return [values, step]
 
 
-_linspace_planned = Planned(spread, "linspace")
+_linspace_staged = StagedFunction(spread, "linspace")
 
 
 @overload
@@ -424,7 +424,7 @@ def linspace(
     if count < 0:
         msg = f"linspace: num={count} is negative"
         raise ArgumentValueError(msg)
-    values, step = _linspace_planned(
+    values, step = _linspace_staged(
         (start, stop), (count, bool(endpoint), index_of(axis, "linspace", "axis"))
     )
     if dtype is not None:
@@ -442,8 +442,10 @@ def _eye(n: Value, m: Value, k: int, dtype: DType) -> Any:
     return lax.convert_dtype(lax.eq(lax.add(rows, k), columns), dtype)
 
 
-_eye_planned = Planned(_eye, "eye")
-_eye_traced = Planned(lambda k, n, m, dtype: _eye(n, m, traced_offset("eye", k), dtype), "eye")
+_eye_staged = StagedFunction(_eye, "eye")
+_eye_traced = StagedFunction(
+    lambda k, n, m, dtype: _eye(n, m, traced_offset("eye", k), dtype), "eye"
+)
 
 
 def traced_offset(name: str, k: Value) -> Any:
@@ -477,7 +479,7 @@ def eye(
     columns = rows if M is None else _dim(M, "eye")
     if is_traced(k):
         return on_device(_eye_traced((k,), (rows, columns, kind)), device)
-    return on_device(_eye_planned((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
+    return on_device(_eye_staged((), (rows, columns, index_of(k, "eye", "k"), kind)), device)
 
 
 def identity(n: DimLike, dtype: DTypeLike | None = None) -> Array:

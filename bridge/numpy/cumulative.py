@@ -20,9 +20,8 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import at_least
-from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
     check_no_out,
@@ -31,6 +30,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
     promote_inexact,
 )
+from tracebridge.numpy._staging import static_dtype, value_of
 from tracebridge.numpy.reductions import sum_dtype
 
 _FILL = {"cumsum": 0, "cumprod": 1}
@@ -62,7 +62,7 @@ def _to_dtype(x: Value, dtype: DType | None) -> Any:
     return lax.convert_dtype(x, dtype)
 
 
-_cumulative_planned = Planned(_cumulative, "cumulative")
+_cumulative_staged = StagedFunction(_cumulative, "cumulative")
 
 
 def _axis(axis: int | None) -> int | None:
@@ -86,7 +86,7 @@ def cumsum(
     """
     check_no_out("cumsum", out)
     statics = ("cumsum", "cumsum", _axis(axis), static_dtype("cumsum", dtype), False)
-    return _cumulative_planned((a,), statics)
+    return _cumulative_staged((a,), statics)
 
 
 def cumprod(
@@ -100,7 +100,7 @@ def cumprod(
     """
     check_no_out("cumprod", out)
     statics = ("cumprod", "cumprod", _axis(axis), static_dtype("cumprod", dtype), False)
-    return _cumulative_planned((a,), statics)
+    return _cumulative_staged((a,), statics)
 
 
 def nancumsum(
@@ -114,7 +114,7 @@ def nancumsum(
     """
     check_no_out("nancumsum", out)
     statics = ("nancumsum", "cumsum", _axis(axis), static_dtype("nancumsum", dtype), True)
-    return _cumulative_planned((a,), statics)
+    return _cumulative_staged((a,), statics)
 
 
 def nancumprod(
@@ -128,7 +128,7 @@ def nancumprod(
     """
     check_no_out("nancumprod", out)
     statics = ("nancumprod", "cumprod", _axis(axis), static_dtype("nancumprod", dtype), True)
-    return _cumulative_planned((a,), statics)
+    return _cumulative_staged((a,), statics)
 
 
 def _with_initial(x: Value, op: str, axis: int, dtype: DType) -> Any:
@@ -140,7 +140,7 @@ def _with_initial(x: Value, op: str, axis: int, dtype: DType) -> Any:
     return lax.concatenate([first, out], axis)
 
 
-_with_initial_planned = Planned(_with_initial, "cumulative")
+_with_initial_staged = StagedFunction(_with_initial, "cumulative")
 
 
 def _cumulative_standard(
@@ -155,8 +155,8 @@ def _cumulative_standard(
     where = 0 if axis is None else index_of(axis, name, "axis")
     kind = sum_dtype(x.aval.dtype) if dtype is None else static_dtype(name, dtype)
     if include_initial:
-        return _with_initial_planned((x,), (op, where, kind))
-    return _cumulative_planned((x,), (name, op, where, kind, False))
+        return _with_initial_staged((x,), (op, where, kind))
+    return _cumulative_staged((x,), (name, op, where, kind, False))
 
 
 def cumulative_sum(
@@ -243,7 +243,7 @@ def _diff(*args: Any) -> Any:
     return x
 
 
-_diff_planned = Planned(_diff, "diff")
+_diff_staged = StagedFunction(_diff, "diff")
 
 
 def diff(
@@ -276,7 +276,7 @@ def diff(
     if times == 0:
         return value_of(a)
     edges = [e for e in (prepend, append) if e is not None]
-    return _diff_planned((a, *edges), (times, index_of(axis, "diff", "axis"), prepend is not None))
+    return _diff_staged((a, *edges), (times, index_of(axis, "diff", "axis"), prepend is not None))
 
 
 def _ediff1d(*args: Value) -> Any:
@@ -291,7 +291,7 @@ def _ediff1d(*args: Value) -> Any:
     return lax.concatenate(parts, 0) if len(parts) > 1 else inner
 
 
-_ediff1d_planned = Planned(_ediff1d, "ediff1d")
+_ediff1d_staged = StagedFunction(_ediff1d, "ediff1d")
 
 
 def ediff1d(
@@ -304,7 +304,7 @@ def ediff1d(
     [-99, 3, 5]
     """
     edges = [e for e in (to_end, to_begin) if e is not None]
-    return _ediff1d_planned((ary, *edges), (to_end is not None, to_begin is not None))
+    return _ediff1d_staged((ary, *edges), (to_end is not None, to_begin is not None))
 
 
 # integrals and derivatives of samples ------------------------------------------------------------
@@ -327,7 +327,7 @@ def _trapezoid(y: Value, *rest: Value) -> Any:
     return lax.mul(lax.reduce_sum(lax.mul(pairs, step), (axis,)), 0.5)
 
 
-_trapezoid_planned = Planned(_trapezoid, "trapezoid", judges=False)
+_trapezoid_staged = StagedFunction(_trapezoid, "trapezoid", judges=False)
 
 
 def trapezoid(
@@ -346,7 +346,7 @@ def trapezoid(
     8.0
     """
     step = dx if x is None else x
-    return _trapezoid_planned((y, step), (index_of(axis, "trapezoid", "axis"), x is not None))
+    return _trapezoid_staged((y, step), (index_of(axis, "trapezoid", "axis"), x is not None))
 
 
 def _gradient(f: Any, *rest: Value) -> list[Any]:
@@ -403,7 +403,7 @@ def _along(v: Value, f: Any, axis: int) -> Any:
     return lax.broadcast_in_dim(v, shape, (axis,))
 
 
-_gradient_planned = Planned(_gradient, "gradient")
+_gradient_staged = StagedFunction(_gradient, "gradient")
 
 
 def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | None = None) -> Any:
@@ -437,7 +437,7 @@ def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | N
         v if issubclass(type(v), EngineValue) or isinstance(v, int | float) else value_of(v)
         for v in varargs
     ]
-    found = _gradient_planned(
+    found = _gradient_staged(
         (f, *spacing), (tuple([index_of(a, "gradient", "an axis") for a in given]),)
     )
     return found[0] if len(given) == 1 else found
@@ -476,7 +476,7 @@ def _unwrap(p: Any, *rest: Any) -> Any:
     return lax.concatenate([first, lax.add(rest_, lax.cumsum(correction, axis))], axis)
 
 
-_unwrap_planned = Planned(_unwrap, "unwrap", exact=True)
+_unwrap_staged = StagedFunction(_unwrap, "unwrap", exact=True)
 
 
 def unwrap(
@@ -496,6 +496,6 @@ def unwrap(
     """
     numbers = () if discont is None else (discont,)
     length = period if isinstance(period, int) else float(period)
-    return _unwrap_planned(
+    return _unwrap_staged(
         (p, *numbers), (index_of(axis, "unwrap", "axis"), length, discont is not None)
     )

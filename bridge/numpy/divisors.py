@@ -13,8 +13,8 @@ from tracebridge.core.dtypes.dtypes import is_bool, is_integer, is_unsigned
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.numpy._planning import binary_function
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_dtypes
+from tracebridge.numpy._staging import binary_function
 
 
 def _sizes(name: str, x: Value, y: Value) -> list[Any]:

@@ -29,8 +29,8 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.numpy._planning import shape_of
 from tracebridge.numpy._promote import members, normalize_axis
+from tracebridge.numpy._staging import shape_of
 from tracebridge.numpy.conversion import asarray
 
 # scalar types ------------------------------------------------------------------------------------

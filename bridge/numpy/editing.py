@@ -20,10 +20,10 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._planning import concrete, is_traced, settled, value_of
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
+from tracebridge.numpy._staging import concrete, is_traced, settled, value_of
 from tracebridge.numpy.creation import canonical_shape
 from tracebridge.numpy.indexing_functions import take
 from tracebridge.numpy.searching import search_halving
@@ -35,11 +35,11 @@ _INT32 = np.dtype(np.int32)
 def _flatten_unless(x: Value, axis: int | None, name: str) -> tuple[Any, int]:
     """``x`` flattened for ``axis=None``, and the axis."""
     if axis is None:
-        return _flat_planned((x,)), 0
+        return _flat_staged((x,)), 0
     return x, normalize_axis(axis, x.aval.ndim, name)
 
 
-_flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
+_flat_staged = StagedFunction(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
 # repeat ------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def _repeat(x: Value, count: int, axis: int) -> Any:
     return lax.reshape(repeated, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
 
 
-_repeat_planned = Planned(_repeat, "repeat")
+_repeat_staged = StagedFunction(_repeat, "repeat")
 
 
 def _repeat_positions(counts: Value, size: Dim, total: int) -> Any:
@@ -67,7 +67,7 @@ def _repeat_positions(counts: Value, size: Dim, total: int) -> Any:
     return lax.min(found, size - 1)
 
 
-_repeat_positions_planned = Planned(_repeat_positions, "repeat")
+_repeat_positions_staged = StagedFunction(_repeat_positions, "repeat")
 
 
 def repeat(
@@ -110,11 +110,11 @@ def repeat(
     x = value_of(a)
     if x.aval.ndim == 0:
         # NumPy takes a scalar for a vector of one element.
-        x = _flat_planned((x,))
+        x = _flat_staged((x,))
     x, where = _flatten_unless(x, axis, "repeat")
     is_size = getattr(repeats, "is_symbolic_dim", False) or isinstance(repeats, int)
     if is_size and total_repeat_length is None:
-        return _repeat_planned((x,), (repeats, where))
+        return _repeat_staged((x,), (repeats, where))
     counts: Any = (
         repeats if issubclass(type(repeats), EngineValue) else value_of(np.asarray(repeats))
     )
@@ -130,11 +130,11 @@ def repeat(
         raise ShapeMismatchError(msg)
     if total_repeat_length is not None:
         total = index_of(total_repeat_length, "repeat", "total_repeat_length")
-        places = _repeat_positions_planned((counts,), (size, total))
+        places = _repeat_positions_staged((counts,), (size, total))
         return take(x, places, where, mode="clip", indices_are_sorted=True)
     host = concrete(counts, "It decides the size of the result", "pass total_repeat_length=")
     if host.size == 1:
-        return _repeat_planned((x,), (int(host.reshape(())), where))
+        return _repeat_staged((x,), (int(host.reshape(())), where))
     places = np.repeat(np.arange(size, dtype=np.int32), host)
     return take(x, places, where, mode="promise_in_bounds", indices_are_sorted=True)
 
@@ -154,7 +154,7 @@ def _places_without(obj: Value, size: int) -> Any:
     return lax.add(kept, search_halving(shifted, kept, "right"))
 
 
-_places_without_planned = Planned(_places_without, "delete")
+_places_without_staged = StagedFunction(_places_without, "delete")
 
 
 def delete(
@@ -185,7 +185,7 @@ def delete(
                 "How many positions it has decides the size of the result",
                 "pass integers and assume_unique_indices=True",
             )
-        places = _places_without_planned((obj,), (size,))
+        places = _places_without_staged((obj,), (size,))
         return take(x, places, where, mode="clip", indices_are_sorted=True)
     keep = np.ones(size, bool)
     if isinstance(obj, slice):
@@ -214,7 +214,7 @@ def _merge_order(obj: Value, size: int) -> Any:
     return positions(lax.concatenate([old, lax.mul(obj, 2)], 0), 0)
 
 
-_merge_order_planned = Planned(_merge_order, "insert")
+_merge_order_staged = StagedFunction(_merge_order, "insert")
 
 
 def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar: bool) -> Any:
@@ -240,7 +240,7 @@ def _merge(x: Value, values: Value, order: Any, axis: int, count: int, is_scalar
     return lax.gather(joined, places, numbers, sizes, unique_indices=True)
 
 
-_merge_planned = Planned(_merge, "insert")
+_merge_staged = StagedFunction(_merge, "insert")
 
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
@@ -282,14 +282,16 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         rank = new.aval.ndim - x.aval.ndim
         axis_of_rows = (0 if is_scalar else where) + rank
         count = new.aval.shape[axis_of_rows] if axis_of_rows >= 0 else 1
-        places = _spread_planned((places,), (count,))
+        places = _spread_staged((places,), (count,))
     else:
-        places = _flat_planned((places,))
-    order = _merge_order_planned((places,), (size,))
-    return _merge_planned((x, new, order), (where, count, is_scalar))
+        places = _flat_staged((places,))
+    order = _merge_order_staged((places,), (size,))
+    return _merge_staged((x, new, order), (where, count, is_scalar))
 
 
-_spread_planned = Planned(lambda p, n: lax.broadcast_in_dim(lax.reshape(p, ()), (n,), ()), "insert")
+_spread_staged = StagedFunction(
+    lambda p, n: lax.broadcast_in_dim(lax.reshape(p, ()), (n,), ()), "insert"
+)
 
 
 # resize, trim_zeros ------------------------------------------------------------------------------
@@ -309,7 +311,7 @@ def _resize(x: Value, shape: tuple[int, ...]) -> Any:
     return lax.reshape(lax.slice_in_dim(flat, 0, size), shape)
 
 
-_resize_planned = Planned(_resize, "resize")
+_resize_staged = StagedFunction(_resize, "resize")
 
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
@@ -319,7 +321,7 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     >>> tnp.resize(tnp.array([1, 2, 3]), (2, 2)).tolist()
     [[1, 2], [3, 1]]
     """
-    return _resize_planned((a,), (canonical_shape(new_shape, "resize"),))
+    return _resize_staged((a,), (canonical_shape(new_shape, "resize"),))
 
 
 def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Array:
@@ -370,7 +372,7 @@ def _roll_axis(x: Value, axis: int, start: int) -> Any:
     return lax.transpose(x, tuple(order))
 
 
-_roll_axis_planned = Planned(_roll_axis, "rollaxis")
+_roll_axis_staged = StagedFunction(_roll_axis, "rollaxis")
 
 
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
@@ -380,6 +382,6 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     >>> tnp.rollaxis(tnp.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
-    return _roll_axis_planned(
+    return _roll_axis_staged(
         (a,), (index_of(axis, "rollaxis", "axis"), index_of(start, "rollaxis", "start"))
     )

@@ -31,9 +31,9 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import DType, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import shape_of, static_precision, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, promote_dtypes
+from tracebridge.numpy._staging import shape_of, static_precision, value_of
 
 _INT32 = np.dtype(np.int32)
 ELLIPSIS = "..."
@@ -239,7 +239,7 @@ def _ordered(x: Value, labels: Labels, wanted: Labels) -> Any:
 
 
 def _einsum(*args: Value) -> Any:
-    """Planned: everything but the operands is static. Products are those of ``lax``."""
+    """Staged: everything but the operands is static. Products are those of ``lax``."""
     return _contract_all(*args, lax.dot_general)
 
 
@@ -312,7 +312,7 @@ def _path(
     return [tuple(step) for step in path]
 
 
-_einsum_planned = Planned(_einsum, "einsum")
+_einsum_staged = StagedFunction(_einsum, "einsum")
 
 
 def _optimize_static(optimize: object) -> Any:
@@ -393,7 +393,7 @@ def einsum(
             values = [value_of(x) for x in xs]
             return _contract_all(*values, form, order, precision, preferred, _dot_general)
         precision = static_precision("einsum", precision)
-        return _einsum_planned(xs, (form, order, precision, preferred))
+        return _einsum_staged(xs, (form, order, precision, preferred))
     except Exception as error:
         hide_internal_frames(error)
         raise

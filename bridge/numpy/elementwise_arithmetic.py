@@ -1,6 +1,6 @@
 """Elementwise arithmetic: functions of one or two arrays, computed in their promoted dtype.
 
-Each public function is the fast entry of a planned function (core/runtime/calls/planned.py): the
+Each public function is the fast entry of a staged function (runtime/calls/staged_functions.py): the
 Python code of its implementation runs once per kind of argument.
 """
 
@@ -21,8 +21,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned, binary
-from tracebridge.numpy._planning import binary_function, unary_function
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_to,
@@ -33,6 +32,7 @@ from tracebridge.numpy._promote import (
     promoted_operands,
     select,
 )
+from tracebridge.numpy._staging import binary_function, unary_function
 
 # functions of one array --------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ fmod = binary_function(
     -1
     """,
 )
-_divmod_list = binary(Planned(_divmod, "divmod"))
+_divmod_list = binary(StagedFunction(_divmod, "divmod"))
 
 
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:

@@ -13,9 +13,9 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import unary_function
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._staging import unary_function
 
 
 def _conjugate(x: Value) -> Any:
@@ -75,7 +75,7 @@ def _angle(z: Value, deg: bool) -> Any:
     return lax.mul(result, 180.0 / math.pi) if deg else result
 
 
-_angle_planned = Planned(_angle, "angle")
+_angle_staged = StagedFunction(_angle, "angle")
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
@@ -85,4 +85,4 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     >>> float(tnp.angle(1j, deg=True))
     90.0
     """
-    return _angle_planned((z,), (bool(deg),))
+    return _angle_staged((z,), (bool(deg),))

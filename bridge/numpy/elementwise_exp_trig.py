@@ -22,8 +22,8 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.special.bessel import bessel_i0
-from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import inexact_operands, promote_inexact
+from tracebridge.numpy._staging import binary_function, unary_function
 
 
 def _inexact(operation: Callable[[Value], Value]) -> Callable[[Any], Any]:

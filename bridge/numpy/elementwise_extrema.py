@@ -14,10 +14,10 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import binary_function
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promoted_operands, select
 from tracebridge.numpy._ranges import integer_limits, side_of
+from tracebridge.numpy._staging import binary_function
 
 maximum = binary_function(
     promoted_operands("maximum", lambda x, y: lax.max(x, y)),
@@ -97,7 +97,7 @@ def _clip(*args: Value) -> Any:
     return x
 
 
-_clip_planned = Planned(_clip, "clip")
+_clip_staged = StagedFunction(_clip, "clip")
 
 
 def _loose_limits(arr: ArrayLike | None, low: Any, high: Any) -> list[Any] | None:
@@ -136,12 +136,12 @@ def clip(
     try:
         bounds = [b for b in (min, max) if b is not None]
         try:
-            return _clip_planned((arr, *bounds), (min is not None,))
+            return _clip_staged((arr, *bounds), (min is not None,))
         except IntegerRangeError:
             loose = _loose_limits(arr, min, max)
             if loose is None:
                 raise
-        return _clip_planned((arr, *loose), (min is not None,))
+        return _clip_staged((arr, *loose), (min is not None,))
     except Exception as error:
         hide_internal_frames(error)
         raise

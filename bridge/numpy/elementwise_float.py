@@ -27,9 +27,9 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import binary_function, unary_function
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, check_no_out, promote_inexact
+from tracebridge.numpy._staging import binary_function, unary_function
 
 _BOOL = np.dtype(np.bool_)
 _BITS = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
@@ -228,7 +228,7 @@ def _frexp(x: Value) -> list[Any]:
     return [lax.select_n(small, _scale(x, lax.neg(exponent)), half), exponent]
 
 
-_frexp_planned = Planned(_frexp, "frexp")
+_frexp_staged = StagedFunction(_frexp, "frexp")
 
 
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
@@ -241,7 +241,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     >>> float(m), int(n)
     (0.75, 4)
     """
-    mantissa, exponent = _frexp_planned((x,))
+    mantissa, exponent = _frexp_staged((x,))
     return mantissa, exponent
 
 
@@ -258,7 +258,7 @@ def _modf(x: Value) -> list[Any]:
     return [lax.select_n(negative, part, lax.neg(part)) for part in (rest, whole)]
 
 
-_modf_planned = Planned(_modf, "modf")
+_modf_staged = StagedFunction(_modf, "modf")
 
 
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
@@ -270,7 +270,7 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     (-0.5, -2.0)
     """
     check_no_out("modf", out)
-    part, whole = _modf_planned((x,))
+    part, whole = _modf_staged((x,))
     return part, whole
 
 
@@ -303,7 +303,7 @@ def _nan_to_num(*args: Value) -> Any:
     return x
 
 
-_nan_to_num_planned = Planned(_nan_to_num, "nan_to_num")
+_nan_to_num_staged = StagedFunction(_nan_to_num, "nan_to_num")
 
 
 def nan_to_num(
@@ -327,7 +327,7 @@ def nan_to_num(
     [1.0, 0.0, 9.0]
     """
     limits = [v for v in (posinf, neginf) if v is not None]
-    return _nan_to_num_planned((x, nan, *limits), (posinf is not None, neginf is not None))
+    return _nan_to_num_staged((x, nan, *limits), (posinf is not None, neginf is not None))
 
 
 def _is_infinite(name: str, x: Value, value: float) -> Any:
@@ -337,8 +337,8 @@ def _is_infinite(name: str, x: Value, value: float) -> Any:
     return lax.eq(x, full_of(x.aval.update(shape=()), value))
 
 
-_isposinf_planned = Planned(lambda x: _is_infinite("isposinf", x, np.inf), "isposinf")
-_isneginf_planned = Planned(lambda x: _is_infinite("isneginf", x, -np.inf), "isneginf")
+_isposinf_staged = StagedFunction(lambda x: _is_infinite("isposinf", x, np.inf), "isposinf")
+_isneginf_staged = StagedFunction(lambda x: _is_infinite("isneginf", x, -np.inf), "isneginf")
 
 
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
@@ -349,7 +349,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     [False, True, False]
     """
     check_no_out("isposinf", out)
-    return _isposinf_planned((x,))
+    return _isposinf_staged((x,))
 
 
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
@@ -360,4 +360,4 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     [False, False, True]
     """
     check_no_out("isneginf", out)
-    return _isneginf_planned((x,))
+    return _isneginf_staged((x,))

@@ -28,13 +28,13 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.numpy._planning import binary_function, unary_function
 from tracebridge.numpy._promote import (
     broadcast_operands,
     promote_dtypes,
     promote_numeric,
     promoted_operands,
 )
+from tracebridge.numpy._staging import binary_function, unary_function
 from tracebridge.numpy.elementwise_extrema import lexicographic
 
 _BOOL = np.dtype(np.bool_)

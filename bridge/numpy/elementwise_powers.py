@@ -17,8 +17,7 @@ from tracebridge.core.ir.operators import EngineValue
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.calls.planned import Planned, binary
-from tracebridge.numpy._planning import binary_function
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_to,
@@ -26,6 +25,7 @@ from tracebridge.numpy._promote import (
     promote_inexact,
     promote_numeric,
 )
+from tracebridge.numpy._staging import binary_function
 
 
 def _power(x: Value, y: Value) -> Any:
@@ -67,10 +67,10 @@ def _int_power(x: Value, y: Value) -> Any:
     return lax.select_n(lax.lt(y, zero), result, inverse)
 
 
-_power_planned = binary(Planned(_power, "power"))
+_power_staged = binary(StagedFunction(_power, "power"))
 
 
-_integer_power = Planned(lambda x, n: lax.integer_pow(x, n), "power")
+_integer_power = StagedFunction(lambda x, n: lax.integer_pow(x, n), "power")
 
 
 def power(x1: Any, x2: Any, /) -> Array:
@@ -95,7 +95,7 @@ def power(x1: Any, x2: Any, /) -> Array:
                 msg = f"power: integers have no negative powers, got {x2}"
                 raise UnsupportedDtypeError(msg, hint="convert the array to float first")
             return _integer_power((x1,), (x2,))
-        return _power_planned(x1, x2)
+        return _power_staged(x1, x2)
     except Exception as error:
         hide_internal_frames(error)
         raise

@@ -11,9 +11,9 @@ from tracebridge.core.dtypes.dtypes import is_complex, is_inexact
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import unary_function
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, promote_inexact
+from tracebridge.numpy._staging import unary_function
 
 
 def _floor(x: Value) -> Any:
@@ -92,7 +92,7 @@ rint = unary_function(
     2.0
     """,
 )
-_round_planned = Planned(_round, "round")
+_round_staged = StagedFunction(_round, "round")
 
 
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
@@ -103,7 +103,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     2.3
     """
     check_no_out("round", out)
-    return _round_planned((a,), (int(decimals),))
+    return _round_staged((a,), (int(decimals),))
 
 
 around = round

@@ -16,7 +16,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from tracebridge.numpy._promote import members, normalize_axis
 
@@ -135,7 +135,7 @@ def _scale(kind: FftType, lengths: tuple[Any, ...], norm: str) -> float:
     return scale if kind in {FftType.IFFT, FftType.IRFFT} else 1 / scale
 
 
-_planned = Planned(_fft, "fft")
+_staged = StagedFunction(_fft, "fft")
 
 
 def _norm_of(name: str, norm: str | None) -> str:
@@ -158,7 +158,7 @@ def _several(
     if only is not None and (axes is None or len(axes) != only):
         msg = f"{name}: transforms {only} axes, got axes={axes}"
         raise ArgumentValueError(msg, hint=f"use {name[:-1]}n for another number of axes")
-    return _planned((a,), (name, kind, s, axes, _norm_of(name, norm)))
+    return _staged((a,), (name, kind, s, axes, _norm_of(name, norm)))
 
 
 def _one(name: str, kind: FftType, a: Any, n: Any, axis: Any, norm: str | None) -> Any:
@@ -168,7 +168,7 @@ def _one(name: str, kind: FftType, a: Any, n: Any, axis: Any, norm: str | None) 
         raise ArgumentValueError(msg, hint="transform several axes by fftn and its kin")
     axes = None if axis is None else (index_of(axis, name, "axis"),)
     s = None if n is None else (_size(name, n, "n"),)
-    return _planned((a,), (name, kind, s, axes, _norm_of(name, norm)))
+    return _staged((a,), (name, kind, s, axes, _norm_of(name, norm)))
 
 
 def _sequence(name: str, what: str, given: Any) -> Any:
@@ -279,7 +279,7 @@ def _conj(x: Value) -> Any:
     return lax.conj(x) if x.aval.dtype.kind == "c" else x
 
 
-_conjugate = Planned(_conj, "conjugate")
+_conjugate = StagedFunction(_conj, "conjugate")
 
 
 def fft2(

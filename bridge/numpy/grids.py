@@ -31,9 +31,9 @@ from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import put_made
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import concrete, shape_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands
+from tracebridge.numpy._staging import concrete, shape_of
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.creation import arange, canonical_shape, linspace
 from tracebridge.numpy.joining import concatenate
@@ -64,7 +64,7 @@ def _meshgrid(*args: Value) -> list[Any]:
     return out
 
 
-_meshgrid_planned = Planned(_meshgrid, "meshgrid")
+_meshgrid_staged = StagedFunction(_meshgrid, "meshgrid")
 
 
 def meshgrid(
@@ -96,7 +96,7 @@ def meshgrid(
     if any([len(shape_of(x)) > 1 for x in xi]):
         msg = f"meshgrid: expected vectors, got shapes {[shape_of(x) for x in xi]}"
         raise RankError(msg)
-    return _meshgrid_planned(xi, (bool(sparse), indexing == "xy")) if xi else []
+    return _meshgrid_staged(xi, (bool(sparse), indexing == "xy")) if xi else []
 
 
 @overload
@@ -130,10 +130,10 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "indices")
     shape = canonical_shape(tuple(dimensions), "indices")
     if sparse:
-        return tuple(_indices_planned((), (shape, kind, True)))
+        return tuple(_indices_staged((), (shape, kind, True)))
     if not shape:
         return put_made("indices", lambda: np.zeros((0,), kind))
-    return _indices_planned((), (shape, kind, False))
+    return _indices_staged((), (shape, kind, False))
 
 
 def _indices(shape: Shape, dtype: DType, sparse: bool) -> Any:
@@ -145,7 +145,7 @@ def _indices(shape: Shape, dtype: DType, sparse: bool) -> Any:
     return lax.concatenate(rows, 0) if n > 1 else rows[0]
 
 
-_indices_planned = Planned(_indices, "indices")
+_indices_staged = StagedFunction(_indices, "indices")
 
 
 # positions of diagonals and triangles ------------------------------------------------------------
@@ -264,12 +264,12 @@ def mask_indices(
     >>> [p.tolist() for p in tnp.mask_indices(2, tnp.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    ones = _ones_planned((), (index_of(n, "mask_indices", "n"),))
+    ones = _ones_staged((), (index_of(n, "mask_indices", "n"),))
     rows, columns = nonzero(mask_func(ones, k), size=size)
     return rows, columns
 
 
-_ones_planned = Planned(
+_ones_staged = StagedFunction(
     lambda n: full_of(lower_mask((n, n), 0).aval.update(dtype=default_float()), 1), "ones"
 )
 
@@ -326,7 +326,7 @@ def _unravel(flat: Value, shape: Shape) -> list[Any]:
     return [lax.convert_dtype(v, dtype, weak) for v in out[::-1]]
 
 
-_unravel_planned = Planned(_unravel, "unravel_index")
+_unravel_staged = StagedFunction(_unravel, "unravel_index")
 
 
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
@@ -340,7 +340,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     [[1, 1], [2, 2]]
     """
     sizes = canonical_shape(shape, "unravel_index")
-    return tuple(_unravel_planned((indices,), (sizes,))) if sizes else ()
+    return tuple(_unravel_staged((indices,), (sizes,))) if sizes else ()
 
 
 def _ravel(*args: Any) -> Any:
@@ -361,7 +361,7 @@ def _ravel(*args: Any) -> Any:
     return total
 
 
-_ravel_planned = Planned(_ravel, "ravel_multi_index")
+_ravel_staged = StagedFunction(_ravel, "ravel_multi_index")
 
 
 def ravel_multi_index(
@@ -413,7 +413,7 @@ def ravel_multi_index(
         msg = f"ravel_multi_index: order={order!r}, expected 'C' or 'F'"
         raise ArgumentValueError(msg)
     kind = default_int() if dtype is None else canonicalize_explicit(dtype, "ravel_multi_index")
-    return _ravel_planned(parts, (sizes, modes, order, kind))
+    return _ravel_staged(parts, (sizes, modes, order, kind))
 
 
 # objects that are indexed ------------------------------------------------------------------------

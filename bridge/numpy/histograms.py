@@ -26,10 +26,10 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import concrete, shape_of, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_dtypes, promote_inexact
 from tracebridge.numpy._ranges import integer_limits, side_of
+from tracebridge.numpy._staging import concrete, shape_of, value_of
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.searching import search_halving, take_rows
 
@@ -65,7 +65,7 @@ def _bincount(*args: Any) -> Any:
     return count_into(places, weights[0], size)
 
 
-_bincount_planned = Planned(_bincount, "bincount", judges=False)
+_bincount_staged = StagedFunction(_bincount, "bincount", judges=False)
 
 
 def bincount(
@@ -114,7 +114,7 @@ def bincount(
             index_of(length, "bincount", "length"), index_of(minlength, "bincount", "minlength")
         )
     xs = (value,) if weights is None else (value, weights)
-    return _bincount_planned(xs, (size,))
+    return _bincount_staged(xs, (size,))
 
 
 # edges -------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _edges(*args: Any) -> Any:
     return _uniform_edges(low, high, bins)
 
 
-_edges_planned = Planned(_edges, "histogram_bin_edges", judges=False)
+_edges_staged = StagedFunction(_edges, "histogram_bin_edges", judges=False)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
@@ -184,7 +184,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     bounds: Sequence[Any] = () if range is None else range
     if range is not None and not isinstance(range, list | tuple):
         bounds = (range,)
-    return _edges_planned((a, *bounds), (count,))
+    return _edges_staged((a, *bounds), (count,))
 
 
 # counting into bins ------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _histogram(*args: Any) -> Any:
     return lax.div(lax.div(counts, widths), lax.reduce_sum(counts, (0,)))
 
 
-_histogram_planned = Planned(_histogram, "histogram", judges=False)
+_histogram_staged = StagedFunction(_histogram, "histogram", judges=False)
 
 
 def histogram(
@@ -271,7 +271,7 @@ def histogram(
     edges = histogram_bin_edges(a, bins, range, weights)
     xs = (a, edges) if weights is None else (a, edges, weights)
     uniform = not shape_of(bins)
-    return _histogram_planned(xs, (uniform, bool(density))), edges
+    return _histogram_staged(xs, (uniform, bool(density))), edges
 
 
 def _histogramdd(*args: Any) -> Any:
@@ -305,7 +305,7 @@ def _histogramdd(*args: Any) -> Any:
     return result
 
 
-_histogramdd_planned = Planned(_histogramdd, "histogramdd", judges=False)
+_histogramdd_staged = StagedFunction(_histogramdd, "histogramdd", judges=False)
 
 
 def histogramdd(
@@ -356,7 +356,7 @@ def histogramdd(
     uniform = tuple([not shape_of(b) for b in each])
     xs = [*columns, *edges, *(() if weights is None else (weights,))]
     statics = (n, uniform, bool(density), weights is not None)
-    return _histogramdd_planned(xs, statics), edges
+    return _histogramdd_staged(xs, statics), edges
 
 
 def histogram2d(
@@ -411,7 +411,7 @@ def _digitize(x: Value, bins: Value, right: bool) -> Any:
     return lax.convert_dtype(lax.select_n(is_rising, falling, rising), default_int())
 
 
-_digitize_planned = Planned(_digitize, "digitize")
+_digitize_staged = StagedFunction(_digitize, "digitize")
 
 
 def digitize(
@@ -431,7 +431,7 @@ def digitize(
     """
     del method
     try:
-        return _digitize_planned((x, bins), (bool(right),))
+        return _digitize_staged((x, bins), (bool(right),))
     except IntegerRangeError:
         limits = integer_limits((x, bins))
         beyond = side_of(x, limits)
@@ -439,4 +439,4 @@ def digitize(
             raise
     # The nearest number of the dtype, on the far side of edges that equal it.
     nearest = limits[1] if beyond > 0 else limits[0]
-    return _digitize_planned((nearest, bins), (beyond < 0,))
+    return _digitize_staged((nearest, bins), (beyond < 0,))

@@ -25,17 +25,17 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.indexing.gather import default_fill
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._losses import warn_of_loss
-from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
     check_no_out,
     normalize_axis,
 )
+from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.searching import take_rows
 
@@ -98,7 +98,7 @@ def take_rows_of(
     is_sorted: bool,
     fill_value: Value | None,
 ) -> Any:
-    """``take`` while planning."""
+    """``take`` while staging."""
     if axis is None:
         x, axis = lax.reshape(x, (x.aval.size,)), 0
     axis = normalize_axis(axis, x.aval.ndim, "take")
@@ -130,8 +130,8 @@ def take_rows_of(
     )
 
 
-_take_planned = Planned(take_rows_of, "take", exact=False)
-_take_filled = Planned(take_rows_of, "take", exact=True)
+_take_staged = StagedFunction(take_rows_of, "take", exact=False)
+_take_filled = StagedFunction(take_rows_of, "take", exact=True)
 
 
 def take(
@@ -178,8 +178,8 @@ def take(
         if not (fill_value is None or isinstance(fill_value, Hashable)):
             msg = f"take: fill_value is {kind_of(fill_value)}, expected a number"
             raise ArgumentTypeError(msg)
-        planned = _take_planned if fill_value is None else _take_filled
-        return planned((a, indices), statics)
+        staged = _take_staged if fill_value is None else _take_filled
+        return staged((a, indices), statics)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -232,8 +232,8 @@ def _take_along_axis(
     )
 
 
-_take_along_axis_planned = Planned(_take_along_axis, "take_along_axis", exact=False)
-_take_along_axis_filled = Planned(_take_along_axis, "take_along_axis", exact=True)
+_take_along_axis_staged = StagedFunction(_take_along_axis, "take_along_axis", exact=False)
+_take_along_axis_filled = StagedFunction(_take_along_axis, "take_along_axis", exact=True)
 
 
 def take_along_axis(
@@ -265,8 +265,8 @@ def take_along_axis(
     if isinstance(mode, str) and mode.lower() == "one_hot":
         mode, fill_value = "fill", 0
     statics = (where, _mode("take_along_axis", mode), fill_value, bool(wrap_negative_indices))
-    planned = _take_along_axis_planned if fill_value is None else _take_along_axis_filled
-    return planned((arr, indices), statics)
+    staged = _take_along_axis_staged if fill_value is None else _take_along_axis_filled
+    return staged((arr, indices), statics)
 
 
 # writing -----------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def _put_along_axis(x: Value, indices: Value, values: Value, axis: int, mode: st
     return lax.reshape(out, shape)
 
 
-_put_along_axis_planned = Planned(_put_along_axis, "put_along_axis")
+_put_along_axis_staged = StagedFunction(_put_along_axis, "put_along_axis")
 
 
 def put_along_axis(
@@ -326,7 +326,7 @@ def put_along_axis(
     _not_in_place("put_along_axis", inplace)
     warn_of_loss("put_along_axis", arr, values)
     where = None if axis is None else index_of(axis, "put_along_axis", "axis")
-    return _put_along_axis_planned((arr, indices, values), (where, _mode("put_along_axis", mode)))
+    return _put_along_axis_staged((arr, indices, values), (where, _mode("put_along_axis", mode)))
 
 
 def _cycle(values: Value, positions: Value) -> Any:
@@ -347,7 +347,7 @@ def _put(x: Value, indices: Value, values: Value, mode: str) -> Any:
     return lax.reshape(_put_along_axis(flat, indices, values, 0, mode), x.aval.shape)
 
 
-_put_planned = Planned(_put, "put")
+_put_staged = StagedFunction(_put, "put")
 
 
 def put(
@@ -370,7 +370,7 @@ def put(
     warn_of_loss("put", a, v)
     if 0 in (value_of(ind).aval.size, value_of(v).aval.size):
         return value_of(a)
-    return _put_planned((a, ind, v), (_mode("put", mode),))
+    return _put_staged((a, ind, v), (_mode("put", mode),))
 
 
 def _place(x: Value, mask: Value, values: Value) -> Any:
@@ -385,7 +385,7 @@ def _place(x: Value, mask: Value, values: Value) -> Any:
     return lax.reshape(lax.select_n(mask, flat, new), x.aval.shape)
 
 
-_place_planned = Planned(_place, "place")
+_place_staged = StagedFunction(_place, "place")
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
@@ -410,7 +410,7 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     if value_of(vals).aval.size == 0:
         msg = "place: vals is empty, expected at least one number"
         raise ArgumentValueError(msg)
-    return value_of(arr) if value_of(arr).aval.size == 0 else _place_planned((arr, mask, vals))
+    return value_of(arr) if value_of(arr).aval.size == 0 else _place_staged((arr, mask, vals))
 
 
 def _fill_diagonal(x: Value, values: Value, wrap: bool) -> Any:
@@ -433,7 +433,7 @@ def _fill_diagonal(x: Value, values: Value, wrap: bool) -> Any:
     return lax.reshape(out, shape)
 
 
-_fill_diagonal_planned = Planned(_fill_diagonal, "fill_diagonal")
+_fill_diagonal_staged = StagedFunction(_fill_diagonal, "fill_diagonal")
 
 
 def fill_diagonal(
@@ -453,4 +453,4 @@ def fill_diagonal(
     """
     _not_in_place("fill_diagonal", inplace)
     warn_of_loss("fill_diagonal", a, val)
-    return _fill_diagonal_planned((a, val), (bool(wrap),))
+    return _fill_diagonal_staged((a, val), (bool(wrap),))

@@ -17,7 +17,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact
 from tracebridge.numpy.searching import search_halving, take_rows
 
@@ -88,7 +88,7 @@ def _modulo(v: Value, period: Value) -> Any:
     return lax.select_n(negative, rest, lax.add(rest, period))
 
 
-_interp_planned = Planned(_interp, "interp")
+_interp_staged = StagedFunction(_interp, "interp")
 
 
 def interp(
@@ -124,4 +124,4 @@ def interp(
     forms = [v if v is None or isinstance(v, str) else "value" for v in (left, right)]
     if period is not None:
         values = [*values, period]
-    return _interp_planned((x, xp, fp, *values), (*forms, period is not None))
+    return _interp_staged((x, xp, fp, *values), (*forms, period is not None))

@@ -24,7 +24,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype, put_numpy
 from tracebridge.interop.dlpack import import_dlpack
-from tracebridge.numpy._planning import concrete
+from tracebridge.numpy._staging import concrete
 from tracebridge.numpy.conversion import asarray, on_device
 
 _TWO_BYTES = np.dtype("V2")

@@ -24,9 +24,9 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import shape_of, static_dtype, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import check_no_out, normalize_axis, promote_dtypes
+from tracebridge.numpy._staging import shape_of, static_dtype, value_of
 
 
 def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
@@ -83,7 +83,7 @@ def _concatenate(*args: Any) -> Any:
     return _join(name, _convert(xs, dtype), axis or 0)
 
 
-_concatenate_planned = Planned(_concatenate, "concatenate")
+_concatenate_staged = StagedFunction(_concatenate, "concatenate")
 
 
 def concatenate(
@@ -108,7 +108,7 @@ def concatenate(
     try:
         where = None if axis is None else index_of(axis, "concatenate", "axis")
         xs = array_sequence("concatenate", arrays)
-        return _concatenate_planned(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
+        return _concatenate_staged(xs, ("concatenate", where, static_dtype("concatenate", dtype)))
     except Exception as error:
         hide_internal_frames(error, "concatenate")
         raise
@@ -136,7 +136,7 @@ def _stack(*args: Value) -> Any:
     return _join("stack", [lax.reshape(x, shape) for x in _convert(xs, dtype)], axis)
 
 
-_stack_planned = Planned(_stack, "stack")
+_stack_staged = StagedFunction(_stack, "stack")
 
 
 def stack(
@@ -163,7 +163,7 @@ def stack(
     try:
         check_no_out("stack", out)
         xs = array_sequence("stack", arrays)
-        return _stack_planned(xs, (index_of(axis, "stack", "axis"), static_dtype("stack", dtype)))
+        return _stack_staged(xs, (index_of(axis, "stack", "axis"), static_dtype("stack", dtype)))
     except Exception as error:
         hide_internal_frames(error, "stack")
         raise
@@ -201,7 +201,7 @@ def _stack_along(*args: Any) -> Any:
     return _join(name, xs, axis)
 
 
-_stack_along_planned = Planned(_stack_along, "stack")
+_stack_along_staged = StagedFunction(_stack_along, "stack")
 
 
 def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
@@ -212,7 +212,7 @@ def vstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
     [[1, 2], [3, 4]]
     """
     xs = array_sequence("vstack", tup)
-    return _stack_along_planned(xs, ("vstack", static_dtype("vstack", dtype)))
+    return _stack_along_staged(xs, ("vstack", static_dtype("vstack", dtype)))
 
 
 def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
@@ -223,7 +223,7 @@ def hstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
     [1, 2, 3]
     """
     xs = array_sequence("hstack", tup)
-    return _stack_along_planned(xs, ("hstack", static_dtype("hstack", dtype)))
+    return _stack_along_staged(xs, ("hstack", static_dtype("hstack", dtype)))
 
 
 def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Array:
@@ -234,7 +234,7 @@ def dstack(tup: ArrayLike | Sequence[ArrayLike], dtype: DTypeLike | None = None)
     [[[1, 3], [2, 4]]]
     """
     xs = array_sequence("dstack", tup)
-    return _stack_along_planned(xs, ("dstack", static_dtype("dstack", dtype)))
+    return _stack_along_staged(xs, ("dstack", static_dtype("dstack", dtype)))
 
 
 def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
@@ -244,7 +244,7 @@ def column_stack(tup: ArrayLike | Sequence[ArrayLike]) -> Array:
     >>> tnp.column_stack([tnp.array([1, 2]), tnp.array([3, 4])]).tolist()
     [[1, 3], [2, 4]]
     """
-    return _stack_along_planned(array_sequence("column_stack", tup), ("column_stack", None))
+    return _stack_along_staged(array_sequence("column_stack", tup), ("column_stack", None))
 
 
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
@@ -255,7 +255,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     [1, 2, 3]
     """
     where = None if axis is None else index_of(axis, "append", "axis")
-    return _concatenate_planned((arr, values), ("append", where, None))
+    return _concatenate_staged((arr, values), ("append", where, None))
 
 
 def _block(*args: Value) -> Any:
@@ -282,7 +282,7 @@ def _assemble(form: Any, values: Any, depth: int) -> Any:
     return _join("block", parts, -depth)
 
 
-_block_planned = Planned(_block, "block")
+_block_staged = StagedFunction(_block, "block")
 
 
 def block(arrays: object) -> Array:
@@ -309,7 +309,7 @@ def block(arrays: object) -> Array:
             "block: the lists are deeper than Python's recursion limit allows, or one contains "
             "itself"
         ) from error
-    return _block_planned(leaves, (form,))
+    return _block_staged(leaves, (form,))
 
 
 def _form_of(arrays: Any, leaves: list[Any]) -> Any:
@@ -358,7 +358,7 @@ def _split(x: Value, name: str, where: Any, axis: int, equal: bool) -> list[Any]
     return [x] if where == 1 else list(lax.split(x, sizes, axis))
 
 
-_split_planned = Planned(_split, "split")
+_split_staged = StagedFunction(_split, "split")
 
 
 def _cuts(name: str, where: Any) -> Any:
@@ -389,7 +389,7 @@ def split(
     [[0, 1], [2], [3, 4]]
     """
     cuts = _cuts("split", indices_or_sections)
-    return _split_planned((ary,), ("split", cuts, index_of(axis, "split", "axis"), True))
+    return _split_staged((ary,), ("split", cuts, index_of(axis, "split", "axis"), True))
 
 
 def array_split(
@@ -402,7 +402,7 @@ def array_split(
     [[0, 1, 2], [3, 4]]
     """
     cuts = _cuts("array_split", indices_or_sections)
-    return _split_planned(
+    return _split_staged(
         (ary,), ("array_split", cuts, index_of(axis, "array_split", "axis"), False)
     )
 
@@ -414,7 +414,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsInd
     >>> [x.shape for x in tnp.vsplit(tnp.ones((4, 2)), 2)]
     [(2, 2), (2, 2)]
     """
-    return _split_planned((ary,), ("vsplit", _cuts("vsplit", indices_or_sections), 0, True))
+    return _split_staged((ary,), ("vsplit", _cuts("vsplit", indices_or_sections), 0, True))
 
 
 def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex]) -> list[Array]:
@@ -425,7 +425,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsInd
     [(4, 1), (4, 1)]
     """
     axis = 0 if len(shape_of(ary)) == 1 else 1
-    return _split_planned((ary,), ("hsplit", _cuts("hsplit", indices_or_sections), axis, True))
+    return _split_staged((ary,), ("hsplit", _cuts("hsplit", indices_or_sections), axis, True))
 
 
 def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsIndex]) -> list[Array]:
@@ -435,7 +435,7 @@ def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[SupportsInd
     >>> [x.shape for x in tnp.dsplit(tnp.ones((4, 2, 2)), 2)]
     [(4, 2, 1), (4, 2, 1)]
     """
-    return _split_planned((ary,), ("dsplit", _cuts("dsplit", indices_or_sections), 2, True))
+    return _split_staged((ary,), ("dsplit", _cuts("dsplit", indices_or_sections), 2, True))
 
 
 def _unstack(x: Value, axis: int) -> list[Any]:
@@ -447,7 +447,7 @@ def _unstack(x: Value, axis: int) -> list[Any]:
     return [lax.index_in_dim(x, i, axis, keepdims=False) for i in range(count)]
 
 
-_unstack_planned = Planned(_unstack, "unstack")
+_unstack_staged = StagedFunction(_unstack, "unstack")
 
 
 def unstack(x: ArrayLike | None, /, *, axis: int = 0) -> tuple[Array, ...]:
@@ -461,4 +461,4 @@ def unstack(x: ArrayLike | None, /, *, axis: int = 0) -> tuple[Array, ...]:
     shape = value.aval.shape
     if shape and shape[normalize_axis(axis, len(shape), "unstack")] == 0:
         return ()
-    return tuple(_unstack_planned((value,), (index_of(axis, "unstack", "axis"),)))
+    return tuple(_unstack_staged((value,), (index_of(axis, "unstack", "axis"),)))

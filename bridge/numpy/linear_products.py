@@ -19,9 +19,8 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned, binary
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._planning import static_dtype, static_precision
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
@@ -29,6 +28,7 @@ from tracebridge.numpy._promote import (
     normalize_axis,
     promote_dtypes,
 )
+from tracebridge.numpy._staging import static_dtype, static_precision
 
 
 def _check_inner(name: str, a: Value, b: Value, size_a: Dim, size_b: Dim) -> None:
@@ -91,8 +91,8 @@ def _expand_batch(x: Value, batch: Shape, n: int) -> Any:
     return broadcast_to(x, shape)
 
 
-_matmul_planned = Planned(_matmul, "matmul")
-_matmul_fast = binary(_matmul_planned)
+_matmul_staged = StagedFunction(_matmul, "matmul")
+_matmul_fast = binary(_matmul_staged)
 
 
 def matmul(
@@ -132,7 +132,7 @@ def matmul(
     try:
         if precision is None and preferred_element_type is None:
             return _matmul_fast(a, b)
-        return _matmul_planned(
+        return _matmul_staged(
             (a, b),
             (static_precision("matmul", precision), static_dtype("matmul", preferred_element_type)),
         )
@@ -165,7 +165,7 @@ def _dot(
     )
 
 
-_dot_planned = Planned(_dot, "dot")
+_dot_staged = StagedFunction(_dot, "dot")
 
 
 def dot(
@@ -193,7 +193,7 @@ def dot(
             preferred_element_type=preferred_element_type,
         )
     try:
-        return _dot_planned(
+        return _dot_staged(
             (a, b),
             (static_precision("dot", precision), static_dtype("dot", preferred_element_type)),
         )
@@ -236,7 +236,7 @@ def _tensordot(
     )
 
 
-_tensordot_planned = Planned(_tensordot, "tensordot")
+_tensordot_staged = StagedFunction(_tensordot, "tensordot")
 
 
 def _axes_static(axes: Axis) -> Any:
@@ -283,7 +283,7 @@ def tensordot(
         )
     try:
         preferred = static_dtype("tensordot", preferred_element_type)
-        return _tensordot_planned(
+        return _tensordot_staged(
             (a, b), (_axes_static(axes), static_precision("tensordot", precision), preferred)
         )
     except Exception as error:
@@ -298,7 +298,7 @@ def _vdot(a: Value, b: Value, precision: PrecisionLike, preferred_element_type: 
     return _dot(a, b, precision, preferred_element_type)
 
 
-_vdot_planned = Planned(_vdot, "vdot")
+_vdot_staged = StagedFunction(_vdot, "vdot")
 
 
 def vdot(
@@ -314,7 +314,7 @@ def vdot(
     >>> complex(tnp.vdot(1j, 1j))
     (1+0j)
     """
-    return _vdot_planned(
+    return _vdot_staged(
         (a, b), (static_precision("vdot", precision), static_dtype("vdot", preferred_element_type))
     )
 
@@ -333,7 +333,7 @@ def _inner(a: Value, b: Value, precision: PrecisionLike, preferred_element_type:
     )
 
 
-_inner_planned = Planned(_inner, "inner")
+_inner_staged = StagedFunction(_inner, "inner")
 
 
 def inner(
@@ -349,7 +349,7 @@ def inner(
     >>> tnp.inner(tnp.ones((2, 3)), tnp.ones((4, 3))).shape
     (2, 4)
     """
-    return _inner_planned(
+    return _inner_staged(
         (a, b),
         (static_precision("inner", precision), static_dtype("inner", preferred_element_type)),
     )
@@ -363,7 +363,7 @@ def _outer(a: Value, b: Value) -> Any:
     return _product(left, right, None)
 
 
-_outer_planned = Planned(_outer, "outer")
+_outer_staged = StagedFunction(_outer, "outer")
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
@@ -374,4 +374,4 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     [[3, 4], [6, 8]]
     """
     check_no_out("outer", out)
-    return _outer_planned((a, b))
+    return _outer_staged((a, b))

@@ -21,7 +21,7 @@ from tracebridge.core.lax.sharding_constraint import split_result
 from tracebridge.core.runtime.arrays.argument_types import Axis, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned, unary
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary
 from tracebridge.numpy._promote import (
     broadcast_shape,
     hashable_axis,
@@ -66,7 +66,7 @@ def _reshape(x: Value, shape: Shape, order: str) -> Any:
     return lax.reshape(x, shape)
 
 
-_reshape_planned = Planned(_reshape, "reshape")
+_reshape_staged = StagedFunction(_reshape, "reshape")
 
 
 def _size(name: str, d: object) -> Any:
@@ -106,7 +106,7 @@ def reshape(
             msg = f"reshape: order must be 'C' or 'F', got {order!r}"
             raise ArgumentValueError(msg)
         del copy
-        return _reshape_planned((a,), (shape_argument("reshape", shape), order))
+        return _reshape_staged((a,), (shape_argument("reshape", shape), order))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -140,7 +140,7 @@ def _transpose(x: Value, axes: Any) -> Any:
     return lax.transpose(x, tuple(order))
 
 
-_transpose_planned = Planned(_transpose, "transpose")
+_transpose_staged = StagedFunction(_transpose, "transpose")
 
 
 def transpose(a: ArrayLike, axes: object = None) -> Array:
@@ -152,7 +152,7 @@ def transpose(a: ArrayLike, axes: object = None) -> Array:
     """
     try:
         order = None if axes is None else _axes_tuple(axes, "transpose")
-        return _transpose_planned((a,), (order,))
+        return _transpose_staged((a,), (order,))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -176,7 +176,7 @@ def _matrix_transpose(x: Value) -> Any:
     return lax.transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
-_matrix_transpose_fast = unary(Planned(_matrix_transpose, "matrix_transpose"))
+_matrix_transpose_fast = unary(StagedFunction(_matrix_transpose, "matrix_transpose"))
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -197,7 +197,7 @@ def _swapaxes(x: Value, axis1: int, axis2: int) -> Any:
     return lax.transpose(x, tuple(order))
 
 
-_swapaxes_planned = Planned(_swapaxes, "swapaxes")
+_swapaxes_staged = StagedFunction(_swapaxes, "swapaxes")
 
 
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
@@ -208,7 +208,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     (4, 3, 2)
     """
     try:
-        return _swapaxes_planned(
+        return _swapaxes_staged(
             (a,), (index_of(axis1, "swapaxes", "axis1"), index_of(axis2, "swapaxes", "axis2"))
         )
     except Exception as error:
@@ -229,7 +229,7 @@ def _moveaxis(x: Value, source: tuple[int, ...], target: tuple[int, ...]) -> Any
     return lax.transpose(x, tuple(order))
 
 
-_moveaxis_planned = Planned(_moveaxis, "moveaxis")
+_moveaxis_staged = StagedFunction(_moveaxis, "moveaxis")
 
 
 def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
@@ -240,7 +240,7 @@ def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
     (3, 4, 2)
     """
     try:
-        return _moveaxis_planned(
+        return _moveaxis_staged(
             (a,), (_axes_tuple(source, "moveaxis"), _axes_tuple(destination, "moveaxis"))
         )
     except Exception as error:
@@ -264,7 +264,7 @@ def _expand_dims(x: Value, axis: tuple[int, ...]) -> Any:
     return lax.reshape(x, shape)
 
 
-_expand_dims_planned = Planned(_expand_dims, "expand_dims")
+_expand_dims_staged = StagedFunction(_expand_dims, "expand_dims")
 
 
 def expand_dims(a: ArrayLike | None, axis: Axis) -> Array:
@@ -275,7 +275,7 @@ def expand_dims(a: ArrayLike | None, axis: Axis) -> Array:
     (1, 3)
     """
     try:
-        return _expand_dims_planned((a,), (_axes_tuple(axis, "expand_dims"),))
+        return _expand_dims_staged((a,), (_axes_tuple(axis, "expand_dims"),))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -294,7 +294,7 @@ def _squeeze(x: Value, axis: Axis) -> Any:
     return lax.reshape(x, tuple([d for i, d in enumerate(shape) if i not in axes]))
 
 
-_squeeze_planned = Planned(_squeeze, "squeeze")
+_squeeze_staged = StagedFunction(_squeeze, "squeeze")
 
 
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
@@ -305,7 +305,7 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
     (3,)
     """
     try:
-        return _squeeze_planned((a,), (hashable_axis(axis, "squeeze"),))
+        return _squeeze_staged((a,), (hashable_axis(axis, "squeeze"),))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -315,7 +315,7 @@ def _broadcast(x: Value, shape: Shape) -> Any:
     return _broadcast_value(x, shape)
 
 
-_broadcast_planned = Planned(_broadcast, "broadcast_to")
+_broadcast_staged = StagedFunction(_broadcast, "broadcast_to")
 
 
 def broadcast_to(
@@ -333,7 +333,7 @@ def broadcast_to(
     if out_sharding is not None:
         return split_result("broadcast_to", out_sharding, broadcast_to, array, shape)
     try:
-        return _broadcast_planned((array,), (canonical_shape(shape, "broadcast_to"),))
+        return _broadcast_staged((array,), (canonical_shape(shape, "broadcast_to"),))
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -372,7 +372,7 @@ def _atleast(name: str, n: int) -> Any:
             return lax.reshape(x, (1, *shape, 1) if ndim == 1 else (*shape, 1))
         return lax.reshape(x, (*(1,) * (n - ndim), *shape))
 
-    return unary(Planned(run, name))
+    return unary(StagedFunction(run, name))
 
 
 _atleast_1d, _atleast_2d, _atleast_3d = (_atleast(f"atleast_{n}d", n) for n in (1, 2, 3))

@@ -17,10 +17,10 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._planning import is_traced
 from tracebridge.numpy._promote import broadcast_to, normalize_axis, promote_numeric
+from tracebridge.numpy._staging import is_traced
 from tracebridge.numpy.creation import canonical_shape, traced_offset
 
 _INT32 = np.dtype(np.int32)
@@ -59,7 +59,7 @@ def diagonal_of(x: Value, offset: int, axis1: int, axis2: int, name: str = "diag
     )
 
 
-_diagonal_planned = Planned(diagonal_of, "diagonal")
+_diagonal_staged = StagedFunction(diagonal_of, "diagonal")
 
 
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -80,7 +80,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         index_of(axis1, "diagonal", "axis1"),
         index_of(axis2, "diagonal", "axis2"),
     )
-    return _diagonal_planned((a,), statics)
+    return _diagonal_staged((a,), statics)
 
 
 def _diag(x: Value, k: int) -> Any:
@@ -108,7 +108,7 @@ def _on_diagonal(shape: tuple[Dim, Dim], k: int) -> Any:
     return lax.eq(lax.add(rows, k), columns)
 
 
-_diag_planned = Planned(_diag, "diag")
+_diag_staged = StagedFunction(_diag, "diag")
 
 
 def diag(v: ArrayLike, k: int = 0) -> Array:
@@ -120,10 +120,12 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     >>> tnp.diag(tnp.array([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
-    return _diag_planned((v,), (index_of(k, "diag", "k"),))
+    return _diag_staged((v,), (index_of(k, "diag", "k"),))
 
 
-_diagflat_planned = Planned(lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat")
+_diagflat_staged = StagedFunction(
+    lambda x, k: _matrix_of(lax.reshape(x, (x.aval.size,)), k), "diagflat"
+)
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
@@ -133,7 +135,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     >>> tnp.diagflat(tnp.array([[1], [2]]), 1).tolist()
     [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
     """
-    return _diagflat_planned((v,), (index_of(k, "diagflat", "k"),))
+    return _diagflat_staged((v,), (index_of(k, "diagflat", "k"),))
 
 
 # triangles ---------------------------------------------------------------------------------------
@@ -146,12 +148,12 @@ def lower_mask(shape: tuple[Dim, Dim], k: ArrayLike) -> Any:
     return lax.ge(lax.add(rows, k), columns)
 
 
-_tri_planned = Planned(
+_tri_staged = StagedFunction(
     lambda n, m, k, dtype: lax.convert_dtype(lower_mask((n, m), k), dtype), "tri"
 )
 
 
-_tri_traced = Planned(
+_tri_traced = StagedFunction(
     lambda k, n, m, dtype: lax.convert_dtype(lower_mask((n, m), traced_offset("tri", k)), dtype),
     "tri",
 )
@@ -170,7 +172,7 @@ def tri(
     rows, columns = canonical_shape((N, N if M is None else M), "eye")
     if is_traced(k):
         return _tri_traced((k,), (rows, columns, kind))
-    return _tri_planned((), (rows, columns, index_of(k, "tri", "k"), kind))
+    return _tri_staged((), (rows, columns, index_of(k, "tri", "k"), kind))
 
 
 def _triangle(x: Value, k: int, lower: bool) -> Any:
@@ -187,7 +189,7 @@ def _triangle(x: Value, k: int, lower: bool) -> Any:
     return lax.select_n(mask, zero, x) if lower else lax.select_n(mask, x, zero)
 
 
-_triangle_planned = Planned(_triangle, "triangle")
+_triangle_staged = StagedFunction(_triangle, "triangle")
 
 
 def tril(m: ArrayLike, k: int = 0) -> Array:
@@ -197,7 +199,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     >>> tnp.tril(tnp.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    return _triangle_planned((m,), (index_of(k, "tril", "k"), True))
+    return _triangle_staged((m,), (index_of(k, "tril", "k"), True))
 
 
 def triu(m: ArrayLike, k: int = 0) -> Array:
@@ -207,7 +209,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
     >>> tnp.triu(tnp.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _triangle_planned((m,), (index_of(k, "triu", "k"), False))
+    return _triangle_staged((m,), (index_of(k, "triu", "k"), False))
 
 
 def _vander(x: Value, n: int, increasing: bool) -> Any:
@@ -225,7 +227,7 @@ def _vander(x: Value, n: int, increasing: bool) -> Any:
     return lax.concatenate(columns, 1) if n > 1 else columns[0]
 
 
-_vander_planned = Planned(_vander, "vander")
+_vander_staged = StagedFunction(_vander, "vander")
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
@@ -243,4 +245,4 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     if columns < 0:
         msg = f"vander: N must not be negative, got {columns}"
         raise ArgumentValueError(msg)
-    return _vander_planned((x,), (columns, bool(increasing)))
+    return _vander_staged((x,), (columns, bool(increasing)))

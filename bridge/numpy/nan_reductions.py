@@ -19,15 +19,15 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import static_dtype
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_to,
     check_no_out,
     hashable_axis,
     normalize_axes,
 )
-from tracebridge.numpy.quantiles import median_planned, quantiles
+from tracebridge.numpy._staging import static_dtype
+from tracebridge.numpy.quantiles import median_staged, quantiles
 from tracebridge.numpy.reductions import (
     drop_axes,
     highest,
@@ -51,7 +51,7 @@ def _fill(x: Value, value: Value) -> Any:
     return lax.select_n(lax.ne(x, x), x, full_of(x.aval, value))
 
 
-_fill_planned = Planned(_fill, "nan_fill", judges=False)
+_fill_staged = StagedFunction(_fill, "nan_fill", judges=False)
 
 
 def nansum(
@@ -69,7 +69,7 @@ def nansum(
     >>> float(tnp.nansum(tnp.array([1.0, tnp.nan, 2.0])))
     3.0
     """
-    return sum(_fill_planned((a,), (0,)), axis, dtype, out, keepdims, initial, where)
+    return sum(_fill_staged((a,), (0,)), axis, dtype, out, keepdims, initial, where)
 
 
 def nanprod(
@@ -87,7 +87,7 @@ def nanprod(
     >>> float(tnp.nanprod(tnp.array([2.0, tnp.nan, 3.0])))
     6.0
     """
-    return prod(_fill_planned((a,), (1,)), axis, dtype, out, keepdims, initial, where)
+    return prod(_fill_staged((a,), (1,)), axis, dtype, out, keepdims, initial, where)
 
 
 def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
@@ -104,7 +104,7 @@ def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
     return lax.select_n(nothing, found, full_of(found.aval, np.nan))
 
 
-_restore_planned = Planned(_restore_nan, "nanmax", judges=False)
+_restore_staged = StagedFunction(_restore_nan, "nanmax", judges=False)
 
 
 def _nan_extreme(
@@ -115,11 +115,15 @@ def _nan_extreme(
     if initial is not None:
         return found
     arrays = (found, a) if where is None else (found, a, where)
-    return _restore_planned(arrays, (hashable_axis(axis, "nanmax"), bool(keepdims)))
+    return _restore_staged(arrays, (hashable_axis(axis, "nanmax"), bool(keepdims)))
 
 
-_fill_lowest = Planned(lambda x: _fill(x, lowest(real_of(x.aval.dtype))), "nanmax", judges=False)
-_fill_highest = Planned(lambda x: _fill(x, highest(real_of(x.aval.dtype))), "nanmin", judges=False)
+_fill_lowest = StagedFunction(
+    lambda x: _fill(x, lowest(real_of(x.aval.dtype))), "nanmax", judges=False
+)
+_fill_highest = StagedFunction(
+    lambda x: _fill(x, highest(real_of(x.aval.dtype))), "nanmin", judges=False
+)
 
 
 def nanmax(
@@ -174,7 +178,7 @@ def _nanmean(*args: Any) -> Any:
     return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
 
 
-_nanmean_planned = Planned(_nanmean, "nanmean", judges=False)
+_nanmean_staged = StagedFunction(_nanmean, "nanmean", judges=False)
 
 
 def nanmean(
@@ -194,7 +198,7 @@ def nanmean(
     check_no_out("nanmean", out)
     xs = (a,) if where is None else (a, where)
     statics = (hashable_axis(axis, "nanmean"), static_dtype("nanmean", dtype), bool(keepdims))
-    return _nanmean_planned(xs, statics)
+    return _nanmean_staged(xs, statics)
 
 
 def _nanvar(*args: Any) -> Any:
@@ -213,7 +217,7 @@ def _nanvar(*args: Any) -> Any:
     return result if keepdims else drop_axes(result, axes)
 
 
-_nanvar_planned = Planned(_nanvar, "nanvar", exact=True, judges=False)
+_nanvar_staged = StagedFunction(_nanvar, "nanvar", exact=True, judges=False)
 
 
 def _variance(
@@ -236,7 +240,7 @@ def _variance(
         where is not None,
         mean is not None,
     )
-    return _nanvar_planned(xs, statics)
+    return _nanvar_staged(xs, statics)
 
 
 def nanvar(
@@ -294,7 +298,7 @@ def nanmedian(
     """
     check_no_out("nanmedian", out)
     del overwrite_input
-    return median_planned(
+    return median_staged(
         (a,), ("nanmedian", hashable_axis(axis, "nanmedian"), bool(keepdims), True)
     )
 

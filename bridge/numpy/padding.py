@@ -18,10 +18,10 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to
 from tracebridge.numpy._ranges import wrapped
+from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.quantiles import median_of
 
 # Mode -> the keyword arguments that it takes.
@@ -240,22 +240,22 @@ def _pad(*args: Any) -> Any:
     return x if x.aval.dtype == source else lax.convert_dtype(x, source)
 
 
-_pad_planned = Planned(_pad, "pad")
+_pad_staged = StagedFunction(_pad, "pad")
 
 
 def _pad_by_function(
     x: Any, widths: Pairs, function: Callable[..., Any], options: Mapping[str, object]
 ) -> Any:
     """``function(vector, (before, after), axis, options)`` gives each padded vector."""
-    x = _pad_planned((x,), (widths, "constant", None))
+    x = _pad_staged((x,), (widths, "constant", None))
     for axis in range(x.aval.ndim):
         pair = widths[axis]
-        rows = _rows_planned((x,), (axis,))
+        rows = _rows_staged((x,), (axis,))
         padded = [function(row, pair, axis, options) for row in rows]
         found = [
             row if new is None else value_of(new) for row, new in zip(rows, padded, strict=True)
         ]
-        x = _from_rows_planned(found, (x.aval.shape, axis, x.aval.dtype))
+        x = _from_rows_staged(found, (x.aval.shape, axis, x.aval.dtype))
     return x
 
 
@@ -278,8 +278,8 @@ def _from_rows(*args: Any) -> Any:
     return lax.transpose(lax.reshape(table, (*rest, size)), tuple(order))
 
 
-_rows_planned = Planned(_rows, "pad")
-_from_rows_planned = Planned(_from_rows, "pad")
+_rows_staged = StagedFunction(_rows, "pad")
+_from_rows_staged = StagedFunction(_from_rows, "pad")
 
 
 def pad(
@@ -320,13 +320,13 @@ def pad(
         raise ArgumentValueError(msg)
     values, option = _option_values(mode, kwargs, x.aval.ndim)
     try:
-        return _pad_planned((x, *values), (widths, mode, option))
+        return _pad_staged((x, *values), (widths, mode, option))
     except IntegerRangeError:
         # Around signed integers NumPy refuses them.
         fills = wrapped((x, *values)) if x.aval.dtype.kind == "u" else None
         if fills is None:
             raise
-    return _pad_planned(fills, (widths, mode, option))
+    return _pad_staged(fills, (widths, mode, option))
 
 
 def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[Any], Any]:
@@ -353,7 +353,7 @@ def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[A
 
 def _pairs_of_array(values: ArrayLike, ndim: int) -> list[Any]:
     """The ``2 * ndim`` scalars of an array of values, by axis."""
-    return _scalars_planned((values,), (ndim,))
+    return _scalars_staged((values,), (ndim,))
 
 
 def _scalars(values: Value, ndim: int) -> list[Any]:
@@ -361,4 +361,4 @@ def _scalars(values: Value, ndim: int) -> list[Any]:
     return [lax.index_in_dim(flat, i, 0, keepdims=False) for i in range(2 * ndim)]
 
 
-_scalars_planned = Planned(_scalars, "pad")
+_scalars_staged = StagedFunction(_scalars, "pad")

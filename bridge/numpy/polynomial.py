@@ -22,9 +22,9 @@ from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import shape_of, static_dtype, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, promote_inexact, promote_numeric
+from tracebridge.numpy._staging import shape_of, static_dtype, value_of
 from tracebridge.numpy.editing import trim_zeros
 
 _INT32 = np.dtype(np.int32)
@@ -55,7 +55,7 @@ def _polyval(p: Value, x: Value) -> Any:
     return total
 
 
-_polyval_planned = Planned(_polyval, "polyval")
+_polyval_staged = StagedFunction(_polyval, "polyval")
 
 
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
@@ -71,7 +71,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     [-2.0, 7.0]
     """
     del unroll
-    return _polyval_planned((p, x))
+    return _polyval_staged((p, x))
 
 
 def _aligned(name: str, a: Value, b: Value) -> list[Any]:
@@ -86,8 +86,8 @@ def _aligned(name: str, a: Value, b: Value) -> list[Any]:
     return list(broadcast_operands(name, *rows))
 
 
-_polyadd_planned = Planned(lambda a, b: lax.add(*_aligned("polyadd", a, b)), "polyadd")
-_polysub_planned = Planned(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
+_polyadd_staged = StagedFunction(lambda a, b: lax.add(*_aligned("polyadd", a, b)), "polyadd")
+_polysub_staged = StagedFunction(lambda a, b: lax.sub(*_aligned("polysub", a, b)), "polysub")
 
 
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -97,7 +97,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> tnp.polyadd(tnp.array([1, 2]), tnp.array([3, 0, 0])).tolist()
     [3, 1, 2]
     """
-    return _polyadd_planned((a1, a2))
+    return _polyadd_staged((a1, a2))
 
 
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
@@ -107,7 +107,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     >>> tnp.polysub(tnp.array([1, 2]), tnp.array([3, 0, 0])).tolist()
     [-3, 1, 2]
     """
-    return _polysub_planned((a1, a2))
+    return _polysub_staged((a1, a2))
 
 
 # convolution -------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _convolve(a: Value, v: Value, mode: str, name: str, preferred: DType | None)
     return out
 
 
-_convolve_planned = Planned(_convolve, "convolve")
+_convolve_staged = StagedFunction(_convolve, "convolve")
 
 
 def _check_mode(name: str, mode: str) -> None:
@@ -198,7 +198,7 @@ def convolve(
     """
     _check_mode("convolve", mode)
     preferred = static_dtype("convolve", preferred_element_type)
-    return _convolve_planned((a, v), (mode, "convolve", preferred))
+    return _convolve_staged((a, v), (mode, "convolve", preferred))
 
 
 def correlate(
@@ -219,7 +219,7 @@ def correlate(
     """
     _check_mode("correlate", mode)
     preferred = static_dtype("correlate", preferred_element_type)
-    return _convolve_planned((a, v), (mode, "correlate", preferred))
+    return _convolve_staged((a, v), (mode, "correlate", preferred))
 
 
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
@@ -258,7 +258,7 @@ def _polydiv(u: Value, v: Value) -> list[Any]:
     return [lax.concatenate(quotient, 0) if len(quotient) > 1 else quotient[0], u]
 
 
-_polydiv_planned = Planned(_polydiv, "polydiv")
+_polydiv_staged = StagedFunction(_polydiv, "polydiv")
 
 
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
@@ -274,7 +274,7 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
     >>> q.tolist(), r.tolist()
     ([1.0, -1.0], [0.0, 0.0, 0.0])
     """
-    quotient, rest = _polydiv_planned((u, v))
+    quotient, rest = _polydiv_staged((u, v))
     return quotient, trim_zeros(rest, "f") if trim_leading_zeros else rest
 
 
@@ -297,7 +297,7 @@ def _polyder(p: Value, m: int) -> Any:
     return lax.mul(kept, lax.convert_dtype(value_of(factors), kept.aval.dtype))
 
 
-_polyder_planned = Planned(_polyder, "polyder")
+_polyder_staged = StagedFunction(_polyder, "polyder")
 
 
 def _order(name: str, m: ArrayLike) -> int:
@@ -315,7 +315,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     >>> tnp.polyder(tnp.array([1.0, 2.0, 3.0])).tolist()
     [2.0, 2.0]
     """
-    return _polyder_planned((p,), (_order("polyder", m),))
+    return _polyder_staged((p,), (_order("polyder", m),))
 
 
 def _polyint(p: Value, *rest: Value) -> Any:
@@ -339,7 +339,7 @@ def _polyint(p: Value, *rest: Value) -> Any:
     return lax.div(coefficients, lax.convert_dtype(value_of(divisors), coefficients.aval.dtype))
 
 
-_polyint_planned = Planned(_polyint, "polyint")
+_polyint_staged = StagedFunction(_polyint, "polyint")
 
 
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
@@ -357,7 +357,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     count = _order("polyint", m)
     if count == 0:
         return value_of(p)
-    return _polyint_planned((p,) if k is None else (p, k), (count,))
+    return _polyint_staged((p,) if k is None else (p, k), (count,))
 
 
 def _poly(zeros: Value) -> Any:
@@ -374,7 +374,7 @@ def _poly(zeros: Value) -> Any:
     return total
 
 
-_poly_planned = Planned(_poly, "poly")
+_poly_staged = StagedFunction(_poly, "poly")
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:
@@ -394,4 +394,4 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
         msg = f"poly: expected a vector of zeros, got shape {shape_of(seq_of_zeros)}"
         raise RankError(msg, hint="take the zeros of a matrix by its eigenvalues first")
     zeros = value_of(seq_of_zeros)
-    return _poly_planned((zeros.reshape(-1),))
+    return _poly_staged((zeros.reshape(-1),))

@@ -19,7 +19,7 @@ from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.runtime.arrays.argument_types import Axis, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
     broadcast_to,
@@ -276,7 +276,7 @@ def _quantile(*args: Any) -> Any:
     return quantile_of(x, q, axes, method, keepdims, skip_nan)
 
 
-_quantile_planned = Planned(_quantile, "quantile", judges=False)
+_quantile_staged = StagedFunction(_quantile, "quantile", judges=False)
 
 
 def quantiles(
@@ -300,7 +300,7 @@ def quantiles(
         raise ArgumentValueError(msg)
     xs = (a, q) if weights is None else (a, q, weights)
     statics = (name, hashable_axis(axis, name), method, bool(keepdims), percent, skip_nan)
-    return _quantile_planned(xs, statics)
+    return _quantile_staged(xs, statics)
 
 
 def quantile(
@@ -367,7 +367,7 @@ def percentile(
 
 
 def median_of(x: Value, axes: tuple[int, ...], keepdims: bool, skip_nan: bool = False) -> Any:
-    """The median of floats over ``axes`` (while planning)."""
+    """The median of floats over ``axes`` (while staging)."""
     half = full_of(x.aval.update(shape=()), 0.5)
     return quantile_of(x, half, axes, "midpoint" if not skip_nan else "linear", keepdims, skip_nan)
 
@@ -381,7 +381,7 @@ def _median(x: Value, name: str, axis: Axis, keepdims: bool, skip_nan: bool) -> 
     return median_of(x, normalize_axes(axis, x.aval.ndim, name), keepdims, skip_nan)
 
 
-median_planned = Planned(_median, "median", judges=False)
+median_staged = StagedFunction(_median, "median", judges=False)
 
 
 def median(
@@ -399,4 +399,4 @@ def median(
     """
     check_no_out("median", out)
     del overwrite_input
-    return median_planned((a,), ("median", hashable_axis(axis, "median"), bool(keepdims), False))
+    return median_staged((a,), ("median", hashable_axis(axis, "median"), bool(keepdims), False))

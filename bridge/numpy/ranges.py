@@ -14,15 +14,15 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_shape,
     broadcast_to,
     promote_inexact,
 )
+from tracebridge.numpy._staging import static_dtype
 from tracebridge.numpy.creation import spread
 
 
@@ -55,7 +55,7 @@ def _logspace(
     return _in_dtype(lax.pow(base, exponents), dtype)
 
 
-_logspace_planned = Planned(_logspace, "logspace")
+_logspace_staged = StagedFunction(_logspace, "logspace")
 
 
 def logspace(
@@ -88,7 +88,7 @@ def logspace(
         index_of(axis, "logspace", "axis"),
         static_dtype("logspace", dtype),
     )
-    return _logspace_planned((start, stop, base), statics)
+    return _logspace_staged((start, stop, base), statics)
 
 
 def _geomspace(start: Value, stop: Value, num: int, endpoint: bool, axis: int, dtype: DType) -> Any:
@@ -109,7 +109,7 @@ def _geomspace(start: Value, stop: Value, num: int, endpoint: bool, axis: int, d
     return _in_dtype(lax.convert_dtype(values, values.aval.dtype), dtype)
 
 
-_geomspace_planned = Planned(_geomspace, "geomspace")
+_geomspace_staged = StagedFunction(_geomspace, "geomspace")
 
 
 def geomspace(
@@ -140,4 +140,4 @@ def geomspace(
         index_of(axis, "geomspace", "axis"),
         static_dtype("geomspace", dtype),
     )
-    return _geomspace_planned((start, stop), statics)
+    return _geomspace_staged((start, stop), statics)

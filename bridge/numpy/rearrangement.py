@@ -15,7 +15,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument
@@ -25,7 +25,7 @@ def _flip(x: Value, axis: Axis) -> Any:
     return lax.rev(x, normalize_axes(axis, x.aval.ndim, "flip"))
 
 
-_flip_planned = Planned(_flip, "flip")
+_flip_staged = StagedFunction(_flip, "flip")
 
 
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
@@ -35,7 +35,7 @@ def flip(m: ArrayLike, axis: Axis = None) -> Array:
     >>> tnp.flip(tnp.array([1, 2, 3])).tolist()
     [3, 2, 1]
     """
-    return _flip_planned((m,), (hashable_axis(axis, "flip"),))
+    return _flip_staged((m,), (hashable_axis(axis, "flip"),))
 
 
 def fliplr(m: ArrayLike) -> Array:
@@ -81,7 +81,7 @@ def _roll(x: Any, shift: ArrayLike | Sequence[SupportsIndex], axis: Any) -> Any:
     return x
 
 
-_roll_planned = Planned(_roll, "roll")
+_roll_staged = StagedFunction(_roll, "roll")
 
 
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[SupportsIndex], axis: Axis = None) -> Array:
@@ -94,8 +94,8 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[SupportsIndex], axis: Axis = 
     [3, 0, 1, 2]
     """
     if isinstance(shift, int | tuple | list):
-        return _roll_planned((a,), (hashable_axis(shift, "roll"), hashable_axis(axis, "roll")))
-    return _roll_dynamic_planned((a, shift), (hashable_axis(axis, "roll"),))
+        return _roll_staged((a,), (hashable_axis(shift, "roll"), hashable_axis(axis, "roll")))
+    return _roll_dynamic_staged((a, shift), (hashable_axis(axis, "roll"),))
 
 
 def _roll_dynamic(x: Value, shift: Any, axis: int | None) -> Any:
@@ -115,7 +115,7 @@ def _roll_dynamic(x: Value, shift: Any, axis: int | None) -> Any:
     return x
 
 
-_roll_dynamic_planned = Planned(_roll_dynamic, "roll")
+_roll_dynamic_staged = StagedFunction(_roll_dynamic, "roll")
 
 
 def _tile(x: Value, reps: tuple[int, ...]) -> Any:
@@ -128,7 +128,7 @@ def _tile(x: Value, reps: tuple[int, ...]) -> Any:
     return lax.reshape(repeated, tuple([r * d for r, d in zip(counts, shape, strict=True)]))
 
 
-_tile_planned = Planned(_tile, "tile")
+_tile_staged = StagedFunction(_tile, "tile")
 
 
 def tile(A: ArrayLike, reps: ArrayLike | Sequence[SupportsIndex]) -> Array:
@@ -138,7 +138,7 @@ def tile(A: ArrayLike, reps: ArrayLike | Sequence[SupportsIndex]) -> Array:
     >>> tnp.tile(tnp.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
-    return _tile_planned((A,), (shape_argument("tile", reps),))
+    return _tile_staged((A,), (shape_argument("tile", reps),))
 
 
 def _rot90(x: Value, k: int, axes: tuple[int, int]) -> Any:
@@ -158,7 +158,7 @@ def _rot90(x: Value, k: int, axes: tuple[int, int]) -> Any:
     return lax.rev(lax.transpose(x, tuple(order)), (j,))
 
 
-_rot90_planned = Planned(_rot90, "rot90")
+_rot90_staged = StagedFunction(_rot90, "rot90")
 
 
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
@@ -168,6 +168,4 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     >>> tnp.rot90(tnp.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
     """
-    return _rot90_planned(
-        (m,), (index_of(k, "rot90", "k") % 4, hashable_axis(tuple(axes), "rot90"))
-    )
+    return _rot90_staged((m,), (index_of(k, "rot90", "k") % 4, hashable_axis(tuple(axes), "rot90")))

@@ -33,9 +33,8 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned, unary_with_statics
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
 from tracebridge.core.symbolic.compare import is_empty
-from tracebridge.numpy._planning import static_dtype
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_to,
@@ -43,6 +42,7 @@ from tracebridge.numpy._promote import (
     hashable_axis,
     normalize_axes,
 )
+from tracebridge.numpy._staging import static_dtype
 from tracebridge.numpy.elementwise_logic import truth
 
 _BOOL = np.dtype(np.bool_)
@@ -131,7 +131,7 @@ def sum_of(
     initial: Value | None,
     where: Value | None,
 ) -> Any:
-    """The sum, as a plan computes it."""
+    """The sum, as the staged function computes it."""
     axes = normalize_axes(axis, x.aval.ndim, "sum")
     kind = dtype or sum_dtype(x.aval.dtype)
     x = masked(truth(x) if is_bool(kind) else lax.convert_dtype(x, kind), where, 0, "sum")
@@ -211,7 +211,7 @@ def mean_of(
     initial: Value | None,
     where: Value | None,
 ) -> Value:
-    """The mean, as a plan computes it."""
+    """The mean, as the staged function computes it."""
     del initial
     axes = normalize_axes(axis, x.aval.ndim, "mean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
@@ -255,9 +255,9 @@ def count_of(x: Value, axes: tuple[int, ...]) -> Any:
 
 
 class _Reduction:
-    """A planned reduction; optional array arguments are part of the key by their presence."""
+    """A staged reduction; optional array arguments are part of the key by their presence."""
 
-    __slots__ = ("_name", "_plain", "_plans")
+    __slots__ = ("_name", "_plain", "_staged")
 
     def __init__(self, name: str, fun: Callable[..., Any]) -> None:
         self._name = name
@@ -275,8 +275,8 @@ class _Reduction:
             return fun(x, *statics, initial, where)
 
         forms = (plain, with_initial, with_where, with_both)
-        self._plans = tuple([Planned(f, name, judges=False) for f in forms])
-        self._plain = unary_with_statics(self._plans[0])
+        self._staged = tuple([StagedFunction(f, name, judges=False) for f in forms])
+        self._plain = unary_with_statics(self._staged[0])
 
     def __call__(
         self,
@@ -298,23 +298,23 @@ class _Reduction:
         if initial is None and where is None:
             return self._plain(a, statics)
         if where is None:
-            return self._plans[1]((a, initial), statics)
+            return self._staged[1]((a, initial), statics)
         if initial is None:
-            return self._plans[2]((a, where), statics)
-        return self._plans[3]((a, initial, where), statics)
+            return self._staged[2]((a, where), statics)
+        return self._staged[3]((a, initial, where), statics)
 
 
-_sum_planned = _Reduction("sum", sum_of)
-_prod_planned = _Reduction("prod", _prod)
-_max_planned = _Reduction(
+_sum_staged = _Reduction("sum", sum_of)
+_prod_staged = _Reduction("prod", _prod)
+_max_staged = _Reduction(
     "max", _extreme("max", lambda x, a: lax.reduce_max(x, a), lambda x, y: lax.max(x, y), lowest)
 )
-_min_planned = _Reduction(
+_min_staged = _Reduction(
     "min", _extreme("min", lambda x, a: lax.reduce_min(x, a), lambda x, y: lax.min(x, y), highest)
 )
-_all_planned = _Reduction("all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True))
-_any_planned = _Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
-_mean_planned = _Reduction("mean", mean_of)
+_all_staged = _Reduction("all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True))
+_any_staged = _Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
+_mean_staged = _Reduction("mean", mean_of)
 
 
 def sum(
@@ -346,7 +346,7 @@ def sum(
     try:
         if dtype is None and not promote_integers:
             dtype = _narrow(a)
-        return _sum_planned(a, axis, dtype, out, keepdims, initial, where)
+        return _sum_staged(a, axis, dtype, out, keepdims, initial, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -371,7 +371,7 @@ def prod(
     try:
         if dtype is None and not promote_integers:
             dtype = _narrow(a)
-        return _prod_planned(a, axis, dtype, out, keepdims, initial, where)
+        return _prod_staged(a, axis, dtype, out, keepdims, initial, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -392,7 +392,7 @@ def max(
     7
     """
     try:
-        return _max_planned(a, axis, None, out, keepdims, initial, where)
+        return _max_staged(a, axis, None, out, keepdims, initial, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -413,7 +413,7 @@ def min(
     2
     """
     try:
-        return _min_planned(a, axis, None, out, keepdims, initial, where)
+        return _min_staged(a, axis, None, out, keepdims, initial, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -438,7 +438,7 @@ def all(
     False
     """
     try:
-        return _all_planned(a, axis, None, out, keepdims, None, where)
+        return _all_staged(a, axis, None, out, keepdims, None, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -459,7 +459,7 @@ def any(
     True
     """
     try:
-        return _any_planned(a, axis, None, out, keepdims, None, where)
+        return _any_staged(a, axis, None, out, keepdims, None, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -467,7 +467,7 @@ def any(
 
 def truth_reduction(every: bool) -> Callable[..., Any]:
     """``all`` or ``any`` with an ``initial`` value, for the method ``reduce`` of functions."""
-    planned = _all_planned if every else _any_planned
+    staged = _all_staged if every else _any_staged
 
     def reduce(
         a: Value,
@@ -477,7 +477,7 @@ def truth_reduction(every: bool) -> Callable[..., Any]:
         initial: Value | None = None,
         where: Value | None = None,
     ) -> Any:
-        return planned(a, axis, None, None, keepdims, initial, where)
+        return staged(a, axis, None, None, keepdims, initial, where)
 
     return reduce
 
@@ -498,7 +498,7 @@ def mean(
     3.0
     """
     try:
-        return _mean_planned(a, axis, dtype, out, keepdims, None, where)
+        return _mean_staged(a, axis, dtype, out, keepdims, None, where)
     except Exception as error:
         hide_internal_frames(error)
         raise
@@ -508,7 +508,7 @@ def _count_nonzero(x: Value, axis: int, keepdims: bool) -> Any:
     return sum_of(truth(x), axis, default_int(), keepdims, None, None)
 
 
-_count_planned = Planned(_count_nonzero, "count_nonzero")
+_count_staged = StagedFunction(_count_nonzero, "count_nonzero")
 
 
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -518,7 +518,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     >>> int(tnp.count_nonzero(tnp.array([0, 3, 4])))
     2
     """
-    return _count_planned((a,), (hashable_axis(axis, "count_nonzero"), bool(keepdims)))
+    return _count_staged((a,), (hashable_axis(axis, "count_nonzero"), bool(keepdims)))
 
 
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:

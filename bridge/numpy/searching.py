@@ -23,9 +23,8 @@ from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
-from tracebridge.numpy._planning import concrete, value_of
 from tracebridge.numpy._promote import (
     broadcast_operands,
     check_no_out,
@@ -33,6 +32,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
 )
 from tracebridge.numpy._ranges import integer_limits, side_of, wrapped
+from tracebridge.numpy._staging import concrete, value_of
 from tracebridge.numpy.elementwise_logic import truth
 
 _INT32 = np.dtype(np.int32)
@@ -44,7 +44,7 @@ def _where(condition: Value, x: Value, y: Value) -> Any:
     return lax.select_n(condition, y, x)
 
 
-_where_planned = Planned(_where, "where")
+_where_staged = StagedFunction(_where, "where")
 
 
 @overload
@@ -105,12 +105,12 @@ def where(
             msg = "where: size and fill_value are for the form with condition alone"
             raise ArgumentValueError(msg)
         try:
-            return _where_planned((condition, x, y))
+            return _where_staged((condition, x, y))
         except IntegerRangeError:
             choices = wrapped((x, y))
             if choices is None:
                 raise
-        return _where_planned((condition, *choices))
+        return _where_staged((condition, *choices))
     except Exception as error:
         hide_internal_frames(error, "where")
         raise
@@ -145,15 +145,16 @@ def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
     return lax.reshape(found, tuple(kept))
 
 
-_arg_planned = {
-    name: Planned(_arg_extremum, name) for name in ("argmax", "argmin", "nanargmax", "nanargmin")
+_arg_staged = {
+    name: StagedFunction(_arg_extremum, name)
+    for name in ("argmax", "argmin", "nanargmax", "nanargmin")
 }
 
 
 def _arg(name: str, a: ArrayLike, axis: int | None, out: object, keepdims: object) -> Any:
     check_no_out(name, out)
     where_ = None if axis is None else index_of(axis, name, "axis")
-    return _arg_planned[name]((a,), (name, where_, bool(keepdims)))
+    return _arg_staged[name]((a,), (name, where_, bool(keepdims)))
 
 
 def argmax(
@@ -271,7 +272,7 @@ def _nonzero(*args: Any) -> list[Any]:
     return out
 
 
-_nonzero_planned = Planned(_nonzero, "nonzero")
+_nonzero_staged = StagedFunction(_nonzero, "nonzero")
 
 
 def nonzero(
@@ -318,7 +319,7 @@ def nonzero(
     if count < 0:
         msg = f"nonzero: size must not be negative, got {count}"
         raise ArgumentValueError(msg)
-    return tuple(_nonzero_planned((value, *fills), (count,)))
+    return tuple(_nonzero_staged((value, *fills), (count,)))
 
 
 def flatnonzero(
@@ -330,10 +331,10 @@ def flatnonzero(
     >>> tnp.flatnonzero(tnp.array([[0, 5], [6, 0]])).tolist()
     [1, 2]
     """
-    return nonzero(_flat_planned((a,)), size=size, fill_value=fill_value)[0]
+    return nonzero(_flat_staged((a,)), size=size, fill_value=fill_value)[0]
 
 
-_flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
+_flat_staged = StagedFunction(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
 def _rows(*xs: Value) -> Any:
@@ -341,7 +342,7 @@ def _rows(*xs: Value) -> Any:
     return lax.concatenate(columns, 1) if len(columns) > 1 else columns[0]
 
 
-_rows_planned = Planned(_rows, "argwhere")
+_rows_staged = StagedFunction(_rows, "argwhere")
 
 
 def argwhere(
@@ -357,7 +358,7 @@ def argwhere(
     if value.aval.ndim == 0:
         rows = flatnonzero(value, size=size, fill_value=fill_value).shape[0]
         return put_numpy(np.zeros((rows, 0), default_int()))
-    return _rows_planned(nonzero(value, size=size, fill_value=fill_value))
+    return _rows_staged(nonzero(value, size=size, fill_value=fill_value))
 
 
 # searchsorted ------------------------------------------------------------------------------------
@@ -437,7 +438,7 @@ def _searchsorted(*args: Any) -> Any:
     return lax.convert_dtype(found, _INT32 if type(n) is int and n < 2**31 else default_int())
 
 
-_searchsorted_planned = Planned(_searchsorted, "searchsorted")
+_searchsorted_staged = StagedFunction(_searchsorted, "searchsorted")
 SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all", "default")
 
 
@@ -475,7 +476,7 @@ def searchsorted(
         raise ArgumentValueError(msg)
     xs = (a, v) if sorter is None else (a, v, sorter)
     try:
-        return _searchsorted_planned(xs, (side, method))
+        return _searchsorted_staged(xs, (side, method))
     except IntegerRangeError:
         limits = integer_limits((a, v))
         beyond = side_of(v, limits)
@@ -483,4 +484,4 @@ def searchsorted(
             raise
     # Behind all elements is right of the largest number, before them left of the smallest.
     v, side = (limits[1], "right") if beyond > 0 else (limits[0], "left")
-    return _searchsorted_planned((a, v, *xs[2:]), (side, method))
+    return _searchsorted_staged((a, v, *xs[2:]), (side, method))

@@ -18,8 +18,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import concrete, is_traced, settled, shape_of, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
@@ -28,6 +27,7 @@ from tracebridge.numpy._promote import (
     promote_dtypes,
 )
 from tracebridge.numpy._ranges import wrapped
+from tracebridge.numpy._staging import concrete, is_traced, settled, shape_of, value_of
 from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.indexing_functions import in_range, take, take_rows_of
 from tracebridge.numpy.joining import array_sequence
@@ -51,7 +51,7 @@ def _choose(*args: Value) -> Any:
     return lax.convert_dtype(found, found.aval.dtype)
 
 
-_choose_planned = Planned(_choose, "choose")
+_choose_staged = StagedFunction(_choose, "choose")
 
 
 def choose(
@@ -90,12 +90,12 @@ def choose(
             msg = f"choose: an integer is out of range for {len(xs)} choices"
             raise ArgumentValueError(msg)
     try:
-        return _choose_planned((which, *xs), (mode,))
+        return _choose_staged((which, *xs), (mode,))
     except IntegerRangeError:
         fitting = wrapped(xs)
         if fitting is None:
             raise
-    return _choose_planned((which, *fitting), (mode,))
+    return _choose_staged((which, *fitting), (mode,))
 
 
 def _select(*args: Any) -> Any:
@@ -112,7 +112,7 @@ def _select(*args: Any) -> Any:
     return out
 
 
-_select_planned = Planned(_select, "select")
+_select_staged = StagedFunction(_select, "select")
 
 
 def select(
@@ -135,12 +135,12 @@ def select(
         )
         raise ArgumentValueError(msg)
     try:
-        return _select_planned((*condlist, *choicelist, default), (len(condlist),))
+        return _select_staged((*condlist, *choicelist, default), (len(condlist),))
     except IntegerRangeError:
         choices = wrapped((*choicelist, default))
         if choices is None:
             raise
-    return _select_planned((*condlist, *choices), (len(condlist),))
+    return _select_staged((*condlist, *choices), (len(condlist),))
 
 
 def _piecewise(*args: Any) -> Any:
@@ -155,7 +155,7 @@ def _piecewise(*args: Any) -> Any:
     return broadcast_to(out, shape)
 
 
-_piecewise_planned = Planned(_piecewise, "piecewise")
+_piecewise_staged = StagedFunction(_piecewise, "piecewise")
 
 
 def piecewise(
@@ -193,7 +193,7 @@ def piecewise(
         raise ArgumentValueError(msg)
     functions = list(funclist) + ([0] if len(funclist) == len(conditions) else [])
     pieces = [_piece(f, x, args, kw) for f in functions]
-    return _piecewise_planned((x, *conditions, *pieces), (len(conditions),))
+    return _piecewise_staged((x, *conditions, *pieces), (len(conditions),))
 
 
 def _condition_list(x: Any, condlist: Any) -> list[Any]:
@@ -231,7 +231,7 @@ def _compress(mask: Value, x: Value, fill: Value, axis: int, size: int) -> Any:
     return lax.select_n(missing, rows, filler)
 
 
-_compress_planned = Planned(
+_compress_staged = StagedFunction(
     lambda c, x, f, axis, size: _compress(truth(c), x, f, axis, size), "compress"
 )
 
@@ -269,7 +269,7 @@ def compress(
         msg = f"compress: the condition must be a vector, got {mask.aval.str_short()}"
         raise RankError(msg)
     if axis is None:
-        x, axis = _flat_planned((x,)), 0
+        x, axis = _flat_staged((x,)), 0
     axis = normalize_axis(axis, x.aval.ndim, "compress")
     if not is_traced(mask):
         rows = np.flatnonzero(np.asarray(mask))
@@ -280,10 +280,10 @@ def compress(
             return take(x, rows, axis, mode="promise_in_bounds", indices_are_sorted=True)
     elif size is None:
         concrete(mask, "The number of true elements is the size of the result", "pass size=")
-    return _compress_planned((mask, x, fill_value), (axis, index_of(size or 0, "compress", "size")))
+    return _compress_staged((mask, x, fill_value), (axis, index_of(size or 0, "compress", "size")))
 
 
-_flat_planned = Planned(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
+_flat_staged = StagedFunction(lambda x: lax.reshape(x, (x.aval.size,)), "ravel")
 
 
 def extract(
@@ -298,5 +298,5 @@ def extract(
     """
     # A concrete condition stays concrete while something else is traced.
     mask = settled(condition)
-    flat = _flat_planned((mask,)) if is_traced(mask) else np.ravel(concrete(mask, ""))
+    flat = _flat_staged((mask,)) if is_traced(mask) else np.ravel(concrete(mask, ""))
     return compress(flat, arr, size=size, fill_value=fill_value)

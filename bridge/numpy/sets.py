@@ -20,10 +20,10 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_canonical, put_numpy
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import concrete, is_traced, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to, promote_dtypes
 from tracebridge.numpy._ranges import sides_of, wrapped
+from tracebridge.numpy._staging import concrete, is_traced, value_of
 from tracebridge.numpy.searching import search_halving, take_rows, true_positions
 from tracebridge.numpy.unique import unique
 
@@ -79,22 +79,22 @@ def union1d(
     [1, 2, 3]
     """
     try:
-        joined = _joined_planned((ar1, ar2))
+        joined = _joined_staged((ar1, ar2))
     except IntegerRangeError:
         pair = wrapped((ar1, ar2))
         if pair is None:
             raise
-        joined = _joined_planned(pair)
+        joined = _joined_staged(pair)
     return unique(joined, size=size, fill_value=fill_value)
 
 
-_joined_planned = Planned(lambda a, b: lax.concatenate(_flat_pair(a, b), 0), "union1d")
+_joined_staged = StagedFunction(lambda a, b: lax.concatenate(_flat_pair(a, b), 0), "union1d")
 
 
 def _filled(pair: tuple[Value, Value], fill_value: ArrayLike | None, length: int) -> Any:
     """What a function gives that finds nothing: zeros, or the given value."""
     filler = value_of(0 if fill_value is None else fill_value)
-    return broadcast_to(filler, (length,)).astype(_pair_planned(pair)[0].dtype)
+    return broadcast_to(filler, (length,)).astype(_pair_staged(pair)[0].dtype)
 
 
 def _with_positions(x: Value) -> tuple[Any, Any]:
@@ -122,7 +122,7 @@ def _intersect(*args: Any) -> list[Any]:
     return [values, *[lax.convert_dtype(v, default_int()) for v in (first, second)]]
 
 
-_intersect_planned = Planned(_intersect, "intersect1d")
+_intersect_staged = StagedFunction(_intersect, "intersect1d")
 
 
 @overload
@@ -184,7 +184,7 @@ def intersect1d(
     """
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
-        pair = _pair_planned((a, b))
+        pair = _pair_staged((a, b))
         host = [concrete(v, _WHY, _HINT) for v in pair]
         found = np.intersect1d(*host, assume_unique=assume_unique, return_indices=True)
         values, first, second = found
@@ -198,11 +198,11 @@ def intersect1d(
         results = [nothing, *map(put_numpy, ends)]
     else:
         xs = (a, b) if fill_value is None else (a, b, fill_value)
-        results = _intersect_planned(xs, (index_of(size, "intersect1d", "size"),))
+        results = _intersect_staged(xs, (index_of(size, "intersect1d", "size"),))
     return tuple(results) if return_indices else results[0]
 
 
-_pair_planned = Planned(lambda a, b: _flat_pair(a, b), "promote")
+_pair_staged = StagedFunction(lambda a, b: _flat_pair(a, b), "promote")
 
 
 def _difference(*args: Any) -> Any:
@@ -218,7 +218,7 @@ def _difference(*args: Any) -> Any:
     return lax.convert_dtype(found, dtype)
 
 
-_difference_planned = Planned(_difference, "setdiff1d")
+_difference_staged = StagedFunction(_difference, "setdiff1d")
 
 
 def setdiff1d(
@@ -244,7 +244,7 @@ def setdiff1d(
     """
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
-        pair = _pair_planned((a, b))
+        pair = _pair_staged((a, b))
         host = [concrete(v, _WHY, _HINT) for v in pair]
         if is_traced(a):
             rest = pair[0] if assume_unique else unique(pair[0])
@@ -255,7 +255,7 @@ def setdiff1d(
     if a.aval.size == 0:
         return _filled((a, b), fill_value, index_of(size, "setdiff1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
-    return _difference_planned(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
+    return _difference_staged(xs, (index_of(size, "setdiff1d", "size"), bool(assume_unique)))
 
 
 def _exclusive(*args: Any) -> Any:
@@ -271,7 +271,7 @@ def _exclusive(*args: Any) -> Any:
     return _chosen(values, keep, size, fill[0] if fill else None, "first")[0]
 
 
-_exclusive_planned = Planned(_exclusive, "setxor1d")
+_exclusive_staged = StagedFunction(_exclusive, "setxor1d")
 
 
 def setxor1d(
@@ -297,17 +297,17 @@ def setxor1d(
     """
     a, b = value_of(ar1), value_of(ar2)
     if size is None:
-        pair = _pair_planned((a, b))
+        pair = _pair_staged((a, b))
         host = [concrete(v, _WHY, _HINT) for v in pair]
         if is_traced(*pair):
-            both = _joined_planned(tuple([v if assume_unique else unique(v) for v in pair]))
+            both = _joined_staged(tuple([v if assume_unique else unique(v) for v in pair]))
             values, counts = unique(both, return_counts=True)
             return values[np.flatnonzero(concrete(counts, _WHY) == 1)]
         return put_numpy(np.setxor1d(*host, assume_unique=assume_unique))
     if a.aval.size == 0 and b.aval.size == 0:
         return _filled((a, b), fill_value, index_of(size, "setxor1d", "size"))
     xs = (a, b) if fill_value is None else (a, b, fill_value)
-    return _exclusive_planned(xs, (index_of(size, "setxor1d", "size"),))
+    return _exclusive_staged(xs, (index_of(size, "setxor1d", "size"),))
 
 
 # membership --------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def _isin(x: Value, members: Value, invert: bool) -> Any:
     return lax.bitwise_not(inside) if invert else inside
 
 
-_isin_planned = Planned(_isin, "isin")
+_isin_staged = StagedFunction(_isin, "isin")
 
 
 def isin(
@@ -363,7 +363,7 @@ def isin(
     """
     del assume_unique, method
     try:
-        return _isin_planned((element, test_elements), (bool(invert),))
+        return _isin_staged((element, test_elements), (bool(invert),))
     except IntegerRangeError:
         # A Python int that the dtype of the others does not have is none of them.
         if not any(sides_of((element, test_elements))):

@@ -19,9 +19,9 @@ from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import static_dtype, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import normalize_axis
+from tracebridge.numpy._staging import static_dtype, value_of
 from tracebridge.numpy.joining import array_sequence
 
 _INT32 = np.dtype(np.int32)
@@ -43,7 +43,7 @@ def _sort(x: Value, axis: int | None, stable: bool, descending: bool) -> Any:
 
 
 def positions(x: Value, axis: int, descending: bool = False) -> Any:
-    """The int32 positions that sort ``x`` stably along ``axis`` (while planning)."""
+    """The int32 positions that sort ``x`` stably along ``axis`` (while staging)."""
     if descending:
         # Sorted backwards twice: equal elements keep their order, NaNs come first.
         x = lax.rev(x, (axis,))
@@ -59,8 +59,8 @@ def _argsort(x: Value, axis: int | None, descending: bool, dtype: DType) -> Any:
     return lax.convert_dtype(positions(x, axis, descending), dtype or default_int())
 
 
-_sort_planned = Planned(_sort, "sort")
-_argsort_planned = Planned(_argsort, "argsort")
+_sort_staged = StagedFunction(_sort, "sort")
+_argsort_staged = StagedFunction(_argsort, "argsort")
 
 
 def _axis(axis: int | None) -> int | None:
@@ -100,7 +100,7 @@ def sort(
     [1, 2, 3]
     """
     _check_options("sort", kind, order)
-    return _sort_planned((a,), (_axis(axis), bool(stable), bool(descending)))
+    return _sort_staged((a,), (_axis(axis), bool(stable), bool(descending)))
 
 
 def argsort(
@@ -131,7 +131,7 @@ def argsort(
     del stable
     _check_options("argsort", kind, order)
     kind_of_positions = static_dtype("argsort", dtype)
-    return _argsort_planned((a,), (_axis(axis), bool(descending), kind_of_positions))
+    return _argsort_staged((a,), (_axis(axis), bool(descending), kind_of_positions))
 
 
 def _lexsort(*args: Value) -> Any:
@@ -145,7 +145,7 @@ def _lexsort(*args: Value) -> Any:
     return lax.convert_dtype(order, default_int())
 
 
-_lexsort_planned = Planned(_lexsort, "lexsort")
+_lexsort_staged = StagedFunction(_lexsort, "lexsort")
 
 
 def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
@@ -156,7 +156,7 @@ def lexsort(keys: ArrayLike | Sequence[ArrayLike], axis: int = -1) -> Array:
     [2, 1, 0]
     """
     found: Sequence[Any] = array_sequence("lexsort", keys)
-    return _lexsort_planned([value_of(k) for k in found], (index_of(axis, "lexsort", "axis"),))
+    return _lexsort_staged([value_of(k) for k in found], (index_of(axis, "lexsort", "axis"),))
 
 
 def _check_kth(name: str, a: ArrayLike, kth: Any, axis: int) -> None:
@@ -203,7 +203,7 @@ def _sort_complex(x: Value) -> Any:
     return lax.sort(lax.convert_dtype(x, dtype), x.aval.ndim - 1)
 
 
-_sort_complex_planned = Planned(_sort_complex, "sort_complex")
+_sort_complex_staged = StagedFunction(_sort_complex, "sort_complex")
 
 
 def sort_complex(a: ArrayLike) -> Array:
@@ -213,4 +213,4 @@ def sort_complex(a: ArrayLike) -> Array:
     >>> tnp.sort_complex(tnp.array([2 + 1j, 1 + 5j, 1 + 2j])).tolist()
     [(1+2j), (1+5j), (2+1j)]
     """
-    return _sort_complex_planned((a,))
+    return _sort_complex_staged((a,))

@@ -20,8 +20,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import static_dtype
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_operands,
     broadcast_to,
@@ -29,6 +28,7 @@ from tracebridge.numpy._promote import (
     normalize_axes,
     promote_inexact,
 )
+from tracebridge.numpy._staging import static_dtype
 from tracebridge.numpy.joining import at_least
 from tracebridge.numpy.reductions import keep_axes, wide_of
 
@@ -80,7 +80,7 @@ def fit_weights(a: Value, w: Value, axes: tuple[int, ...], axis: int | None) -> 
     return lax.broadcast_in_dim(w, a.aval.shape, axes)
 
 
-_average_planned = Planned(_average, "average")
+_average_staged = StagedFunction(_average, "average")
 
 
 @overload
@@ -133,7 +133,7 @@ def average(
     1.75
     """
     xs = (a,) if weights is None else (a, weights)
-    mean, size = _average_planned(xs, (hashable_axis(axis, "average"), bool(keepdims)))
+    mean, size = _average_staged(xs, (hashable_axis(axis, "average"), bool(keepdims)))
     return (mean, size) if returned else mean
 
 
@@ -203,7 +203,7 @@ def _centered(m: Value, mean: Value) -> Any:
     return lax.sub(m, lax.broadcast_in_dim(mean, m.aval.shape, (0,)))
 
 
-_cov_planned = Planned(_cov, "cov", exact=True)
+_cov_staged = StagedFunction(_cov, "cov", exact=True)
 
 
 def cov(
@@ -243,7 +243,7 @@ def cov(
     xs = [as_value(m, "cov"), *[x for x in (y, fweights, aweights) if x is not None]]
     present = (y is not None, fweights is not None, aweights is not None)
     statics = (*present, bool(rowvar), less, static_dtype("cov", dtype))
-    return _cov_planned(xs, statics)
+    return _cov_staged(xs, statics)
 
 
 def _corrcoef(*args: Value) -> Any:
@@ -272,7 +272,7 @@ def _unit(x: Value) -> Any:
     return lax.max(lax.min(x, full_of(scalar, 1.0)), full_of(scalar, -1.0))
 
 
-_corrcoef_planned = Planned(_corrcoef, "corrcoef")
+_corrcoef_staged = StagedFunction(_corrcoef, "corrcoef")
 
 
 def corrcoef(
@@ -285,4 +285,4 @@ def corrcoef(
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     xs = (x,) if y is None else (x, y)
-    return _corrcoef_planned(xs, (bool(rowvar), static_dtype("corrcoef", dtype)))
+    return _corrcoef_staged(xs, (bool(rowvar), static_dtype("corrcoef", dtype)))

@@ -24,8 +24,8 @@ from tracebridge.numpy import elementwise_arithmetic as m
 from tracebridge.numpy import elementwise_logic as logic
 from tracebridge.numpy import reductions, searching
 from tracebridge.numpy._in_turn import NOWHERE, apply_in_turn, positions_in
-from tracebridge.numpy._planning import static_dtype, value_of
 from tracebridge.numpy._promote import broadcast_to, check_no_out, members, normalize_axis
+from tracebridge.numpy._staging import static_dtype, value_of
 from tracebridge.numpy.at_updates import at
 from tracebridge.numpy.cumulative import cumprod, cumsum
 from tracebridge.numpy.elementwise_extrema import maximum, minimum

@@ -22,9 +22,9 @@ from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import concrete, is_traced, value_of
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
+from tracebridge.numpy._staging import concrete, is_traced, value_of
 from tracebridge.numpy.searching import take_rows, true_positions
 
 _INT32 = np.dtype(np.int32)
@@ -133,12 +133,12 @@ def _scattered(values: Value, places: Value, size: int) -> Any:
     return lax.scatter(start, columns, values, numbers, unique_indices=True, mode=mode)
 
 
-_unique_planned = Planned(_unique_sized, "unique")
+_unique_staged = StagedFunction(_unique_sized, "unique")
 
 
 def _unique_with_nans(x: Any, axis: int) -> tuple[Any, Any, Any, Any]:
     """The same along an axis where NaNs are one number, which NumPy's function does not know."""
-    values, index, inverse, counts = _unique_planned((x,), (axis, True, x.aval.shape[axis]))
+    values, index, inverse, counts = _unique_staged((x,), (axis, True, x.aval.shape[axis]))
     count = int(np.count_nonzero(concrete(counts, _WHY)))
     kept = values.take(np.arange(count, dtype=_INT32), axis)
     return kept, index[:count], inverse, counts[:count]
@@ -194,7 +194,7 @@ def _unique(
     if x.aval.size == 0:
         return _unique_of_nothing(x, where, count, fill_value)
     xs = (x,) if fill_value is None else (x, fill_value)
-    values, index, inverse, counts = _unique_planned(xs, (where, bool(equal_nan), count))
+    values, index, inverse, counts = _unique_staged(xs, (where, bool(equal_nan), count))
     return values, index, inverse, counts
 
 

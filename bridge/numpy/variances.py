@@ -19,9 +19,9 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import static_dtype
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
+from tracebridge.numpy._staging import static_dtype
 from tracebridge.numpy.reductions import (
     count_of,
     drop_axes,
@@ -101,18 +101,18 @@ def masked_spread(
     return lax.select_n(empty, result, full_of(result.aval, np.nan))
 
 
-_var_planned = Planned(lambda x, *s: _var(x, *s, where=None), "var", exact=True, judges=False)
+_var_staged = StagedFunction(lambda x, *s: _var(x, *s, where=None), "var", exact=True, judges=False)
 
 
-_var_where = Planned(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True, judges=False)
+_var_where = StagedFunction(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True, judges=False)
 
 
-_var_mean = Planned(
+_var_mean = StagedFunction(
     lambda x, m, *s: _var(x, *s, where=None, mean=m), "var", exact=True, judges=False
 )
 
 
-_var_both = Planned(
+_var_both = StagedFunction(
     lambda x, w, m, *s: _var(x, *s, where=w, mean=m), "var", exact=True, judges=False
 )
 
@@ -141,7 +141,7 @@ def _variance(
     root = name == "std"
     statics = (hashable_axis(axis, name), static_dtype(name, dtype), bool(keepdims), ddof, root)
     if mean is None:
-        return _var_planned((a,), statics) if where is None else _var_where((a, where), statics)
+        return _var_staged((a,), statics) if where is None else _var_where((a, where), statics)
     return _var_mean((a, mean), statics) if where is None else _var_both((a, where, mean), statics)
 
 

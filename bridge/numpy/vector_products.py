@@ -15,8 +15,7 @@ from tracebridge.core.lax.contract.precision import PrecisionLike
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
-from tracebridge.numpy._planning import static_dtype, static_precision
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import (
     broadcast_shape,
     broadcast_to,
@@ -24,6 +23,7 @@ from tracebridge.numpy._promote import (
     normalize_axis,
     promote_dtypes,
 )
+from tracebridge.numpy._staging import static_dtype, static_precision
 from tracebridge.numpy.matrices import diagonal_of
 from tracebridge.numpy.reductions import sum_dtype
 
@@ -78,7 +78,7 @@ def _last(x: Value, axis: int) -> Any:
     return lax.transpose(x, (*[i for i in range(x.aval.ndim) if i != where], where))
 
 
-_vecdot_planned = Planned(_vecdot, "vecdot")
+_vecdot_staged = StagedFunction(_vecdot, "vecdot")
 
 
 def vecdot(
@@ -104,7 +104,7 @@ def vecdot(
     [21.0, 43.0]
     """
     preferred = static_dtype("vecdot", preferred_element_type)
-    return _vecdot_planned(
+    return _vecdot_staged(
         (x1, x2),
         (index_of(axis, "vecdot", "axis"), static_precision("vecdot", precision), preferred),
     )
@@ -116,7 +116,7 @@ def _matvec(a: Value, b: Value) -> Any:
     return _contract("matvec", a, b, 2, 1, (1, 0), None, None)
 
 
-_matvec_planned = Planned(_matvec, "matvec")
+_matvec_staged = StagedFunction(_matvec, "matvec")
 
 
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -126,7 +126,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> tnp.matvec(tnp.array([[1.0, 2.0], [3.0, 4.0]]), tnp.array([1.0, 10.0])).tolist()
     [21.0, 43.0]
     """
-    return _matvec_planned((x1, x2))
+    return _matvec_staged((x1, x2))
 
 
 def _vecmat(a: Value, b: Value) -> Any:
@@ -136,7 +136,7 @@ def _vecmat(a: Value, b: Value) -> Any:
     return _contract("vecmat", a, b, 1, 2, (0, 0), None, None)
 
 
-_vecmat_planned = Planned(_vecmat, "vecmat")
+_vecmat_staged = StagedFunction(_vecmat, "vecmat")
 
 
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -146,7 +146,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> tnp.vecmat(tnp.array([1.0, 10.0]), tnp.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [31.0, 42.0]
     """
-    return _vecmat_planned((x1, x2))
+    return _vecmat_staged((x1, x2))
 
 
 def _kron(a: Value, b: Value) -> Any:
@@ -160,7 +160,7 @@ def _kron(a: Value, b: Value) -> Any:
     return lax.reshape(lax.mul(a, b), tuple([x * y for x, y in zip(left, right, strict=True)]))
 
 
-_kron_planned = Planned(_kron, "kron")
+_kron_staged = StagedFunction(_kron, "kron")
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
@@ -170,7 +170,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     >>> tnp.kron(tnp.array([1, 10]), tnp.array([1, 2])).tolist()
     [1, 2, 10, 20]
     """
-    return _kron_planned((a, b))
+    return _kron_staged((a, b))
 
 
 def _cross(a: Value, b: Value, axes: tuple[int, int, int]) -> Any:
@@ -210,7 +210,7 @@ def _cross(a: Value, b: Value, axes: tuple[int, int, int]) -> Any:
     return lax.transpose(out, tuple(order))
 
 
-_cross_planned = Planned(_cross, "cross")
+_cross_staged = StagedFunction(_cross, "cross")
 
 
 def cross(
@@ -237,7 +237,7 @@ def cross(
     """
     axes = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     first, second, third = (index_of(x, "cross", "an axis") for x in axes)
-    return _cross_planned((a, b), ((first, second, third),))
+    return _cross_staged((a, b), ((first, second, third),))
 
 
 def _trace(x: Value, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
@@ -246,7 +246,7 @@ def _trace(x: Value, offset: int, axis1: int, axis2: int, dtype: DType) -> Any:
     return lax.reduce_sum(diagonal, (diagonal.aval.ndim - 1,))
 
 
-_trace_planned = Planned(_trace, "trace")
+_trace_staged = StagedFunction(_trace, "trace")
 
 
 def trace(
@@ -277,4 +277,4 @@ def trace(
         index_of(axis1, "trace", "axis1"),
         index_of(axis2, "trace", "axis2"),
     )
-    return _trace_planned((a,), (*axes, static_dtype("trace", dtype)))
+    return _trace_staged((a,), (*axes, static_dtype("trace", dtype)))

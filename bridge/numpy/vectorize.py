@@ -19,8 +19,8 @@ from tracebridge.core.runtime.arrays.argument_types import ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.symbolic.dims import Dim
-from tracebridge.numpy._planning import value_of
 from tracebridge.numpy._promote import broadcast_shape, members, normalize_axis
+from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.creation import arange, canonical_shape
 from tracebridge.numpy.manipulation import expand_dims, reshape
 

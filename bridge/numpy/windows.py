@@ -17,7 +17,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_made
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.special.bessel import bessel_i0e
 from tracebridge.core.symbolic.dims import Dim
 from tracebridge.numpy._promote import promote_inexact
@@ -87,7 +87,7 @@ def _kaiser(beta: Value, count: int) -> Any:
     return lax.mul(lax.div(bessel_i0e(size), bessel_i0e(lax.abs(beta))), scale)
 
 
-_kaiser_planned = Planned(_kaiser, "kaiser")
+_kaiser_staged = StagedFunction(_kaiser, "kaiser")
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
@@ -100,4 +100,4 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     count = index_of(M, "kaiser", "M")
     if count <= 1:
         return _window("kaiser", M, np.ones)
-    return _kaiser_planned((beta,), (count,))
+    return _kaiser_staged((beta,), (count,))

@@ -24,7 +24,7 @@ from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
 from tracebridge.core.runtime.arrays.argument_types import DType
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 
 _HINT = "make a key by tracebridge.random.key(seed)"
 
@@ -101,17 +101,17 @@ def stream_of(call: str, key: Value) -> Stream:
 
 
 def sample(
-    planned: Planned,
+    staged: StagedFunction,
     key: Value,
     parameters: Sequence[Any],
     statics: tuple[Any, ...],
     out_sharding: Any = None,
 ) -> Any:
     """What a sampler gives, placed."""
-    out = planned((key, *parameters), statics)
+    out = staged((key, *parameters), statics)
     if out_sharding is None:
         return out
-    return constrained_result(planned.name, out, out_sharding)
+    return constrained_result(staged.name, out, out_sharding)
 
 
 def sizes_of(call: str, shape: Any) -> tuple[int, ...] | None:

@@ -16,7 +16,7 @@ from tracebridge.core.prng.implementations import threefry
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import (
     Stream,
     constant,
@@ -125,8 +125,8 @@ def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
     return lax.select(lax.eq(lam, constant(0, shape, kind)), zero, result)
 
 
-_geometric_planned = Planned(_geometric, "geometric")
-_poisson_planned = Planned(_poisson, "poisson")
+_geometric_staged = StagedFunction(_geometric, "geometric")
+_poisson_staged = StagedFunction(_poisson, "poisson")
 
 
 def geometric(
@@ -150,7 +150,7 @@ def geometric(
     (3,)
     """
     kind = integer_dtype("geometric", dtype, default_int())
-    return sample(_geometric_planned, key, (p,), (sizes_of("geometric", shape), kind), out_sharding)
+    return sample(_geometric_staged, key, (p,), (sizes_of("geometric", shape), kind), out_sharding)
 
 
 def poisson(
@@ -175,4 +175,4 @@ def poisson(
     (3,)
     """
     kind = integer_dtype("poisson", dtype, default_int())
-    return sample(_poisson_planned, key, (lam,), (sizes_of("poisson", shape), kind), out_sharding)
+    return sample(_poisson_staged, key, (lam,), (sizes_of("poisson", shape), kind), out_sharding)

@@ -24,7 +24,7 @@ from tracebridge.core.prng.keys import (
 )
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import default_implementation, generator_and_words, stream_of
 
 _WORD = 2**32
@@ -95,9 +95,9 @@ def _like(key: Value, implementation: Implementation, words: Value) -> Any:
     return random_wrap_p.bind(words, impl=implementation.name)
 
 
-_seeded_planned = Planned(_seeded, "key")
-_split_planned = Planned(_split, "split")
-_fold_in_planned = Planned(_fold_in, "fold_in")
+_seeded_staged = StagedFunction(_seeded, "key")
+_split_staged = StagedFunction(_split, "split")
+_fold_in_staged = StagedFunction(_fold_in, "fold_in")
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
@@ -124,7 +124,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
     [0, 42]
     """
     name = _implementation("key", impl, dtype).name
-    return _seeded_planned((_integer("key", "the seed", seed),), (name, True))
+    return _seeded_staged((_integer("key", "the seed", seed),), (name, True))
 
 
 def PRNGKey(seed: Any, *, impl: object = None) -> Array:
@@ -146,7 +146,7 @@ def PRNGKey(seed: Any, *, impl: object = None) -> Array:
     [0, 42]
     """
     name = _implementation("PRNGKey", impl).name
-    return _seeded_planned((_integer("PRNGKey", "the seed", seed),), (name, False))
+    return _seeded_staged((_integer("PRNGKey", "the seed", seed),), (name, False))
 
 
 def key_dtype(impl_spec: object = None) -> KeyDType:
@@ -242,7 +242,7 @@ def split(key: ArrayLike, num: Any = 2) -> Array:
     (2, 3)
     """
     shape = num if isinstance(num, Iterable) else (num,)
-    return _split_planned((key,), (as_shape("split", shape),))
+    return _split_staged((key,), (as_shape("split", shape),))
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
@@ -261,7 +261,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     >>> tb.random.key_data(tb.random.fold_in(key, 1)).tolist()
     [928981903, 3453687069]
     """
-    return _fold_in_planned((key, _integer("fold_in", "data", data)))
+    return _fold_in_staged((key, _integer("fold_in", "data", data)))
 
 
 def clone(key: ArrayLike) -> Array:

@@ -19,7 +19,7 @@ from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy.conversion import asarray
 from tracebridge.numpy.cumulative import cumsum
 from tracebridge.numpy.indexing_functions import take
@@ -117,12 +117,12 @@ def _rademacher(key: Value, shape: Sizes, dtype: DType) -> Any:
     return signs(stream_of("rademacher", key), shape, dtype)
 
 
-_permutation_planned = Planned(_permutation, "permutation")
-_permuted_range_planned = Planned(_permuted_range, "permutation")
-_weighted_planned = Planned(_weighted, "choice")
-_distinct_planned = Planned(_distinct, "choice")
-_categorical_planned = Planned(_categorical, "categorical")
-_rademacher_planned = Planned(_rademacher, "rademacher")
+_permutation_staged = StagedFunction(_permutation, "permutation")
+_permuted_range_staged = StagedFunction(_permuted_range, "permutation")
+_weighted_staged = StagedFunction(_weighted, "choice")
+_distinct_staged = StagedFunction(_distinct, "choice")
+_categorical_staged = StagedFunction(_categorical, "categorical")
+_rademacher_staged = StagedFunction(_rademacher, "rademacher")
 
 
 def _count(call: str, x: Value) -> int:
@@ -162,9 +162,9 @@ def permutation(
     axis = _axis("permutation", axis, value.aval.ndim or 1)
     if not value.aval.ndim:
         statics = max(0, _count("permutation", value)), default_int()
-        return sample(_permuted_range_planned, key, (), statics, out_sharding)
+        return sample(_permuted_range_staged, key, (), statics, out_sharding)
     statics = axis, bool(independent)
-    return sample(_permutation_planned, key, (value,), statics, out_sharding)
+    return sample(_permutation_staged, key, (value,), statics, out_sharding)
 
 
 def choice(
@@ -219,9 +219,9 @@ def choice(
             raise ShapeMismatchError(msg)
         chances = chances if not is_integer(chances.dtype) else chances.astype(float)
         if replace:
-            where = sample(_weighted_planned, key, (chances,), (sizes,))
+            where = sample(_weighted_staged, key, (chances,), (sizes,))
         else:
-            where = sample(_distinct_planned, key, (chances,), (draws, mode))
+            where = sample(_distinct_staged, key, (chances,), (draws, mode))
     elif replace:
         where = randint(key, sizes, 0, n)
     else:
@@ -276,7 +276,7 @@ def categorical(
         value = value.astype(float)
     axis = _axis("categorical", axis, value.ndim)
     statics = sizes_of("categorical", shape), axis, bool(replace), gumbel_mode("categorical", mode)
-    return sample(_categorical_planned, key, (value,), statics, out_sharding)
+    return sample(_categorical_staged, key, (value,), statics, out_sharding)
 
 
 def rademacher(
@@ -300,4 +300,4 @@ def rademacher(
         msg = f"rademacher: got dtype {kind.name}, expected a signed integer or floating dtype"
         raise UnsupportedDtypeError(msg)
     statics = sizes_of("rademacher", shape), kind
-    return sample(_rademacher_planned, key, (), statics, out_sharding)
+    return sample(_rademacher_staged, key, (), statics, out_sharding)

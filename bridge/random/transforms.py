@@ -15,7 +15,7 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import (
     chosen,
     constant,
@@ -198,8 +198,8 @@ def _bernoulli(key: Value, p: Value, shape: Sizes | None, mode: str) -> Any:
     return lax.lt(step, lax.sub(p, upper))
 
 
-_PLANNED = {
-    f.__name__[1:]: Planned(f, f.__name__[1:], judges=False)
+_STAGED = {
+    f.__name__[1:]: StagedFunction(f, f.__name__[1:], judges=False)
     for f in (
         _exponential,
         _cauchy,
@@ -229,7 +229,7 @@ def _draw(
     place: object = None,
 ) -> Any:
     statics = sizes_of(name, shape), float_dtype(name, dtype)
-    return sample(_PLANNED[name], key, parameters, statics, place)
+    return sample(_STAGED[name], key, parameters, statics, place)
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -560,7 +560,7 @@ def gumbel(
     (2,)
     """
     statics = sizes_of("gumbel", shape), float_dtype("gumbel", dtype), gumbel_mode("gumbel", mode)
-    return sample(_PLANNED["gumbel"], key, (), statics, out_sharding)
+    return sample(_STAGED["gumbel"], key, (), statics, out_sharding)
 
 
 def bernoulli(
@@ -586,4 +586,4 @@ def bernoulli(
     """
     chosen("bernoulli", "mode", mode, ("low", "high"))
     statics = sizes_of("bernoulli", shape), mode
-    return sample(_PLANNED["bernoulli"], key, (p,), statics, out_sharding)
+    return sample(_STAGED["bernoulli"], key, (p,), statics, out_sharding)

@@ -17,7 +17,7 @@ from tracebridge.core.prng.implementations import UINTS
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import (
     constant,
     float_dtype,
@@ -95,11 +95,11 @@ def _above(high: Any, dtype: Any) -> Any:
     return lax.gt(high, constant(int(iinfo(dtype).max), high.aval.shape, kind))
 
 
-_bits_planned = Planned(_bits, "bits")
-_uniform_planned = Planned(_uniform, "uniform", judges=False)
-_unit_planned = Planned(_unit, "uniform")
-_normal_planned = Planned(_normal, "normal")
-_randint_planned = Planned(_randint, "randint", judges=False)
+_bits_staged = StagedFunction(_bits, "bits")
+_uniform_staged = StagedFunction(_uniform, "uniform", judges=False)
+_unit_staged = StagedFunction(_unit, "uniform")
+_normal_staged = StagedFunction(_normal, "normal")
+_randint_staged = StagedFunction(_randint, "randint", judges=False)
 
 
 def bits(
@@ -119,7 +119,7 @@ def bits(
         msg = f"bits: got dtype {kind.name}, expected an unsigned integer dtype"
         raise UnsupportedDtypeError(msg, hint="uint8, uint16, uint32 or uint64")
     return sample(
-        _bits_planned, key, (), (sizes_of("bits", shape), itemsize_bits(kind)), out_sharding
+        _bits_staged, key, (), (sizes_of("bits", shape), itemsize_bits(kind)), out_sharding
     )
 
 
@@ -152,8 +152,8 @@ def uniform(
     statics = sizes_of("uniform", shape), float_dtype("uniform", dtype)
     plain = type(minval) in (int, float) and type(maxval) in (int, float)
     if plain and minval == 0 and maxval == 1:
-        return sample(_unit_planned, key, (), statics, out_sharding)
-    return sample(_uniform_planned, key, (minval, maxval), statics, out_sharding)
+        return sample(_unit_staged, key, (), statics, out_sharding)
+    return sample(_uniform_staged, key, (minval, maxval), statics, out_sharding)
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -167,7 +167,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     [1.62..., 2.02...]
     """
     statics = sizes_of("normal", shape), float_dtype("normal", dtype, complexes=True)
-    return sample(_normal_planned, key, (), statics, out_sharding)
+    return sample(_normal_staged, key, (), statics, out_sharding)
 
 
 def randint(
@@ -199,4 +199,4 @@ def randint(
     [9, 0, 2, 3]
     """
     statics = sizes_of("randint", shape), integer_dtype("randint", dtype, default_int())
-    return sample(_randint_planned, key, (minval, maxval), statics, out_sharding)
+    return sample(_randint_staged, key, (minval, maxval), statics, out_sharding)

@@ -20,7 +20,7 @@ from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_made
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import hashable_axis, normalize_axis
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
@@ -181,7 +181,7 @@ def _type_4(x: Any) -> Any:
 
 
 _UNSCALED: dict[int, Any] = {1: _type_1, 2: _type_2, 3: _type_3, 4: _type_4}
-_planned = Planned(_dct, "dct")
+_staged = StagedFunction(_dct, "dct")
 
 
 def _call(name: str, x: Any, type: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Array:
@@ -195,7 +195,7 @@ def _call(name: str, x: Any, type: Any, s: Any, axes: Any, norm: Any, inverse: b
         raise ArgumentValueError(msg)
     sizes = hashable_axis(s, name)
     sizes = (sizes,) if isinstance(sizes, int) else sizes
-    return _planned((x,), (name, kind, sizes, hashable_axis(axes, name), norm, inverse))
+    return _staged((x,), (name, kind, sizes, hashable_axis(axes, name), norm, inverse))
 
 
 def dct(

@@ -14,7 +14,7 @@ from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.numpy._planning import is_traced
+from tracebridge.numpy._staging import is_traced
 
 __all__ = ["RegularGridInterpolator"]
 

@@ -18,7 +18,7 @@ from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import members
 
 __all__ = ["map_coordinates"]
@@ -90,7 +90,7 @@ def _map_coordinates(image: Any, fill: Any, *rest: Any) -> Any:
     return total.astype(image.dtype)
 
 
-_planned = Planned(_map_coordinates, "map_coordinates", judges=False)
+_staged = StagedFunction(_map_coordinates, "map_coordinates", judges=False)
 
 
 def map_coordinates(
@@ -143,7 +143,7 @@ def map_coordinates(
     if mode not in _INSIDE:
         msg = f"map_coordinates: mode is {mode!r}, expected one of {list(_INSIDE)}"
         raise ArgumentValueError(msg)
-    return _planned((image, cval, *where), (degree, mode))
+    return _staged((image, cval, *where), (degree, mode))
 
 
 shield(globals(), __name__)

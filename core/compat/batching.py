@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tracebridge.core.ir.primitive as base
 from tracebridge.core.compat.tables import RuleTable
 from tracebridge.core.errors.transform_errors import AxisSpecError, CustomRuleError
-from tracebridge.core.interpreters.plans import BatchInfo, SpmdAxis
+from tracebridge.core.interpreters.staged_rules import BatchInfo, SpmdAxis
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis, to_front
 from tracebridge.core.lax.shape.reshape import reshape

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 Rule = Callable[..., Any]
 
-# Methods by which some primitives do all that the rule stands for, such as making a plan of it.
+# Methods by which some primitives do all that the rule stands for, such as staging it.
 # Beside a rule of users they are what they are by default.
 _INSTEAD = {
-    "jvp": ("linearize", "linear_plan", "linearize_unplanned"),
-    "transpose": ("transpose_plan",),
+    "jvp": ("linearize", "staged_linearize", "linearize_unstaged"),
+    "transpose": ("staged_transpose",),
 }
 
 

@@ -2,8 +2,8 @@
 
 ``numpy_rank_promotion`` and ``numpy_dtype_promotion`` are about arrays that a user combines. A
 public function judges its own arguments, if it combines them; whatever it calls does not judge.
-Planned functions are staged in such a block, so with the options at their defaults this costs two
-look-ups for each plan that is made, and nothing for a call.
+Staged functions are staged in such a block, so with the options at their defaults this costs two
+look-ups for each body that is staged, and nothing for a call.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tracebridge.core.config.values import option
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
-from tracebridge.core.interpreters.plans import batch_plan, name_of_axis
+from tracebridge.core.interpreters.staged_rules import name_of_axis, staged_batch
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -45,7 +45,7 @@ _new = BatchTracer.__new__
 
 
 class BatchTrace(Trace):
-    """Runs each application's batching plan on the parent trace.
+    """Runs each application's staged batching rule on the parent trace.
 
     ``axis``: the name of the mapped axis, None, or a ``SpmdAxis``.
     """
@@ -92,16 +92,16 @@ class BatchTrace(Trace):
         if self.done:
             raise UnexpectedTracerError(tracer=next((a for a in args if a._trace is self), None))
         key = (self.size, tuple(dims), self.axis)
-        plans = app.batch_plans
-        plan = None if plans is None else plans.get(key)
-        if plan is None:
-            plan = batch_plan(app, *key)
-        out_dims = plan.extra[1]
-        if plan.single is not None and not app.multiple:
-            out = self.parent.process(plan.single, values)
+        staged_rules = app.staged_batches
+        staged = None if staged_rules is None else staged_rules.get(key)
+        if staged is None:
+            staged = staged_batch(app, *key)
+        out_dims = staged.extra[1]
+        if staged.single is not None and not app.multiple:
+            out = self.parent.process(staged.single, values)
             (dim,) = out_dims
             return out if dim is None else self.tracer(app.out, out, dim)
-        results = plan.replay(self.parent.process, values)
+        results = staged.replay(self.parent.process, values)
         outs = [
             r if d is None else self.tracer(aval, r, d)
             for r, d, aval in zip(results, out_dims, app.outs, strict=True)

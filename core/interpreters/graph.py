@@ -1,8 +1,8 @@
 """Programs under construction whose values are numbers.
 
-What is derived from a Jaxpr (its linear part, its transpose) replays plans, whose equations and
-types are known: nothing has to be run on tracers. A graph collects such equations; `program` takes
-a Jaxpr out of it, from any values to any values, with what lies between them.
+What is derived from a Jaxpr (its linear part, its transpose) replays staged rules, whose equations
+and types are known: nothing has to be run on tracers. A graph collects such equations; `program`
+takes a Jaxpr out of it, from any values to any values, with what lies between them.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def within(kind: str, source: object) -> Any:
 
 
 def joined(outer: object, inner: object) -> Any:
-    """The source of an equation of a plan that stands for an equation with source ``outer``."""
+    """The source of an equation of a staged rule; ``outer``: that of what the rule stands for."""
     if type(outer) is not NamedSource or type(inner) is not NamedSource:
         return inner if outer is None else outer
     names = inner.names

@@ -10,7 +10,7 @@ from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.graph import Graph, within
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
-from tracebridge.core.interpreters.plans import jvp_plan
+from tracebridge.core.interpreters.staged_rules import staged_jvp
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.trace import Trace, current_trace
 from tracebridge.core.ir.tracer import Tracer, known_value, shown
@@ -50,7 +50,7 @@ class JvpTracer(Tracer):
 
 @public_path("tracebridge.interpreters.ad", "JVPTrace")
 class JvpTrace(Trace):
-    """Runs each application's jvp plan on the parent trace."""
+    """Runs each application's staged jvp rule on the parent trace."""
 
     __slots__ = ("parent",)
     scope_kind = "jvp"
@@ -74,9 +74,9 @@ class JvpTrace(Trace):
                 primals.append(a)
         if not mask:
             return self.parent.process(app, args)
-        plan = jvp_plan(app, mask)
-        results = iter(plan.replay(self.parent.process, primals + tangents))
-        present = plan.extra[0]
+        staged = staged_jvp(app, mask)
+        results = iter(staged.replay(self.parent.process, primals + tangents))
+        present = staged.extra[0]
         n = len(app.outs)
         outs = [next(results) for _ in range(n)]
         for i in range(n):
@@ -170,10 +170,10 @@ def _make_jvp_jaxpr(
             values.extend(range(first, first + n_out))
             tangents.extend([None] * n_out)
             continue
-        plan = jvp_plan(app, mask)
-        results = iter(graph.inline(plan.jaxpr, args, source))
+        staged = staged_jvp(app, mask)
+        results = iter(graph.inline(staged.jaxpr, args, source))
         values.extend([next(results) for _ in range(n_out)])
-        tangents.extend([next(results) if here else None for here in plan.extra[0][n_out:]])
+        tangents.extend([next(results) if here else None for here in staged.extra[0][n_out:]])
     outs = [values[s] for s in jaxpr.outs]
     out_tangents = [tangents[s] for s in jaxpr.outs]
     for i, (out, want) in enumerate(zip(outs, wanted, strict=True)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from tracebridge.core.interpreters.graph import Graph, GraphEquation, within
-from tracebridge.core.interpreters.plans import linear_plan
+from tracebridge.core.interpreters.staged_rules import staged_linearize
 from tracebridge.core.ir.name_stack import in_use
 
 if TYPE_CHECKING:
@@ -71,28 +71,28 @@ class LinearGraph:
         values: list[int],
         nodes: list[int | None],
     ) -> None:
-        """The equations of the plan of ``app``; ``args``: values, then those of tangents."""
-        plans = app.linear_plans
-        plan = None if plans is None else plans.get(mask)
-        if plan is None:
-            plan = linear_plan(app, mask)
+        """The equations of the staged rule of ``app``; ``args``: values, then those of tangents."""
+        staged_rules = app.staged_linearizes
+        staged = None if staged_rules is None else staged_rules.get(mask)
+        if staged is None:
+            staged = staged_linearize(app, mask)
         graph = self.graph
         avals, equations, tape = graph.avals, graph.equations, self.tape
-        env = [*args, *[graph.constant(c) for c in plan.consts]] if plan.consts else args
+        env = [*args, *[graph.constant(c) for c in staged.consts]] if staged.consts else args
         number = len(avals)
-        for inner, idx in plan.primal_equations:
+        for inner, idx in staged.primal_equations:
             equations.append((inner, [env[i] for i in idx], number, source))
             for aval in inner.outs:
                 avals.append(aval)
                 env.append(number)
                 number += 1
-        for inner, idx, _ in plan.linear_equations:
+        for inner, idx, _ in staged.linear_equations:
             tape.append((inner, [env[i] for i in idx], number, source))
             for aval in inner.outs:
                 avals.append(aval)
                 env.append(number)
                 number += 1
-        for value, tangent in plan.outs:
+        for value, tangent in staged.outs:
             values.append(env[value])
             nodes.append(None if tangent is None else env[tangent])
 

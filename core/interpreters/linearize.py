@@ -16,7 +16,7 @@ from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.leaks import check_no_leaks
 from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.located import Located, located, origin_of, wants_location
-from tracebridge.core.interpreters.plans import linear_plan
+from tracebridge.core.interpreters.staged_rules import staged_linearize
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_scopes import ScopedTape, entered
 from tracebridge.core.ir.trace import Trace, current_trace
@@ -58,7 +58,7 @@ _new = DualTracer.__new__
 
 @final
 class TapeNode:
-    """A tangent in a rule that runs without a plan."""
+    """A tangent in a rule that is not staged."""
 
     __slots__ = ("aval", "number")
 
@@ -109,17 +109,17 @@ class LinearizeTrace(Trace):
             return self.parent.process(app, args)
         if self.done:
             raise UnexpectedTracerError(tracer=next(a for a in args if a._trace is self))
-        plans = app.linear_plans
-        plan = None if plans is None else plans.get(mask)
-        if plan is None:
-            if plans is None and app.primitive.plans_when_repeated:
-                outs = self._unplanned(app, mask, primals, nodes)
+        staged_rules = app.staged_linearizes
+        staged = None if staged_rules is None else staged_rules.get(mask)
+        if staged is None:
+            if staged_rules is None and app.primitive.stages_when_repeated:
+                outs = self._unstaged(app, mask, primals, nodes)
                 if outs is not None:
                     return outs
-            plan = linear_plan(app, mask)
-        env: list[Any] = [*primals, *nodes, *plan.consts]
+            staged = staged_linearize(app, mask)
+        env: list[Any] = [*primals, *nodes, *staged.consts]
         process = self.parent.process
-        for inner, idx in plan.primal_equations:
+        for inner, idx in staged.primal_equations:
             result = process(inner, [env[i] for i in idx])
             if inner.multiple:
                 env.extend(result)
@@ -127,28 +127,28 @@ class LinearizeTrace(Trace):
                 env.append(result)
         size = self.size
         tape = self.tape
-        for inner, idx, linear in plan.linear_equations:
+        for inner, idx, linear in staged.linear_equations:
             tape.append((inner, linear, [env[i] for i in idx], size))
             for _ in inner.outs:
                 env.append(size)
                 size += 1
         self.size = size
         if not app.multiple:
-            ((variable, tangent),) = plan.outs
+            ((variable, tangent),) = staged.outs
             return env[variable] if tangent is None else self.dual(env[variable], env[tangent])
-        return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in plan.outs]
+        return [env[s] if t is None else self.dual(env[s], env[t]) for s, t in staged.outs]
 
-    def _unplanned(
+    def _unstaged(
         self, app: Application, mask: int, primals: list[Any], nodes: list[int]
     ) -> list[Any] | None:
-        """The first time that an application of several results is linearized: without a plan."""
-        app.linear_plans = {}
+        """The first time that an application of several results is linearized: none is staged."""
+        app.staged_linearizes = {}
         rest = iter(nodes)
         tangents = [
             TapeNode(a.tangent, next(rest)) if mask >> i & 1 else None
             for i, a in enumerate(app.avals)
         ]
-        found = app.primitive.linearize_unplanned(self, primals, tangents, app.params)
+        found = app.primitive.linearize_unstaged(self, primals, tangents, app.params)
         if found is NotImplemented:
             return None
         outs, out_nodes = found

@@ -78,14 +78,14 @@ class TangentTrace(Trace):
 
 def _split(app: Application, unknown: tuple[bool, ...]) -> Jaxpr:
     """The application as a program in which only linear equations depend on tangents."""
-    plans = app.linear_plans
-    if plans is None:
-        plans = app.linear_plans = {}
+    staged_rules = app.staged_linearizes
+    if staged_rules is None:
+        staged_rules = app.staged_linearizes = {}
     key = ("split_by_known", unknown)
-    found = plans.get(key)
+    found = staged_rules.get(key)
     if found is None:
         n = len(app.avals)
         outs = range(n, n + len(app.outs))
         whole = Jaxpr(app.avals, (), ((app, tuple(range(n))),), outs, app.outs)
-        found = plans[key] = split_by_known(whole, unknown)
+        found = staged_rules[key] = split_by_known(whole, unknown)
     return found

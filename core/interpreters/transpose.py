@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.core.errors.transform_errors import CustomRuleError
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.linearize import Linearized, TapeEntry
-from tracebridge.core.interpreters.plans import transpose_plan
 from tracebridge.core.interpreters.split_by_known import split_by_known
+from tracebridge.core.interpreters.staged_rules import staged_transpose
 from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.name_scopes import ScopedTape, entered, transposed
@@ -80,9 +80,9 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
             cts[node : node + n_out] = [None] * n_out
             primitive = app.primitive
             if primitive.transposes_inline or (
-                primitive.plans_when_repeated and app.transpose_plans is None
+                primitive.stages_when_repeated and app.staged_transposes is None
             ):
-                app.transpose_plans = app.transpose_plans or {}
+                app.staged_transposes = app.staged_transposes or {}
                 _transpose_inline(app, mask, args, given, cts, process)
                 continue
             values = [ct for ct in given if ct is not None]
@@ -93,25 +93,25 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
             ct_mask = 1
             cts[node] = None
             values = [ct]
-        plans = app.transpose_plans
-        plan = None if plans is None else plans.get((mask, ct_mask))
-        if plan is None:
-            plan = transpose_plan(app, mask, ct_mask)
+        staged_rules = app.staged_transposes
+        staged = None if staged_rules is None else staged_rules.get((mask, ct_mask))
+        if staged is None:
+            staged = staged_transpose(app, mask, ct_mask)
         targets: list[int] = []
         for i, a in enumerate(args):
             if mask >> i & 1:
                 targets.append(a)
             else:
                 values.append(a)
-        single = plan.single
+        single = staged.single
         if single is not None and len(targets) == 1:
             target = targets[0]
             out = process(single, values)
             old = cts[target]
             cts[target] = out if old is None else process(add_application(out.aval), [old, out])
             continue
-        results = iter(plan.replay(process, values))
-        for target, present in zip(targets, plan.extra[0], strict=True):
+        results = iter(staged.replay(process, values))
+        for target, present in zip(targets, staged.extra[0], strict=True):
             if present:
                 _accumulate(cts, target, next(results), process)
 
@@ -119,7 +119,7 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
 def _transpose_inline(
     app: Any, mask: int, args: Sequence[Any], given: Sequence[Any], cts: list[Any], process: Any
 ) -> None:
-    """Call a transpose rule on the values: a user's, which may look at them, or without a plan."""
+    """Call a transpose rule on values: a user's, which may look at them, or one not staged."""
     values = [LinearInput(app.avals[i]) if mask >> i & 1 else a for i, a in enumerate(args)]
     results = app.primitive.transpose(given, *values, **app.params)
     for i, ct in enumerate(results):

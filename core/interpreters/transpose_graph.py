@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracebridge.core.interpreters.graph import within
-from tracebridge.core.interpreters.plans import transpose_plan
 from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_results
+from tracebridge.core.interpreters.staged_rules import staged_transpose
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.name_stack import in_use
 from tracebridge.core.ir.primitive import LinearInput
@@ -105,11 +105,11 @@ def _walk_back(
         if app.primitive.transposes_inline:
             jaxpr, present = _staged(graph, app, mask, given, values)
         else:
-            plans = app.transpose_plans
-            plan = None if plans is None else plans.get((mask, ct_mask))
-            if plan is None:
-                plan = transpose_plan(app, mask, ct_mask)
-            single = plan.single
+            staged_rules = app.staged_transposes
+            staged = None if staged_rules is None else staged_rules.get((mask, ct_mask))
+            if staged is None:
+                staged = staged_transpose(app, mask, ct_mask)
+            single = staged.single
             if single is not None and len(targets) == 1:
                 ct, target = graph.add(single, values, source), targets[0]
                 if cts[target] is None:
@@ -117,7 +117,7 @@ def _walk_back(
                 else:
                     _accumulate(graph, cts, target, ct, source)
                 continue
-            jaxpr, present = plan.jaxpr, plan.extra[0]
+            jaxpr, present = staged.jaxpr, staged.extra[0]
         results = iter(graph.inline(jaxpr, values, source))
         for target, here in zip(targets, present, strict=True):
             if here:

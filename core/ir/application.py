@@ -1,7 +1,7 @@
 """The application: one primitive at fixed avals and parameters.
 
 Applications are interned, so everything that depends only on (primitive, avals, parameters) is
-computed once and remembered here: the result of ``abstract_eval``, the plans of the
+computed once and remembered here: the result of ``abstract_eval``, the staged rules of the
 transformation rules, the lowering recipe, the eager executables. Traces pass
 ``(application, args)`` to each other.
 """
@@ -26,19 +26,19 @@ class Application:
     __slots__ = (
         "__weakref__",
         "avals",
-        "batch_plans",
         "eager",
         "effects",
         "holds_functions",
-        "jvp_plans",
-        "linear_plans",
         "multiple",
         "out",
         "outs",
         "params",
         "primitive",
         "recipe",
-        "transpose_plans",
+        "staged_batches",
+        "staged_jvps",
+        "staged_linearizes",
+        "staged_transposes",
     )
 
     def __init__(
@@ -61,10 +61,10 @@ class Application:
         self.holds_functions: bool | None = None
         # Filled by the interpreters and the runtime; empty dicts cost 64 bytes each, so they are
         # made at first use.
-        self.jvp_plans: dict[Any, Any] | None = None
-        self.linear_plans: dict[Any, Any] | None = None
-        self.transpose_plans: dict[Any, Any] | None = None
-        self.batch_plans: dict[Any, Any] | None = None
+        self.staged_jvps: dict[Any, Any] | None = None
+        self.staged_linearizes: dict[Any, Any] | None = None
+        self.staged_transposes: dict[Any, Any] | None = None
+        self.staged_batches: dict[Any, Any] | None = None
         self.eager: dict[Any, Any] = {}
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ class Primitive(abc.ABC):
     A subclass holds every rule; it is either abstract (a family) or final (one primitive, with one
     instance). Rules receive values as positional arguments and static parameters as keywords.
     Rules may depend on avals, parameters and on which arguments are linear or batched, never on
-    the numbers in the arrays: their results are staged once and replayed (interpreters/plans.py).
+    the numbers in the arrays: they are staged once and replayed (interpreters/staged_rules.py).
     """
 
     name: ClassVar[str]
@@ -55,9 +55,9 @@ class Primitive(abc.ABC):
     exact_keys: ClassVar[bool] = False
     # The transpose rule runs on values each time instead of being staged once (custom_vjp).
     transposes_inline: ClassVar[bool] = False
-    # An application gets its plans when it is transposed for the second time. The first time the
-    # rule runs on the values, as ``linearize_unplanned`` does for linearization (scan).
-    plans_when_repeated: ClassVar[bool] = False
+    # The transpose rule is staged when an application is transposed for the second time. The first
+    # time the rule runs on the values, as ``linearize_unstaged`` does for linearization (scan).
+    stages_when_repeated: ClassVar[bool] = False
     # It does nothing but call its parameter ``jaxpr``, whose equations may take its place.
     inlinable: ClassVar[bool] = False
     # Programs with it are reduced before they are lowered: unused results have a meaning for it.
@@ -243,19 +243,19 @@ class Primitive(abc.ABC):
         """As ``jvp``, but no equation computes results and tangents together."""
         return self.jvp(primals, tangents, **params)
 
-    def linear_plan(self, app: Application, mask: int) -> Any:
-        """The plan of ``linearize`` for tangents at the bits of ``mask``.
+    def staged_linearize(self, app: Application, mask: int) -> Any:
+        """The staged rule ``linearize`` for tangents at the bits of ``mask``.
 
-        None, the default: it is staged from ``linearize`` (interpreters/plans.py).
+        None, the default: it is staged from ``linearize`` (interpreters/staged_rules.py).
         """
         del app, mask
 
-    def linearize_unplanned(
+    def linearize_unstaged(
         self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> Any:
         """Results, and the tape nodes of their tangents, the first time that ``trace`` asks.
 
-        Asked where ``plans_when_repeated``. ``NotImplemented``, the default: a plan is made.
+        Asked where ``stages_when_repeated``. ``NotImplemented``, the default: the rule is staged.
         """
         del trace, primals, tangents, params
         return NotImplemented
@@ -269,10 +269,10 @@ class Primitive(abc.ABC):
         del ct, args, params
         raise MissingRuleError(self.name, "transpose")
 
-    def transpose_plan(self, app: Application, mask: int, ct_mask: int) -> Any:
-        """The plan of ``transpose`` for linear arguments ``mask``, cotangents at ``ct_mask``.
+    def staged_transpose(self, app: Application, mask: int, ct_mask: int) -> Any:
+        """The staged rule ``transpose`` for linear arguments ``mask``, cotangents at ``ct_mask``.
 
-        None, the default: it is staged from ``transpose`` (interpreters/plans.py).
+        None, the default: it is staged from ``transpose`` (interpreters/staged_rules.py).
         """
         del app, mask, ct_mask
 

@@ -38,8 +38,8 @@ class Literal(ArrayOperators):
     transformation (the gradient of ``x + 1`` is the constant 1).
     """
 
-    # _sig and _buf are set by the eager trace at first use, so that a literal in a plan that is
-    # replayed eagerly looks like an array from then on.
+    # _sig and _buf are set by the eager trace at first use, so that a literal in a staged rule
+    # that is replayed eagerly looks like an array from then on.
     __slots__ = ("__weakref__", "_buf", "_sig", "aval", "value")
     _trace = None
     _buf: Any

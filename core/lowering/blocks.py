@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracebridge.core.dtypes.dtypes import is_extended
-from tracebridge.core.interpreters.plans import BatchInfo
+from tracebridge.core.interpreters.staged_rules import BatchInfo
 from tracebridge.core.ir.application import Application
 from tracebridge.core.lax.batch_util import move_batch_axis
 

@@ -301,7 +301,7 @@ def test_a_context_that_began_inside_a_scope_keeps_it() -> None:
 # What tells whether operations are recorded, by the paths on which they enter the engine.
 RECORDED: dict[str, Callable[[], Any]] = {
     "operator": lambda: tnp.ones(2) + 1,
-    "planned": lambda: tnp.cumsum(tnp.ones(2)),
+    "staged function": lambda: tnp.cumsum(tnp.ones(2)),
     "primitive": lambda: lax.sin(np.ones(2, np.float32)),
     "jit": lambda: tb.jit(lambda x: x + 1)(tnp.ones(2)),
     "cond": lambda: lax.cond(True, lambda x: x, lambda x: x, 1.0),

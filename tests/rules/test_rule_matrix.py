@@ -20,9 +20,9 @@ RULES = ("abstract_eval", "lower", "jvp", "transpose", "batch")
 
 # Rules whose default is right for most primitives.
 OPTIONAL = (
-    "by_steps", "dce", "destination", "effects", "evaluate", "is_lowered_on", "linear_plan",
-    "linearize", "linearize_unplanned", "names_axis", "prepare", "recipe", "split_by_known",
-    "transpose_plan", "unknown_outs", "wanted_sharding",
+    "by_steps", "dce", "destination", "effects", "evaluate", "is_lowered_on", "staged_linearize",
+    "linearize", "linearize_unstaged", "names_axis", "prepare", "recipe", "split_by_known",
+    "staged_transpose", "unknown_outs", "wanted_sharding",
 )  # fmt: skip
 # What every primitive does in the same way, or its family does.
 MACHINERY = {"application", "bind", "bind_with_trace", "fitted", "get_bind_params", "keep"}
@@ -33,7 +33,7 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
     ("linearize", "the tangent is an equation of its own already"): (
         "custom_linear_solve custom_transpose_call linear_call"
     ),
-    ("linearize", "it makes the plan itself"): "scan",
+    ("linearize", "it stages the rule itself"): "scan",
     ("linearize", "its tangents are computed by other operations"): "reduce reduce_window",
     ("linearize", "no derivative"): "select_and_scatter",
     ("dce", "rules of users are given all results"): "custom_jvp_call custom_vjp_call",
@@ -159,13 +159,14 @@ def test_programs_inside_are_taken_apart_or_the_table_says_why_not(rule: str) ->
 @pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
 def test_rules_that_need_each_other_come_together(primitive: Primitive) -> None:
     """One without the other would never be asked, or have no answer."""
-    planned = [
-        defines(primitive, r) for r in ("linear_plan", "linearize_unplanned", "transpose_plan")
+    staged = [
+        defines(primitive, r)
+        for r in ("staged_linearize", "linearize_unstaged", "staged_transpose")
     ]
 
     assert defines(primitive, "unknown_outs") == defines(primitive, "split_by_known")
     assert defines(primitive, "wanted_sharding") == defines(primitive, "destination")
-    assert planned == [primitive.plans_when_repeated] * 3
+    assert staged == [primitive.stages_when_repeated] * 3
     assert primitive.multiple_results or not defines(primitive, "dce")
     assert primitive.multiple_results or not defines(primitive, "unknown_outs")
     assert not primitive.wants_dce or defines(primitive, "dce")
@@ -236,13 +237,13 @@ def test_defaults_change_nothing() -> None:
     assert [1.0, 2.0] == [float(x) for x in bare.split_by_known((True, False), (1.0, 2.0))]
     assert bare.evaluate([]) is NotImplemented
     assert bare.destination() is NotImplemented
-    assert bare.linearize_unplanned(None, [], [], {}) is NotImplemented
+    assert bare.linearize_unstaged(None, [], [], {}) is NotImplemented
     assert [None] * 5 == [
         bare.recipe(scalar),
         bare.wanted_sharding({}),
         bare.prepare(app, []),
-        bare.linear_plan(app, 1),
-        bare.transpose_plan(app, 1, 1),
+        bare.staged_linearize(app, 1),
+        bare.staged_transpose(app, 1, 1),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
-from tracebridge.core.interpreters.plans import BatchInfo
+from tracebridge.core.interpreters.staged_rules import BatchInfo
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
 from tracebridge.core.ir.tracer import Tracer

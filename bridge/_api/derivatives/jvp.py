@@ -27,7 +27,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import TreeMismatchError
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import Linearized, linearize_flat
-from tracebridge.core.interpreters.plans import cotangent_aval
+from tracebridge.core.interpreters.staged_rules import cotangent_aval
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of
 from tracebridge.core.ir.float0 import is_float0

@@ -22,7 +22,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact, is_integer
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import LinearityError, MissingRuleError
 from tracebridge.core.interpreters.linearize import linearize_flat
-from tracebridge.core.interpreters.plans import cotangent_aval
+from tracebridge.core.interpreters.staged_rules import cotangent_aval
 from tracebridge.core.interpreters.staging import close_jaxpr
 from tracebridge.core.interpreters.transpose import backward, linear_tape
 from tracebridge.core.ir.debug_info import name_of, parameter_names

@@ -28,7 +28,7 @@ from tracebridge.core.errors.foreign import way_out_of
 from tracebridge.core.errors.shown import shown
 from tracebridge.core.errors.transform_errors import AxisSizeError, AxisSpecError
 from tracebridge.core.interpreters.batching import batch_flat
-from tracebridge.core.interpreters.plans import SpmdAxis
+from tracebridge.core.interpreters.staged_rules import SpmdAxis
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.debug_info import name_of, parameter_names
 from tracebridge.core.ir.float0 import is_float0

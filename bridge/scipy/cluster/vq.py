@@ -12,7 +12,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 
 __all__ = ["vq"]
@@ -44,7 +44,7 @@ def _vq(obs: Value, book: Value) -> list[Any]:
     return [code, lax.select(is_zero, lax.zeros_of(nearest.aval), lax.sqrt(safe))]
 
 
-_planned = Planned(_vq, "vq")
+_staged = StagedFunction(_vq, "vq")
 
 
 def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
@@ -69,7 +69,7 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     ([0, 1], [1.0, 1.0])
     """
     del check_finite
-    code, distance = _planned((obs, code_book))
+    code, distance = _staged((obs, code_book))
     return code, distance
 
 

@@ -56,7 +56,7 @@ UNIQUE = "only-"
 
 # Attributes of the engine's own objects that remember work, or lead to what does.
 _MEMOS = frozenset(
-    {"memo", "owner", "cache", "_known", "_memo", "__weakref__", "_lock", "lock", "plans", "runs"}
+    {"memo", "owner", "cache", "_known", "_memo", "__weakref__", "_lock", "lock", "bodies", "runs"}
 )
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _CONTAINERS = (tuple, list, dict, set, frozenset)

@@ -61,7 +61,7 @@ from tracebridge.core.runtime.calls.fastpath import (
     make_cached_call,
     make_keyed_call,
 )
-from tracebridge.core.runtime.calls.planned import SCALAR_TYPES, scalar_argument
+from tracebridge.core.runtime.calls.staged_functions import SCALAR_TYPES, scalar_argument
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
 

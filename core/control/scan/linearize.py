@@ -17,7 +17,7 @@ from tracebridge.core.interpreters.graph import Graph, GraphEquation
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
-from tracebridge.core.interpreters.plans import LinearPlan, bits, linear_plan
+from tracebridge.core.interpreters.staged_rules import StagedLinearize, bits, staged_linearize
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.lax.ad_util import zeros_of
@@ -32,12 +32,12 @@ Flags = tuple[bool, ...]
 
 
 def tangent_outs(jaxpr: Jaxpr, nonzero_in: Sequence[bool]) -> list[bool]:
-    """Which results have tangents, by the plans of the equations alone (nothing is traced)."""
+    """Which results have tangents, by staged rules of the equations alone (nothing is traced)."""
     nonzero = [*nonzero_in, *[False] * len(jaxpr.consts)]
     for app, idx in jaxpr.equations:
         mask = sum([1 << k for k, i in enumerate(idx) if nonzero[i]])
         if mask:
-            nonzero.extend([t is not None for _, t in linear_plan(app, mask).outs])
+            nonzero.extend([t is not None for _, t in staged_linearize(app, mask).outs])
         else:
             nonzero.extend([False] * len(app.outs))
     return [nonzero[s] for s in jaxpr.outs]
@@ -229,7 +229,7 @@ def linearize_scan(
     return results, [next(nodes) if nz else None for nz in split.out_nz]
 
 
-def scan_linear_plan(primitive: Primitive, app: Application, mask: int) -> LinearPlan:
+def staged_linearize_of_scan(primitive: Primitive, app: Application, mask: int) -> StagedLinearize:
     """A scan of the primals that also gives residuals, and a linear scan."""
     params, n = app.params, len(app.avals)
     graph = Graph()
@@ -250,6 +250,6 @@ def scan_linear_plan(primitive: Primitive, app: Application, mask: int) -> Linea
         tape.append(graph.equations[-1])
     out_t = iter(range(first, len(graph.avals)))
     outs = [(r, next(out_t) if nz else None) for r, nz in zip(results, split.out_nz, strict=True)]
-    return LinearPlan(
+    return StagedLinearize(
         range(n + len(positions)), graph.consts, primal_equations, tape, outs, positions
     )

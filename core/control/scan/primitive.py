@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from tracebridge.core.control.scan.batching import batch_scan
-from tracebridge.core.control.scan.linearize import jvp_scan, linearize_scan, scan_linear_plan
+from tracebridge.core.control.scan.linearize import (
+    jvp_scan,
+    linearize_scan,
+    staged_linearize_of_scan,
+)
 from tracebridge.core.control.scan.lowering import lower_scan
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.control.scan.partial_eval import (
@@ -16,7 +20,7 @@ from tracebridge.core.control.scan.partial_eval import (
     split_scan_by_known,
     unknown_of_scan,
 )
-from tracebridge.core.control.scan.transpose import scan_transpose_plan, transpose_scan
+from tracebridge.core.control.scan.transpose import staged_transpose_of_scan, transpose_scan
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.ir.aval import ShapedArray, batched_aval
 from tracebridge.core.ir.effects import Effects, check_effects
@@ -43,7 +47,7 @@ class Scan(HigherOrderPrimitive):
 
     name = "scan"
     effect_place = "in_control_flow"
-    plans_when_repeated = True
+    stages_when_repeated = True
     runs_steps = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
@@ -99,11 +103,11 @@ class Scan(HigherOrderPrimitive):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         return jvp_scan(self, primals, tangents, params)
 
-    def linear_plan(self, app: Application, mask: int) -> Any:
+    def staged_linearize(self, app: Application, mask: int) -> Any:
         """A scan of the primals that also gives residuals, and a linear scan."""
-        return scan_linear_plan(self, app, mask)
+        return staged_linearize_of_scan(self, app, mask)
 
-    def linearize_unplanned(
+    def linearize_unstaged(
         self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
     ) -> tuple[list[Any], list[int | None]]:
         """The same two scans: one runs, the other one is recorded on the tape of ``trace``."""
@@ -112,9 +116,9 @@ class Scan(HigherOrderPrimitive):
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
         return transpose_scan(self, ct, args, params)
 
-    def transpose_plan(self, app: Application, mask: int, ct_mask: int) -> Any:
+    def staged_transpose(self, app: Application, mask: int, ct_mask: int) -> Any:
         """One scan in the other direction; None if more is to be done, by ``transpose``."""
-        return scan_transpose_plan(self, app, mask, ct_mask)
+        return staged_transpose_of_scan(self, app, mask, ct_mask)
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any

@@ -10,7 +10,7 @@ from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.partial_eval import split_known, unknown_carries
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.graph import Graph
-from tracebridge.core.interpreters.plans import Plan, bits, cotangent_aval
+from tracebridge.core.interpreters.staged_rules import StagedRule, bits, cotangent_aval
 from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -74,8 +74,10 @@ def _transpose_linear(
     return _go_back(ct, args, linear, params, zeros, bind)
 
 
-def scan_transpose_plan(primitive: Any, app: Application, mask: int, ct_mask: int) -> Plan | None:
-    """The plan of a scan whose carries are all linear, and which needs one backward loop."""
+def staged_transpose_of_scan(
+    primitive: Any, app: Application, mask: int, ct_mask: int
+) -> StagedRule | None:
+    """The staged rule of a scan whose carries are all linear, and which needs one backward loop."""
     params, avals, n_out = app.params, app.avals, len(app.outs)
     linear = tuple([bool(mask >> i & 1) for i in range(len(avals))])
     if params["split_transpose"] or not all(unknown_carries(linear, params)):
@@ -98,7 +100,7 @@ def scan_transpose_plan(primitive: Any, app: Application, mask: int, ct_mask: in
     outs = [r for r in results if r is not None]
     jaxpr = graph.program([*numbers, *values], outs, params["jaxpr"].debug)
     present = tuple([r is not None for r, here in zip(results, linear, strict=True) if here])
-    return Plan(jaxpr, (present, None))
+    return StagedRule(jaxpr, (present, None))
 
 
 def _go_back(

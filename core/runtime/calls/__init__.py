@@ -1,1 +1,1 @@
-"""Calls of programs: eager dispatch, planned functions, the cached call."""
+"""Calls of programs: eager dispatch, staged functions, the cached call."""

@@ -12,7 +12,7 @@ from tracebridge.core.control.custom.custom_vjp import custom_vjp_call_p
 from tracebridge.core.control.loops.while_primitive import groups, while_p
 from tracebridge.core.control.scan.primitive import scan_p
 from tracebridge.core.interpreters.dce import dce_jaxpr
-from tracebridge.core.interpreters.plans import jvp_plan
+from tracebridge.core.interpreters.staged_rules import staged_jvp
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.application import Application
 from tracebridge.core.ir.jaxpr import Jaxpr
@@ -59,14 +59,14 @@ def by_derivative(app: Application, args: list[Series], order: int) -> list[Seri
     With ``y = f(x)``, ``y'`` is the tangent that the rule gives for ``x'``.
     """
     moving = [i for i, x in enumerate(args) if not is_constant(x)]
-    plan = jvp_plan(app, sum([1 << i for i in moving]))
+    staged = staged_jvp(app, sum([1 << i for i in moving]))
     result = current_trace().process(app, [x[0] for x in args])
     outs = [constant(r, order) for r in (result if app.multiple else [result])]
     n = len(outs)
-    present: Flags = plan.extra[0]
+    present: Flags = staged.extra[0]
     if not any(present[n:]):
         return outs
-    slope, _ = dce_jaxpr(plan.jaxpr, (*[False] * n, *[True] * sum(present[n:])), True)
+    slope, _ = dce_jaxpr(staged.jaxpr, (*[False] * n, *[True] * sum(present[n:])), True)
     found = run_jet(
         slope,
         [*[x[:order] for x in args], *[derivative(args[i]) for i in moving]],

@@ -237,7 +237,7 @@ def test_texts_with_names_and_lines() -> None:
     assert "result['t']" in text
     line = g.__code__.co_firstlineno + 1
     assert f'test_stages.py":{line}:' in text
-    assert "planned.py" not in text  # frames of the engine are left out
+    assert "staged_functions.py" not in text  # frames of the engine are left out
     hlo = lowered.as_text("hlo", debug_info=True)
     assert 'op_name="jit(g)/sin"' in hlo
     assert "metadata=" not in lowered.as_text("hlo")

@@ -214,8 +214,8 @@ def test_engine_rules_can_be_replaced_and_restored():
     assert 1.0 == tb.jit(tb.grad(lax.sin))(0.0)
 
 
-def test_rules_of_primitives_that_plan_themselves_can_be_replaced():
-    """Scan makes its linear and backward plans itself; a rule of the user comes first."""
+def test_rules_of_primitives_that_stage_themselves_can_be_replaced():
+    """Scan stages its linear and backward rules itself; a rule of the user comes first."""
 
     def total(xs):
         return lax.scan(lambda c, x: (c + x * x, None), 0.0, xs)[0]

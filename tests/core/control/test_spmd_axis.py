@@ -13,7 +13,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.errors.transform_errors import AxisSpecError
-from tracebridge.core.interpreters.plans import SpmdAxis
+from tracebridge.core.interpreters.staged_rules import SpmdAxis
 from tracebridge.sharding import NamedSharding
 from tracebridge.testing import assert_allclose
 
@@ -221,7 +221,7 @@ def test_rules_of_users_see_the_names() -> None:
 
 
 def test_axes_compare_by_names() -> None:
-    """Keys of plans: equal names are one key, and no name is another."""
+    """Keys of staged rules: equal names are one key, and no name is another."""
     assert SpmdAxis("i", ("x",)) == SpmdAxis("i", ("x",))
     assert hash(SpmdAxis("i", ("x",))) == hash(SpmdAxis("i", ("x",)))
     assert SpmdAxis("i", ("x",)) != SpmdAxis("i", ("y",))

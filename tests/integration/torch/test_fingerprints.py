@@ -231,7 +231,7 @@ def test_graphs_of_torch_jit_hold_fingerprints() -> None:
 
 
 def test_what_ran_before_does_not_show() -> None:
-    """Library functions in rules remember their plans; those are no part of a program."""
+    """Library functions in rules remember their staged bodies; those are no part of a program."""
     before = of(vjp(N))
     for size in (3, 4):
         tb.jit(tb.grad(lambda x: tnp.sum(tnp.sin(tnp.cos(x) * x))))(tnp.ones(size))

@@ -144,7 +144,7 @@ def test_effects_of_constants_stay_in_each_step(capsys: pytest.CaptureFixture[st
 
 
 def test_a_second_linearization_is_the_first():
-    """The first one runs the rules of scan, the second one replays their plans."""
+    """The first one runs the rules of scan, the second one replays them staged."""
 
     def body(c, x):
         return tnp.sin(c) * x, c + x

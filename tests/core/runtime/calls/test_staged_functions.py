@@ -1,4 +1,4 @@
-"""Planned functions: one plan per kind of argument, one executable per signature."""
+"""Staged functions: one body per kind of argument, one executable per signature."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 import tracebridge as tb
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
-from tracebridge.core.runtime.calls.planned import Planned, binary
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary
 
 
 def counting():
-    """A planned function that counts how often its Python code runs."""
+    """A staged function that counts how often its Python code runs."""
     runs: list[int] = []
 
     def body(x, y):
         runs.append(1)
         return lax.add(lax.mul(x, x), lax.convert_dtype(y, x.aval.dtype))
 
-    return binary(Planned(body, "counted")), runs
+    return binary(StagedFunction(body, "counted")), runs
 
 
-def test_a_plan_is_made_once_per_kind_of_argument():
+def test_a_body_is_staged_once_per_kind_of_argument():
     """New values and new Python scalars run no Python code of the function."""
     f, runs = counting()
     x = tnp.arange(3.0)
@@ -36,7 +36,7 @@ def test_a_plan_is_made_once_per_kind_of_argument():
 
 
 def test_scalars_keep_their_values_apart():
-    """0.0 and -0.0, 1 and True and 1.0 are different operands of one plan or of their own."""
+    """0.0 and -0.0, 1 and True and 1.0 are different operands of one body or of their own."""
     one = tnp.ones(2)
 
     assert np.signbit(np.asarray(one * 0.0)).tolist() == [False, False]
@@ -63,8 +63,8 @@ def test_integers_that_do_not_fit_are_refused():
         tb.jit(lambda x: x + 2**40)(tnp.arange(3))
 
 
-def test_thread_scoped_options_have_plans_of_their_own():
-    """A plan made with 64-bit types is not used without them."""
+def test_thread_scoped_options_have_bodies_of_their_own():
+    """A body made with 64-bit types is not used without them."""
     with tb.enable_x64(True):
         assert np.dtype("float64") == tnp.sqrt(tnp.arange(3)).dtype
     assert np.dtype("float32") == tnp.sqrt(tnp.arange(3)).dtype

@@ -1,6 +1,6 @@
-"""What the files of this package share: making functions of plans, static arguments, host values.
+"""What the files of this package share: making staged functions, static arguments, host values.
 
-Importing is cheap: a plan is staged when its function is first called.
+Importing is cheap: a function is staged when it is first called.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.contract.precision import PrecisionLike, canonical_precision
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import DTypeLike
-from tracebridge.core.runtime.calls.planned import Planned, binary, unary
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction, binary, unary
 
 
 def unary_function(
     implementation: Callable[[Value], Value], name: str, doc: str
 ) -> Callable[[Any], Array]:
     """The public function of one array that ``implementation`` (on values) describes."""
-    return _named(unary(Planned(implementation, name)), name, doc)
+    return _named(unary(StagedFunction(implementation, name)), name, doc)
 
 
 def binary_function(
     implementation: Callable[[Any, Any], Any], name: str, doc: str
 ) -> Callable[[Any, Any], Array]:
     """The public function of two arrays that ``implementation`` (on values) describes."""
-    return _named(binary(Planned(implementation, name)), name, doc)
+    return _named(binary(StagedFunction(implementation, name)), name, doc)
 
 
 def _named(function: Any, name: str, doc: str) -> Any:

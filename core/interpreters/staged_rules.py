@@ -1,4 +1,4 @@
-"""Plans: rules and functions staged once on avals and replayed on values.
+"""Staged rules: rules and functions staged once on avals and replayed on values.
 
 A jvp, transpose or batching rule depends only on an application and on which arguments take part,
 so its equations are recorded once and kept on the application. Replaying costs one ``process``
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Plan:
+class StagedRule:
     """A staged function. ``single``: its only application, if it is just that one."""
 
     __slots__ = ("extra", "jaxpr", "single")
@@ -48,18 +48,18 @@ class Plan:
                 self.single = app
 
     def replay(self, process: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of the plan, by ``process`` of some trace."""
+        """The results of the rule, by ``process`` of some trace."""
         if self.single is not None:
             return [process(self.single, args)]
         return eval_jaxpr(self.jaxpr, process, args)
 
 
-def stage_plan(
+def stage_function(
     fun: Callable[..., tuple[Sequence[Any | None], Any]], avals: Sequence[ShapedArray]
-) -> Plan:
+) -> StagedRule:
     """Stage ``fun``, which gives ``(results, extra)``; results that are ``None`` have no variable.
 
-    ``Plan.extra`` is ``(present, extra)`` with a tuple of bools: which results are not ``None``.
+    ``StagedRule.extra`` is ``(present, extra)``; ``present`` are bools: which are not ``None``.
     """
     seen: list[Any] = []
 
@@ -69,21 +69,21 @@ def stage_plan(
         return [r for r in results if r is not None]
 
     jaxpr = stage(flat, avals, locate=False)
-    return Plan(jaxpr, seen[0])
+    return StagedRule(jaxpr, seen[0])
 
 
 def stage_rule(
     app: Application,
     fun: Callable[..., tuple[Sequence[Any | None], Any]],
     avals: Sequence[ShapedArray],
-) -> Plan:
+) -> StagedRule:
     """Stage a rule of ``app``; what a user's rule closes over is the user's affair.
 
     Raises:
         ClosedOverValueError: a rule of a primitive that users defined closes over a traced value.
     """
     try:
-        return stage_plan(fun, avals)
+        return stage_function(fun, avals)
     except InternalError as error:
         if not app.primitive.has_rules_of_users:
             raise
@@ -101,18 +101,18 @@ def bits(mask: int, n: int) -> list[int]:
 # jvp ---------------------------------------------------------------------------------------------
 
 
-def jvp_plan(app: Application, mask: int) -> Plan:
-    """Plan of the jvp rule: inputs are primals, then the tangents at the set bits of ``mask``."""
-    plans = app.jvp_plans
-    if plans is None:
-        plans = app.jvp_plans = {}
-    plan = plans.get(mask)
-    if plan is None:
-        plan = plans[mask] = _stage_jvp(app, mask, app.primitive.jvp)
-    return plan
+def staged_jvp(app: Application, mask: int) -> StagedRule:
+    """The staged jvp rule: inputs are primals, then the tangents at the set bits of ``mask``."""
+    staged_rules = app.staged_jvps
+    if staged_rules is None:
+        staged_rules = app.staged_jvps = {}
+    staged = staged_rules.get(mask)
+    if staged is None:
+        staged = staged_rules[mask] = _stage_jvp(app, mask, app.primitive.jvp)
+    return staged
 
 
-def _stage_jvp(app: Application, mask: int, rule: Any) -> Plan:
+def _stage_jvp(app: Application, mask: int, rule: Any) -> StagedRule:
     n = len(app.avals)
     positions = bits(mask, n)
 
@@ -129,8 +129,8 @@ def _stage_jvp(app: Application, mask: int, rule: Any) -> Plan:
 
 
 @final
-class LinearPlan:
-    """A jvp plan split into equations on primals and equations that are linear in the tangents.
+class StagedLinearize:
+    """A staged jvp rule split into equations on primals and equations linear in the tangents.
 
     Environment: primals, tangents, consts, results of primal equations, of linear equations.
     ``linear_equations`` are ``(application, variables, mask of linear arguments)``. ``outs`` holds,
@@ -175,10 +175,12 @@ def _renumbered(
     return found
 
 
-def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPlan:
-    """A jvp plan as a linear plan: equations sorted by whether they depend on tangents."""
-    n_primal, n_in = len(app.avals), plan.jaxpr.n_in
-    jaxpr = split_by_known(plan.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
+def _split_by_tangents(
+    staged: StagedRule, app: Application, positions: list[int]
+) -> StagedLinearize:
+    """A staged jvp rule, split: equations sorted by whether they depend on tangents."""
+    n_primal, n_in = len(app.avals), staged.jaxpr.n_in
+    jaxpr = split_by_known(staged.jaxpr, tuple([i >= n_primal for i in range(n_in)]))
     fixed = n_in + len(jaxpr.consts)
     linear = [n_primal <= i < n_in for i in range(fixed)]
     groups: tuple[list[GraphEquation], list[GraphEquation]] = ([], [])
@@ -186,7 +188,7 @@ def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPla
         is_linear = any([linear[i] for i in idx])
         groups[is_linear].append((inner, idx, len(linear), None))
         linear.extend([is_linear] * len(inner.outs))
-    present, _ = plan.extra
+    present, _ = staged.extra
     given = iter(jaxpr.outs)
     variables = [next(given) if here else None for here in present]
     n_out = len(app.outs)
@@ -195,47 +197,47 @@ def _split_plan(plan: Plan, app: Application, positions: list[int]) -> LinearPla
     primals = [s for s in variables[:n_out] if s is not None]
     consts = dict(zip(range(n_in, fixed), jaxpr.consts, strict=True))
     outs = list(zip(primals, tangents, strict=True))
-    return LinearPlan(range(n_in), consts, *groups, outs, positions)
+    return StagedLinearize(range(n_in), consts, *groups, outs, positions)
 
 
-def linear_plan(app: Application, mask: int) -> LinearPlan:
-    """The split plan of the linearization rule: ``Primitive.linear_plan`` or ``linearize``."""
-    plans = app.linear_plans
-    if plans is None:
-        plans = app.linear_plans = {}
-    plan = plans.get(mask)
-    if plan is None:
-        plan = app.primitive.linear_plan(app, mask)
-        if plan is None:
+def staged_linearize(app: Application, mask: int) -> StagedLinearize:
+    """The staged and split linearization rule: ``Primitive.staged_linearize`` or ``linearize``."""
+    staged_rules = app.staged_linearizes
+    if staged_rules is None:
+        staged_rules = app.staged_linearizes = {}
+    staged = staged_rules.get(mask)
+    if staged is None:
+        staged = app.primitive.staged_linearize(app, mask)
+        if staged is None:
             rule = app.primitive.linearize
-            # By default it is the jvp rule, whose plan serves both.
+            # By default it is the jvp rule, staged once for both.
             shared = is_default(rule, Primitive.linearize)
-            whole = jvp_plan(app, mask) if shared else _stage_jvp(app, mask, rule)
-            plan = _split_plan(whole, app, bits(mask, len(app.avals)))
-        plans[mask] = plan
-    return plan
+            whole = staged_jvp(app, mask) if shared else _stage_jvp(app, mask, rule)
+            staged = _split_by_tangents(whole, app, bits(mask, len(app.avals)))
+        staged_rules[mask] = staged
+    return staged
 
 
 # transpose ---------------------------------------------------------------------------------------
 
 
-def transpose_plan(app: Application, mask: int, ct_mask: int) -> Plan:
-    """Plan of the transpose rule for linear arguments ``mask``.
+def staged_transpose(app: Application, mask: int, ct_mask: int) -> StagedRule:
+    """The staged transpose rule for linear arguments ``mask``.
 
     Inputs: the cotangents at the bits of ``ct_mask``, then the nonlinear arguments. Results: the
     cotangents of the linear arguments that are not zero (``extra[0]`` says which).
-    ``Primitive.transpose_plan`` makes it, or else it is staged.
+    ``Primitive.staged_transpose`` makes it, or else ``transpose`` is staged.
     """
-    plans = app.transpose_plans
-    if plans is None:
-        plans = app.transpose_plans = {}
-    plan = plans.get((mask, ct_mask))
-    if plan is None:
-        plan = app.primitive.transpose_plan(app, mask, ct_mask)
-        if plan is None:
-            plan = _stage_transpose(app, mask, ct_mask)
-        plans[mask, ct_mask] = plan
-    return plan
+    staged_rules = app.staged_transposes
+    if staged_rules is None:
+        staged_rules = app.staged_transposes = {}
+    staged = staged_rules.get((mask, ct_mask))
+    if staged is None:
+        staged = app.primitive.staged_transpose(app, mask, ct_mask)
+        if staged is None:
+            staged = _stage_transpose(app, mask, ct_mask)
+        staged_rules[mask, ct_mask] = staged
+    return staged
 
 
 def cotangent_aval(aval: ShapedArray) -> ShapedArray:
@@ -244,7 +246,7 @@ def cotangent_aval(aval: ShapedArray) -> ShapedArray:
     return aval if tangent.dtype == float0 else tangent
 
 
-def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
+def _stage_transpose(app: Application, mask: int, ct_mask: int) -> StagedRule:
     n = len(app.avals)
     linear = bits(mask, n)
     others = [i for i in range(n) if not mask >> i & 1]
@@ -262,12 +264,12 @@ def _stage_transpose(app: Application, mask: int, ct_mask: int) -> Plan:
         return [results[i] for i in linear], None
 
     avals = [cotangent_aval(app.outs[i]) for i in present] + [app.avals[i] for i in others]
-    plan = stage_rule(app, run, avals)
-    if any([isinstance(c, LinearInput) for c in plan.jaxpr.consts]):
+    staged = stage_rule(app, run, avals)
+    if any([isinstance(c, LinearInput) for c in staged.jaxpr.consts]):
         # The rule treated one of the linear arguments as a value: x * x.
         name = app.primitive.name
         raise LinearityError(f"{name} of two linear arguments is not linear", primitive=name)
-    return plan
+    return staged
 
 
 # batching ----------------------------------------------------------------------------------------
@@ -317,14 +319,16 @@ class BatchInfo:
         self.spmd_name: tuple[Any, ...] | None = axis.spmd_name if type(axis) is SpmdAxis else None
 
 
-def batch_plan(app: Application, size: object, dims: tuple[int | None, ...], axis: object) -> Plan:
-    """Plan of the batching rule; ``extra[1]`` holds the dims of the results."""
-    plans = app.batch_plans
-    if plans is None:
-        plans = app.batch_plans = {}
+def staged_batch(
+    app: Application, size: object, dims: tuple[int | None, ...], axis: object
+) -> StagedRule:
+    """The staged batching rule; ``extra[1]`` holds the dims of the results."""
+    staged_rules = app.staged_batches
+    if staged_rules is None:
+        staged_rules = app.staged_batches = {}
     key = (size, dims, axis)
-    plan = plans.get(key)
-    if plan is None:
+    staged = staged_rules.get(key)
+    if staged is None:
         context = BatchInfo(size, axis)
 
         def run(*values: Any) -> tuple[list[Any], tuple[Any, ...]]:
@@ -332,5 +336,5 @@ def batch_plan(app: Application, size: object, dims: tuple[int | None, ...], axi
             return (list(out), tuple(out_dims)) if app.multiple else ([out], (out_dims,))
 
         avals = [batched_aval(a, size, d) for a, d in zip(app.avals, dims, strict=True)]
-        plan = plans[key] = stage_rule(app, run, avals)
-    return plan
+        staged = staged_rules[key] = stage_rule(app, run, avals)
+    return staged

@@ -1,11 +1,11 @@
-"""Planned functions: array functions whose work in Python is done once per kind of argument.
+"""Staged functions: array functions whose work in Python is done once per kind of argument.
 
-A planned function is a Python function of values, made of engine operations. For each combination
-of argument avals and static arguments it is staged once into a plan. Under a trace the plan's
-equations are replayed into the trace; eagerly the whole plan runs as one executable. So deciding
+A staged function is a Python function of values, made of engine operations. For each combination
+of argument avals and static arguments it is staged once into a body. Under a trace its
+equations are replayed into the trace; eagerly the whole body runs as one executable. So deciding
 dtypes, axes and broadcasts costs nothing on later calls, and an eager ``mean`` is one dispatch.
 
-Python scalars are keyed by their type: ``x + 1.0`` and ``x + 2.0`` share a plan. Where the plan
+Python scalars are keyed by their type: ``x + 1.0`` and ``x + 2.0`` share a body. Where the body
 would only convert the scalar, it takes it in the right dtype from the start.
 """
 
@@ -20,16 +20,13 @@ from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.config.state import settled_state, state, with_trace
 from tracebridge.core.config.values import on_global_change, option, tracing_key
 from tracebridge.core.errors.filtering import hide_internal_frames
-from tracebridge.core.interpreters.plans import Plan, stage_plan
-from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.interpreters.staged_rules import StagedRule, stage_function
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.ir.operators import EngineValue
-from tracebridge.core.ir.trace import current_trace, innermost
+from tracebridge.core.ir.trace import innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal, check_int_range, python_scalar, scalar_value
-from tracebridge.core.lax.elementwise.convert import convert_element_type_p
 from tracebridge.core.runtime.arrays.array import Array, share
 from tracebridge.core.runtime.arrays.placement import (
     MeshPlacement,
@@ -44,6 +41,7 @@ from tracebridge.core.runtime.backends.clients import on_fork
 from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.dispatch import raise_for, to_array
 from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
+from tracebridge.core.runtime.calls.fold_scalars import fold_scalars
 from tracebridge.core.runtime.programs.compile import compile_jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite, checked, wants_checks
 from tracebridge.core.util.caching import BoundedCache, register_cache, register_table
@@ -51,31 +49,33 @@ from tracebridge.core.util.caching import BoundedCache, register_cache, register
 SCALAR_TYPES = frozenset({float, int, bool, complex})
 MAX_ENTRIES = 8192
 _SCALARS: BoundedCache[Any] = BoundedCache("scalar operands", 8192)
-_ALL: weakref.WeakSet[Planned] = weakref.WeakSet()
+_ALL: weakref.WeakSet[StagedFunction] = weakref.WeakSet()
 
 
 @final
-class ArrayPlan:
-    """A plan with the avals that its scalar arguments are converted to (None for arrays)."""
+class StagedBody:
+    """A staged body with the avals that its scalar arguments are converted to (None for arrays)."""
 
-    __slots__ = ("plan", "scalars", "single")
+    __slots__ = ("rule", "scalars", "single")
 
-    def __init__(self, plan: Plan, scalars: tuple[ShapedArray | None, ...], single: bool) -> None:
-        self.plan = plan
+    def __init__(
+        self, rule: StagedRule, scalars: tuple[ShapedArray | None, ...], single: bool
+    ) -> None:
+        self.rule = rule
         self.scalars = scalars
         self.single = single
 
 
 @final
-class Planned:
-    """Function ``fun(*values, *statics)`` with its plans. Results: one value, or a list.
+class StagedFunction:
+    """Function ``fun(*values, *statics)`` with its bodies. Results: one value, or a list.
 
     ``exact``: the types of statics matter (1, 1.0 and True give different results).
     ``judges``: options of promotion hold for its arguments, which it combines. What it calls is
     never judged.
     """
 
-    __slots__ = ("__weakref__", "exact", "fun", "judges", "name", "plans", "runs")
+    __slots__ = ("__weakref__", "bodies", "exact", "fun", "judges", "name", "runs")
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Planned:
         self.name = name or fun.__name__.strip("_")
         self.exact = exact
         self.judges = judges
-        # (keys of the arguments..., statics) -> ArrayPlan; a key is an aval or a scalar's type.
-        self.plans: dict[Any, ArrayPlan] = {}
+        # (keys of the arguments..., statics) -> StagedBody; a key is an aval or a scalar's type.
+        self.bodies: dict[Any, StagedBody] = {}
         # (keys of the arguments..., statics) -> function of the arguments; a key is a signature
         # or a scalar's type. Only for the default state.
         self.runs: dict[Any, Any] = {}
@@ -98,12 +98,12 @@ class Planned:
         register_cache(self)
 
     def clear(self) -> None:
-        """Forget all plans and executables."""
-        self.plans.clear()
+        """Forget all bodies and executables."""
+        self.bodies.clear()
         self.runs.clear()
 
     def __len__(self) -> int:
-        return len(self.plans) + len(self.runs)
+        return len(self.bodies) + len(self.runs)
 
     def __call__(self, arrays: Sequence[Any], statics: tuple[Any, ...] = ()) -> Any:
         """Apply to array arguments and hashable static arguments."""
@@ -133,7 +133,7 @@ class Planned:
     # under a trace -------------------------------------------------------------------------------
 
     def staged(self, arrays: Sequence[Any], statics: tuple[Any, ...], current: Any) -> Any:
-        """Replay the plan into the current trace."""
+        """Replay the body into the current trace."""
         keys: list[Any] = []
         values: list[Any] = []
         for a in arrays:
@@ -147,20 +147,20 @@ class Planned:
                 keys.append(value.aval)
                 values.append(value)
         key = (*keys, statics) if not current.key else (*keys, statics, current.key)
-        found = None if self.exact else self.plans.get(key)
+        found = None if self.exact else self.bodies.get(key)
         if found is None:
-            found = self.make_plan(keys, statics, key)
+            found = self.make_body(keys, statics, key)
         for i, aval in enumerate(found.scalars):
             if aval is not None:
                 values[i] = coerce(values[i], aval)
-        results = found.plan.replay(current.trace.process, values)
+        results = found.rule.replay(current.trace.process, values)
         return results[0] if found.single else results
 
-    def make_plan(self, keys: list[Any], statics: tuple[Any, ...], key: Any) -> ArrayPlan:
+    def make_body(self, keys: list[Any], statics: tuple[Any, ...], key: Any) -> StagedBody:
         """Stage the function for these kinds of arguments."""
         if self.exact:
             key = (key, tuple([(type(s), repr(s)) for s in statics]))
-            found = self.plans.get(key)
+            found = self.bodies.get(key)
             if found is not None:
                 return found
         scalars = [k in SCALAR_TYPES if isinstance(k, type) else False for k in keys]
@@ -173,12 +173,12 @@ class Planned:
             is_list.append(isinstance(out, list | tuple))
             return (list(out) if is_list[-1] else [out]), None
 
-        plan = stage_plan(lambda *vs: flat(*vs), avals)
-        plan, targets = fold_scalars(plan, scalars)
-        found = ArrayPlan(plan, targets, not is_list[-1])
-        if len(self.plans) >= MAX_ENTRIES:
-            self.plans.clear()
-        self.plans[key] = found
+        rule = stage_function(lambda *vs: flat(*vs), avals)
+        rule, targets = fold_scalars(rule, scalars)
+        found = StagedBody(rule, targets, not is_list[-1])
+        if len(self.bodies) >= MAX_ENTRIES:
+            self.bodies.clear()
+        self.bodies[key] = found
         return found
 
     # eager ---------------------------------------------------------------------------------------
@@ -228,16 +228,16 @@ class Planned:
     def make_run(
         self, values: Sequence[Any], keys: list[Any], statics: tuple[Any, ...]
     ) -> Callable[..., Any]:
-        """Compile the plan for these signatures."""
+        """Compile the body for these signatures."""
         avals = [k if isinstance(k, type) else k.aval for k in keys]
         current = state()
-        plan_key = (*avals, statics)
+        body_key = (*avals, statics)
         if current is not None and current.key:
-            plan_key = (*plan_key, current.key)
-        found = None if self.exact else self.plans.get(plan_key)
+            body_key = (*body_key, current.key)
+        found = None if self.exact else self.bodies.get(body_key)
         if found is None:
-            found = self.make_plan(avals, statics, plan_key)
-        jaxpr = found.plan.jaxpr
+            found = self.make_body(avals, statics, body_key)
+        jaxpr = found.rule.jaxpr
         if found.single and jaxpr.outs[0] < jaxpr.n_in and found.scalars[jaxpr.outs[0]] is None:
             return _pick(jaxpr.outs[0])
         arrays = [
@@ -263,7 +263,7 @@ def _operand(x: object, name: str) -> Any:
 
 
 def _pick(index: int) -> Callable[..., Any]:
-    """A plan that gives one of its arguments back."""
+    """A body that gives one of its arguments back."""
 
     def run(*values: object) -> Any:
         return values[index]
@@ -365,56 +365,12 @@ def coerce(value: Any, aval: Any) -> Literal:
     return Literal(python_scalar(value, aval.dtype), aval)
 
 
-def fold_scalars(
-    plan: Plan, scalars: Sequence[bool]
-) -> tuple[Plan, tuple[ShapedArray | None, ...]]:
-    """Take scalar inputs that are only converted to one dtype in that dtype."""
-    jaxpr = plan.jaxpr
-    targets: list[ShapedArray | None] = [
-        a if s else None for a, s in zip(jaxpr.in_avals, scalars, strict=True)
-    ]
-    folded: dict[int, ShapedArray] = {}
-    for i, is_scalar in enumerate(scalars):
-        uses = [app for app, idx in jaxpr.equations if i in idx] if is_scalar else []
-        if (
-            uses
-            and i not in jaxpr.outs
-            and all([u.primitive is convert_element_type_p and u.out is uses[0].out for u in uses])
-        ):
-            folded[i] = uses[0].out
-            targets[i] = uses[0].out
-    if not folded:
-        return plan, tuple(targets)
-    avals = [folded.get(i, a) for i, a in enumerate(jaxpr.in_avals)]
-    return Plan(stage(_skipping(jaxpr, folded), avals, locate=False), plan.extra), tuple(targets)
-
-
-def _skipping(jaxpr: Jaxpr, folded: dict[int, ShapedArray]) -> Callable[..., list[Any]]:
-    """Evaluates ``jaxpr`` without the conversions of the inputs ``folded``."""
-
-    def run(*args: Any) -> list[Any]:
-        process = current_trace().process
-        env: list[Any] = [*args, *jaxpr.consts]
-        for app, idx in jaxpr.equations:
-            if len(idx) == 1 and idx[0] in folded:
-                env.append(env[idx[0]])
-                continue
-            result = process(app, [env[i] for i in idx])
-            if app.multiple:
-                env.extend(result)
-            else:
-                env.append(result)
-        return [env[i] for i in jaxpr.outs]
-
-    return run
-
-
 # fast entries ------------------------------------------------------------------------------------
 
 
-def unary(planned: Planned) -> Callable[[Any], Any]:
-    """``f(x)`` of a planned function of one array, with the shortest path to its executable."""
-    runs = planned.runs
+def unary(staged_function: StagedFunction) -> Callable[[Any], Any]:
+    """``f(x)`` of a staged function of one array, with the shortest path to its executable."""
+    runs = staged_function.runs
 
     def call(x: object) -> Any:
         try:
@@ -424,13 +380,13 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
-                    return planned.eager((x,), ())
+                    return staged_function.eager((x,), ())
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
-                    raise_for((x,), planned.name, error)
+                    raise_for((x,), staged_function.name, error)
                     raise
-            return planned((x,))
+            return staged_function((x,))
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -438,9 +394,9 @@ def unary(planned: Planned) -> Callable[[Any], Any]:
     return call
 
 
-def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """``f(x, statics)`` of a planned function of one array, likewise."""
-    runs = planned.runs
+def unary_with_statics(staged_function: StagedFunction) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """``f(x, statics)`` of a staged function of one array, likewise."""
+    runs = staged_function.runs
 
     def call(x: object, statics: tuple[Any, ...]) -> Any:
         try:
@@ -450,13 +406,13 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
-                    return planned.eager((x,), statics)
+                    return staged_function.eager((x,), statics)
                 try:
                     return run(x)
                 except XlaRuntimeError as error:
-                    raise_for((x,), planned.name, error)
+                    raise_for((x,), staged_function.name, error)
                     raise
-            return planned((x,), statics)
+            return staged_function((x,), statics)
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -464,9 +420,9 @@ def unary_with_statics(planned: Planned) -> Callable[[Any, tuple[Any, ...]], Any
     return call
 
 
-def binary(planned: Planned) -> Callable[[Any, Any], Any]:
-    """``f(x1, x2)`` of a planned function of two arrays or scalars, likewise."""
-    runs = planned.runs
+def binary(staged_function: StagedFunction) -> Callable[[Any, Any], Any]:
+    """``f(x1, x2)`` of a staged function of two arrays or scalars, likewise."""
+    runs = staged_function.runs
 
     def call(x1: object, x2: Any) -> Any:
         try:
@@ -478,13 +434,13 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
                 except (KeyError, AttributeError, TypeError):
                     run = None
                 if run is None:
-                    return planned.eager((x1, x2), ())
+                    return staged_function.eager((x1, x2), ())
                 try:
                     return run(x1, x2)
                 except XlaRuntimeError as error:
-                    raise_for((x1, x2), planned.name, error)
+                    raise_for((x1, x2), staged_function.name, error)
                     raise
-            return planned((x1, x2))
+            return staged_function((x1, x2))
         except Exception as error:
             hide_internal_frames(error)
             raise
@@ -492,18 +448,18 @@ def binary(planned: Planned) -> Callable[[Any, Any], Any]:
     return call
 
 
-def clear_planned() -> None:
-    """Forget the plans and executables of all planned functions."""
-    for planned in list(_ALL):
-        planned.clear()
+def clear_staged_functions() -> None:
+    """Forget the bodies and executables of all staged functions."""
+    for staged_function in list(_ALL):
+        staged_function.clear()
 
 
-on_fork(clear_planned)
+on_fork(clear_staged_functions)
 
 
 @on_global_change
 def _option_changed(name: str, value: object) -> None:
     del name, value
-    clear_planned()
+    clear_staged_functions()
     _SCALARS.clear()
     _SCALAR_AVALS.clear()
