@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 import tracebridge as tb
 import tracebridge.core
 from tests.devices.programs import PROGRAMS, Program
+from tests.equations import primitives_in
 from tracebridge.core.ir.primitive import all_primitives
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -30,16 +29,6 @@ ELSEWHERE = {
 }
 
 
-def primitives_of(jaxpr: Any) -> Iterator[str]:
-    """The names of all primitives of a Jaxpr and of the Jaxprs in it."""
-    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        yield eqn.primitive.name
-        for value in eqn.params.values():
-            for inner in value if isinstance(value, tuple | list) else [value]:
-                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    yield from primitives_of(inner)
-
-
 def test_every_primitive_has_a_program() -> None:
     """A new primitive needs a line in tests/devices/programs.py, or a reason here."""
     for module in pkgutil.walk_packages(tracebridge.core.__path__, "tracebridge.core."):
@@ -49,7 +38,7 @@ def test_every_primitive_has_a_program() -> None:
     used: set[str] = set()
     with tb.enable_x64(True):
         for program in PROGRAMS:
-            used |= {*primitives_of(tb.make_jaxpr(program.fun)(*program.args))}
+            used |= set(primitives_in(tb.make_jaxpr(program.fun)(*program.args), inside=True))
 
     assert set() == ours - used - exempt
     assert set() == exempt - ours

@@ -9,6 +9,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import primitives_in
 from tracebridge.errors import (
     ArgumentMismatchError,
     BackendNotFoundError,
@@ -68,7 +69,7 @@ def test_traced_program() -> None:
     """The Jaxpr of the function."""
     traced = tb.jit(f).trace(PARAMS, X)
 
-    assert ["dot_general", "tanh"] == [e.primitive.name for e in traced.jaxpr.eqns]
+    assert ["dot_general", "tanh"] == primitives_in(traced.jaxpr)
 
 
 def test_texts() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import primitives_in
 from tracebridge import lax
 from tracebridge.errors import (
     ArgumentTypeError,
@@ -187,7 +188,7 @@ def test_parts_of_a_program():
     assert frozenset() == product.effects == closed.effects
     assert product.source_info.traceback is not None
     assert "f" == closed.debug_info.func_name
-    assert ["jit", "mul"] == [str(e.primitive) for e in closed.eqns]
+    assert ["jit", "mul"] == primitives_in(closed)
     assert str(closed) == closed.pretty_print() == str(jaxpr)
 
 
@@ -302,7 +303,7 @@ def test_dce_jaxpr():
     """Equations and inputs that wanted results do not need go, others are kept on request."""
     closed = tb.make_jaxpr(lambda x, y: (2 * x, tnp.sin(y)))(X, X)
     smaller, used = pe.dce_jaxpr(closed.jaxpr, [False, True])
-    assert ([False, True], ["sin"]) == (used, [e.primitive.name for e in smaller.eqns])
+    assert ([False, True], ["sin"]) == (used, primitives_in(smaller))
     kept, used = pe.dce_jaxpr(closed.jaxpr, [False, True], instantiate=True)
     assert ([True, True], 2) == (used, len(kept.invars))
     np.testing.assert_allclose(np.sin(X), tb.core.eval_jaxpr(kept, [], 0 * X, X)[0], rtol=1e-6)
@@ -345,11 +346,11 @@ def test_unused_marks_stay():
         return lax.scan(lambda c, _: (f(c), None), tb.jit(f)(x), None, length=2)[0]
 
     closed = tb.make_jaxpr(f)(1.0)
-    assert ["sin", "mark", "mul"] == [e.primitive.name for e in closed.eqns]
+    assert ["sin", "mark", "mul"] == primitives_in(closed)
     inner = [j for e in tb.make_jaxpr(loops)(1.0).eqns for j in core.jaxprs_in_params(e.params)]
     assert [3, 3] == [len(j.eqns) for j in inner]
     smaller, _ = pe.dce_jaxpr(closed.jaxpr, [True])
-    assert ["mul"] == [e.primitive.name for e in smaller.eqns]
+    assert ["mul"] == primitives_in(smaller)
     mlir.register_lowering(mark, lambda ctx, x: [x])
     assert 2.0 == f(1.0) == tb.jit(f)(1.0)
 

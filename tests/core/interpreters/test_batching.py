@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tests.equations import equations_of
 from tests.strategies import array, run_jaxpr
 from tracebridge.core.interpreters.batching import batch_flat, batch_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -32,7 +33,7 @@ def test_unmapped_work_is_not_repeated() -> None:
     jaxpr = stage(lambda x, y: [lax.mul(x, lax.exp(y))], [VECTOR, VECTOR])
     batched, out_dims = batch_jaxpr(jaxpr, 5, None, (0, None))
     assert (0,) == out_dims
-    (exp,) = [app for app, _ in batched.equations if app.primitive.name == "exp"]
+    (exp,) = equations_of(batched, "exp")
     assert (3,) == exp.out.shape
 
 

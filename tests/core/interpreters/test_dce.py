@@ -10,6 +10,7 @@ import tracebridge as tb
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tests.core.interpreters.effectful import noisy_p
+from tests.equations import primitives_in
 from tests.strategies import array, run_jaxpr
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -17,11 +18,6 @@ from tracebridge.core.ir.aval import ShapedArray
 
 F32 = np.dtype("float32")
 VECTOR = ShapedArray((3,), F32)
-
-
-def names(jaxpr: Any) -> list[str]:
-    """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def two_results(x: Any, y: Any) -> list[Any]:
@@ -33,13 +29,13 @@ def test_unused_results_take_their_equations_inputs_and_constants() -> None:
     """Each result alone needs its own input."""
     jaxpr = stage(two_results, [VECTOR, VECTOR])
     first, used = dce_jaxpr(jaxpr, (True, False))
-    assert ["sin", "mul"] == names(first)
+    assert ["sin", "mul"] == primitives_in(first)
     assert (True, False) == used
     assert 1 == first.n_in
     x = array((3,), 1, "float32")
     np.testing.assert_allclose(run_jaxpr(first, x)[0], 2 * np.sin(x), rtol=1e-6)
     second, used = dce_jaxpr(jaxpr, (False, True))
-    assert ["exp", "add"] == names(second)
+    assert ["exp", "add"] == primitives_in(second)
     assert (False, True) == used
 
 
@@ -66,7 +62,7 @@ def test_effects_stay() -> None:
 
     jaxpr = stage(f, [VECTOR])
     smaller, used = dce_jaxpr(jaxpr, (False,))
-    assert ["exp", noisy_p.name] == names(smaller)
+    assert ["exp", noisy_p.name] == primitives_in(smaller)
     assert jaxpr.effects == smaller.effects
     assert 1 == len(smaller.effects)
     assert (True,) == used
@@ -78,10 +74,10 @@ def test_calls_shrink_inside() -> None:
     jaxpr = tb.make_jaxpr(inner)(*[np.ones(3, F32)] * 2).jaxpr
     smaller, used = dce_jaxpr(jaxpr, (True, False))
     assert (True, False) == used
-    ((call, slots),) = smaller.equations
+    ((call, variables),) = smaller.equations
     assert 1 == len(call.outs)
-    assert (0,) == slots
-    assert ["sin"] == names(call.params["jaxpr"])
+    assert (0,) == variables
+    assert ["sin"] == primitives_in(call.params["jaxpr"])
 
 
 def test_loops_shrink_their_carry() -> None:

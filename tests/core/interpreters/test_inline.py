@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import primitives_in
 from tests.strategies import array, run_jaxpr
 from tracebridge.core.interpreters.inline import inline_calls
-
-
-def names(jaxpr: Any) -> list[str]:
-    """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def test_nested_calls_disappear() -> None:
@@ -24,8 +18,8 @@ def test_nested_calls_disappear() -> None:
     x, y = array((3,), 1, "float32"), array((3,), 2, "float32")
     jaxpr = tb.make_jaxpr(lambda x, y: (outer(x, y), x))(x, y).jaxpr
     flat = inline_calls(jaxpr)
-    assert ["jit"] == names(jaxpr)
-    assert ["sin", "mul", "sin", "mul", "add"] == names(flat)
+    assert ["jit"] == primitives_in(jaxpr)
+    assert ["sin", "mul", "sin", "mul", "add"] == primitives_in(flat)
     total, same = run_jaxpr(flat, x, y)
     np.testing.assert_allclose(total, 2 * np.sin(2 * np.sin(x)) + y, rtol=1e-6)
     np.testing.assert_array_equal(np.asarray(same), x)
@@ -44,13 +38,13 @@ def test_results_that_nobody_needs_are_dropped() -> None:
     """Inlining stages anew, so the dead part of a call goes."""
     call = tb.jit(lambda x: (tnp.sin(x), tnp.exp(x)))
     flat = inline_calls(tb.make_jaxpr(lambda x: call(x)[0])(1.0).jaxpr)
-    assert ["sin"] == names(flat)
+    assert ["sin"] == primitives_in(flat)
 
 
 def test_loops_stay() -> None:
     """Only calls are inlined; a loop is one equation still."""
     jaxpr = tb.make_jaxpr(lambda x: tb.lax.fori_loop(0, 3, lambda _, c: tnp.sin(c), x))(1.0).jaxpr
-    assert names(jaxpr) == names(inline_calls(jaxpr))
+    assert primitives_in(jaxpr) == primitives_in(inline_calls(jaxpr))
 
 
 def test_result_is_remembered() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import tracebridge as tb
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of
 from tests.strategies import run_jaxpr
 from tracebridge.core.interpreters.linearize import linearize_flat, linearize_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -22,7 +23,7 @@ VECTOR = ShapedArray((3,), F32)
 
 def count(jaxpr: Any, name: str) -> int:
     """How many equations of a primitive a Jaxpr has."""
-    return [app.primitive.name for app, _ in jaxpr.equations].count(name)
+    return len(equations_of(jaxpr, name))
 
 
 def numbers() -> Any:

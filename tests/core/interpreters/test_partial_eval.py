@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tests.equations import primitives_in
 from tests.strategies import array, run_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -14,11 +15,6 @@ from tracebridge.core.ir.aval import ShapedArray
 
 F32 = np.dtype("float32")
 VECTOR = ShapedArray((3,), F32)
-
-
-def names(jaxpr: Any) -> list[str]:
-    """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def mixed(x: Any, y: Any) -> list[Any]:
@@ -31,8 +27,8 @@ def test_equations_go_where_their_inputs_are() -> None:
     """What depends on known inputs alone is known; one residual connects the halves."""
     split = partial_eval_jaxpr(stage(mixed, [VECTOR, VECTOR]), (False, True))
     assert (False, True) == split.unknown_out
-    assert {"sin", "exp", "cos"} == set(names(split.known))
-    assert ["mul"] == names(split.unknown)
+    assert {"sin", "exp", "cos"} == set(primitives_in(split.known))
+    assert ["mul"] == primitives_in(split.unknown)
     assert 1 == split.n_residuals
 
 
@@ -52,11 +48,11 @@ def test_all_known_and_all_unknown() -> None:
     jaxpr = stage(mixed, [VECTOR, VECTOR])
     known = partial_eval_jaxpr(jaxpr, (False, False))
     assert (False, False) == known.unknown_out
-    assert ([], 0) == (names(known.unknown), known.n_residuals)
+    assert ([], 0) == (primitives_in(known.unknown), known.n_residuals)
     unknown = partial_eval_jaxpr(jaxpr, (True, True))
     assert (True, True) == unknown.unknown_out
-    assert [] == names(unknown.known)
-    assert names(jaxpr) == names(unknown.unknown)
+    assert [] == primitives_in(unknown.known)
+    assert primitives_in(jaxpr) == primitives_in(unknown.unknown)
 
 
 def test_what_may_not_be_saved_is_computed_again() -> None:
@@ -67,8 +63,8 @@ def test_what_may_not_be_saved_is_computed_again() -> None:
         return False
 
     split = partial_eval_jaxpr(stage(mixed, [VECTOR, VECTOR]), (False, True), saveable=nothing)
-    assert ["sin", "cos", "mul"] == names(split.unknown)
-    assert ["sin", "exp"] == names(split.known)
+    assert ["sin", "cos", "mul"] == primitives_in(split.unknown)
+    assert ["sin", "exp"] == primitives_in(split.known)
     assert [VECTOR] == list(split.unknown.in_avals[: split.n_residuals])
     x, y = array((3,), 1, "float32"), array((3,), 2, "float32")
     _, residual = run_jaxpr(split.known, x)
@@ -84,7 +80,7 @@ def test_saveable_values_are_saved() -> None:
         return app.primitive.name == "sin"
 
     split = partial_eval_jaxpr(stage(mixed, [VECTOR, VECTOR]), (False, True), saveable=sines)
-    assert ["cos", "mul"] == names(split.unknown)
+    assert ["cos", "mul"] == primitives_in(split.unknown)
     x = array((3,), 1, "float32")
     _, residual = run_jaxpr(split.known, x)
     np.testing.assert_allclose(residual, np.sin(x), rtol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import primitives_in
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_outs
 from tracebridge.core.interpreters.staging import stage
@@ -13,10 +14,6 @@ from tracebridge.core.ir.jaxpr import eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 
 ARGS = [tnp.asarray(np.float32(v)) for v in (2.0, 3.0)]
-
-
-def names(jaxpr):
-    return [app.primitive.name for app, _ in jaxpr.equations]
 
 
 def run(jaxpr, *args):
@@ -38,8 +35,8 @@ def test_a_call_is_split():
     jaxpr = stage(calls_mixed, [a.aval for a in ARGS])
     split = split_by_known(jaxpr, (False, True))
 
-    assert names(jaxpr) == ["jit", "cos"]
-    assert names(split) == ["jit", "jit", "cos"]
+    assert primitives_in(jaxpr) == ["jit", "cos"]
+    assert primitives_in(split) == ["jit", "jit", "cos"]
     assert unknown_outs(jaxpr, (False, True)) == (False, True, False)
     assert run(split, *ARGS) == run(jaxpr, *ARGS)
 

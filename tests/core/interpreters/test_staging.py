@@ -10,6 +10,7 @@ import pytest
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tests.core.interpreters.effectful import noisy_p
+from tests.equations import primitives_in
 from tests.strategies import run_jaxpr
 from tracebridge.core.errors.tracer_errors import UnexpectedTracerError
 from tracebridge.core.interpreters.staging import close_jaxpr, stage
@@ -20,11 +21,6 @@ F32 = np.dtype("float32")
 VECTOR = ShapedArray((3,), F32)
 
 
-def names(jaxpr: Any) -> list[str]:
-    """Primitives of the equations, in order."""
-    return [app.primitive.name for app, _ in jaxpr.equations]
-
-
 def test_dead_equations_are_dropped() -> None:
     """Equations that no result needs are not part of the program."""
 
@@ -32,7 +28,7 @@ def test_dead_equations_are_dropped() -> None:
         lax.exp(lax.cos(x))
         return [lax.sin(x)]
 
-    assert ["sin"] == names(stage(f, [VECTOR]))
+    assert ["sin"] == primitives_in(stage(f, [VECTOR]))
 
 
 def test_equations_with_effects_stay() -> None:
@@ -43,7 +39,7 @@ def test_equations_with_effects_stay() -> None:
         return [x]
 
     jaxpr = stage(f, [VECTOR])
-    assert ["exp", noisy_p.name] == names(jaxpr)
+    assert ["exp", noisy_p.name] == primitives_in(jaxpr)
     assert 1 == len(jaxpr.effects)
 
 
@@ -55,8 +51,8 @@ def test_equations_keep_their_order_and_sharing() -> None:
         return [lax.mul(s, s), lax.add(s, y), y]
 
     jaxpr = stage(f, [VECTOR, VECTOR])
-    assert ["sin", "mul", "add"] == names(jaxpr)
-    assert [(0,), (2, 2), (2, 1)] == [slots for _, slots in jaxpr.equations]
+    assert ["sin", "mul", "add"] == primitives_in(jaxpr)
+    assert [(0,), (2, 2), (2, 1)] == [variables for _, variables in jaxpr.equations]
     assert (3, 4, 1) == jaxpr.outs
 
 

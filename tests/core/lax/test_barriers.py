@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge as tb
+from tests.equations import equations_of
 from tracebridge import lax
 from tracebridge.testing import assert_allclose, check_rules
 
@@ -15,8 +16,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 def barriers(f: Any, *args: Any) -> int:
     """Number of barriers in the program of ``f``."""
-    jaxpr = tb.make_jaxpr(f)(*args)
-    return [e.primitive.name for e in jaxpr.eqns].count("optimization_barrier")
+    return len(equations_of(tb.make_jaxpr(f)(*args), "optimization_barrier"))
 
 
 def test_all_rules_agree() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tests.equations import primitives_in
 from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.testing import assert_allclose
@@ -23,7 +24,7 @@ def f(x: Any) -> Any:
 
 def names(fun: Any, *args: Any) -> list[str]:
     """Primitives of the traced function."""
-    return [str(eqn.primitive) for eqn in tb.make_jaxpr(fun)(*args).eqns]
+    return primitives_in(tb.make_jaxpr(fun)(*args))
 
 
 def test_values_are_kept() -> None:

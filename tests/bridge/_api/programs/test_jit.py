@@ -12,6 +12,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.bridge._api.counting import Counter
+from tests.equations import primitives_in
 from tracebridge.core.control.calls.compiler_options import lifted_options
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
@@ -324,7 +325,7 @@ def test_options_of_a_program_made_of_jitted_functions() -> None:
     whole, options = lifted_options(program)
     assert (tuple(FAST.items()), ["jit", "add"]) == (
         options,
-        [app.primitive.name for app, _ in whole.equations],
+        primitives_in(whole),
     )
     assert "compiler_options" not in whole.equations[0][0].params
     plain = stage(lambda x: [tb.jit(tnp.sin)(x)], program.in_avals)

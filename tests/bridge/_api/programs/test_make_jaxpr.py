@@ -11,6 +11,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import primitives_in
 from tracebridge.core.ir.jaxpr import ClosedJaxpr
 from tracebridge.errors import TracerBoolConversionError, UnsupportedDtypeError
 
@@ -25,7 +26,7 @@ def test_program_of_a_function() -> None:
 
     assert isinstance(closed, ClosedJaxpr)
     assert ["f32[3]", "i32[]"] == [a.str_short() for a in closed.in_avals]
-    assert ["sin", "mul"] == [e.primitive.name for e in closed.eqns]
+    assert ["sin", "mul"] == primitives_in(closed)
     assert [table] == [c for c in closed.consts if c is table]
 
 
@@ -82,7 +83,7 @@ def test_dead_code_is_dropped() -> None:
         tnp.sin(x)
         return tnp.cos(x)
 
-    assert ["cos"] == [e.primitive.name for e in tb.make_jaxpr(f)(1.0).eqns]
+    assert ["cos"] == primitives_in(tb.make_jaxpr(f)(1.0))
 
 
 def test_shapes_without_computing() -> None:

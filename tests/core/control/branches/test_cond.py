@@ -8,6 +8,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of, primitives_in
 from tracebridge.core.config.option_scopes import disable_jit
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -121,7 +122,7 @@ def test_batched_operands(index):
     close(batched(index, xs, Y), [plain(index, x, Y) for x in xs])
     close(tb.grad(lambda xs: batched(index, xs, Y).sum())(xs), slopes)
     close(tb.vmap(tb.grad(chosen, argnums=1), (None, 0, None))(index, xs, Y), slopes)
-    primitives = [a.primitive.name for a, _ in tb.make_jaxpr(batched)(index, xs, Y).jaxpr.equations]
+    primitives = primitives_in(tb.make_jaxpr(batched)(index, xs, Y))
     assert "cond" in primitives
     assert "select_n" not in primitives
 
@@ -188,7 +189,7 @@ def test_branches_that_ignore_operands():
 def test_residuals_share_places():
     """Residuals of one type share memory among the branches; operands are not copied."""
     jaxpr = tb.make_jaxpr(tb.value_and_grad(lambda x, y: chosen(0, x, y), argnums=(0, 1)))(X, Y)
-    forward = next(a for a, _ in jaxpr.jaxpr.equations if a.primitive.name == "cond")
+    forward = equations_of(jaxpr, "cond")[0]
 
     # sin needs sin and cos; exp its result; the third one y*y*y, and sine of the product.
     assert len(forward.outs) - 2 <= 4

@@ -7,6 +7,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import equations_of
 from tracebridge.core.control.branches.platform_dependent import platform_dependent_p
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
@@ -84,7 +85,7 @@ def test_partial_evaluation_splits_the_functions():
     split = partial_eval_jaxpr(tb.make_jaxpr(f)(X, X).jaxpr, (False, True))
 
     assert (False, True) == split.unknown_out
-    assert any([a.primitive is platform_dependent_p for a, _ in split.known.equations])
+    assert equations_of(split.known, platform_dependent_p.name)
 
 
 def test_bad_arguments():

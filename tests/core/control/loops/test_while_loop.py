@@ -8,6 +8,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of
 from tracebridge.core.config.option_scopes import disable_jit
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -80,7 +81,7 @@ def test_batch_with_common_condition():
         return while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, 1.0))
 
     jaxpr = tb.make_jaxpr(tb.vmap(f))(tnp.ones(4)).jaxpr
-    (app,) = [a for a, _ in jaxpr.equations if a.primitive.name == "while"]
+    (app,) = equations_of(jaxpr, "while")
 
     assert tb.vmap(f)(tnp.asarray([2.0, 3.0]))[1].tolist() == [8.0, 27.0]
     assert sorted([(), (4,)]) == sorted([a.shape for a in app.outs])

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import tests.strategies as some
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.equations import equations_of
 from tests.strategies import Program
 from tracebridge.ad_checkpoint import checkpoint_name
 from tracebridge.core.interpreters.staging import StagingTrace
-from tracebridge.core.ir.jaxpr import Jaxpr, jaxprs_in_params
 from tracebridge.core.lowering.module import lower_module
 
 P = tb.checkpoint_policies
@@ -31,19 +31,12 @@ POLICIES = [
 ]
 
 
-def count(jaxpr: Jaxpr, name: str) -> int:
-    """How many equations of a primitive a program has, at any depth."""
-    total = 0
-    for app, _ in jaxpr.equations:
-        total += app.primitive.name == name
-        total += sum(count(inner, name) for inner in jaxprs_in_params(app.params))
-    return total
-
-
 def counts(fun: Callable[..., Any], *args: Any) -> dict[str, int]:
     """Sines, cosines and products in a value with its gradient, as they are compiled."""
     jaxpr = tb.make_jaxpr(tb.jit(tb.value_and_grad(fun)))(*args).jaxpr
-    return {name: count(jaxpr, name) for name in ("sin", "cos", "dot_general")}
+    return {
+        name: len(equations_of(jaxpr, name, inside=True)) for name in ("sin", "cos", "dot_general")
+    }
 
 
 def close(got: Any, expected: Any) -> None:
@@ -342,8 +335,8 @@ def test_effects_are_repeated_with_the_computation() -> None:
     jaxpr = tb.make_jaxpr(lambda x: tb.checkpoint(lambda x: (tnp.sin(x), tnp.cos(x)))(x)[0])(1.0)
     from_inside = tb.make_jaxpr(tb.grad(lambda x: tb.checkpoint(lambda x: (tnp.sin(x), x))(x)[0]))
 
-    assert count(jaxpr.jaxpr, "checkpoint") == 1
-    assert count(from_inside(1.0).jaxpr, "cos") == 1
+    assert len(equations_of(jaxpr, "checkpoint", inside=True)) == 1
+    assert len(equations_of(from_inside(1.0), "cos", inside=True)) == 1
 
 
 def test_linear_functions_and_unused_results() -> None:

@@ -8,6 +8,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of
 from tracebridge.core.config.option_scopes import disable_jit
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -177,9 +178,7 @@ def test_body_is_traced_once_per_signature():
     programs = set()
     for _ in range(3):
         jaxpr = tb.make_jaxpr(lambda x: scan(lambda c, y: (c * y, None), 0.5, x))(THREE).jaxpr
-        programs.add(
-            next(a.params["jaxpr"] for a, _ in jaxpr.equations if a.primitive.name == "scan")
-        )
+        programs.add(equations_of(jaxpr, "scan")[0].params["jaxpr"])
 
     assert len(traced) == 1
     assert len(programs) == 1

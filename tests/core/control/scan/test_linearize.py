@@ -11,6 +11,7 @@ import pytest
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of, primitives_in
 
 W = np.ones((8, 8), np.float32)
 XS = np.ones((10, 8), np.float32)
@@ -18,8 +19,7 @@ XS = np.ones((10, 8), np.float32)
 
 def scans(fun, *args):
     """The scan applications in the program of ``fun``, in order."""
-    jaxpr = tb.make_jaxpr(fun)(*args).jaxpr
-    return [app for app, _ in jaxpr.equations if app.primitive.name == "scan"]
+    return equations_of(tb.make_jaxpr(fun)(*args), "scan")
 
 
 def stacked_floats(app):
@@ -42,8 +42,8 @@ def test_constants_are_not_stacked():
     # carry; exp(w) is made before the loop.
     assert forward.params["num_consts"] == 1
     assert stacked_floats(forward) <= 2 * XS.size
-    assert not any([a.primitive.name == "exp" for a, _ in forward.params["jaxpr"].equations])
-    assert not any([a.primitive.name == "exp" for a, _ in backward.params["jaxpr"].equations])
+    assert "exp" not in primitives_in(forward.params["jaxpr"])
+    assert "exp" not in primitives_in(backward.params["jaxpr"])
 
 
 def scan_sum(body):

@@ -7,6 +7,7 @@ import numpy as np
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of
 from tracebridge.core.interpreters.dce import dce_jaxpr
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
 from tracebridge.core.interpreters.staging import stage
@@ -43,7 +44,7 @@ def test_dce_drops_carries_that_nothing_needs():
     for position, n_carry in ((0, 1), (1, 2), (2, 1), (3, 1), (4, 2), (5, 1)):
         used = tuple([i == position for i in range(6)])
         smaller, used_in = dce_jaxpr(jaxpr, used)
-        ((app, _),) = [s for s in smaller.equations if s[0].primitive.name == "scan"]
+        (app,) = equations_of(smaller, "scan")
         kept = [a for a, u in zip(ARGS, used_in, strict=True) if u]
 
         assert n_carry == app.params["num_carry"]

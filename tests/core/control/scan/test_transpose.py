@@ -7,6 +7,7 @@ import numpy as np
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.equations import equations_of, primitives_in
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.jaxpr import eval_jaxpr
@@ -73,10 +74,10 @@ def test_zero_cotangents_are_not_computed():
         return a
 
     jaxpr = tb.make_jaxpr(tb.grad(f))(1.0).jaxpr
-    backward = [a for a, _ in jaxpr.equations if a.primitive.name == "scan"][-1]
+    backward = equations_of(jaxpr, "scan")[-1]
 
     assert float(tb.grad(f)(1.0)) == 6.0
-    assert [a.primitive.name for a, _ in backward.params["jaxpr"].equations] == ["mul"]
+    assert primitives_in(backward.params["jaxpr"]) == ["mul"]
 
 
 def test_split_transpose_makes_two_loops():
@@ -91,7 +92,7 @@ def test_split_transpose_makes_two_loops():
     xs = tnp.asarray(np.random.randn(4, 3).astype(np.float32))
     w = tnp.asarray(np.random.randn(3, 3).astype(np.float32))
     jaxpr = tb.make_jaxpr(tb.grad(lambda w: loss(w, True)))(w).jaxpr
-    loops = [a for a, _ in jaxpr.equations if a.primitive.name == "scan"]
+    loops = equations_of(jaxpr, "scan")
 
     assert len(loops) == 3
     assert (loops[1].params["num_carry"], loops[2].params["num_carry"]) == (1, 1)

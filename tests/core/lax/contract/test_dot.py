@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tracebridge as tb
+from tests.equations import equations_of
 from tracebridge import lax
 from tracebridge.core.config.option_scopes import default_matmul_precision, enable_x64
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
@@ -293,8 +294,8 @@ def test_precision_is_a_parameter_of_the_equation() -> None:
     x = np.ones((2, 2), np.float32)
 
     def precisions(f: Any, *args: Any) -> list[Any]:
-        jaxpr = tb.make_jaxpr(f)(*args)
-        return [e.params["precision"] for e in jaxpr.eqns if e.primitive.name == "dot_general"]
+        products = equations_of(tb.make_jaxpr(f)(*args), "dot_general")
+        return [product.params["precision"] for product in products]
 
     high = lax.Precision.HIGH
     assert [None] == precisions(lambda x: lax.dot(x, x), x)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tests.equations import equations_of
 from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import (
@@ -249,7 +250,7 @@ def test_modes(mode: str) -> None:
 
 def test_modes_left_out() -> None:
     """gather promises, scatter drops."""
-    ((app, _),) = stage(lambda x: [gather(x)], [tb.typeof(V)]).equations
+    (app,) = equations_of(stage(lambda x: [gather(x)], [tb.typeof(V)]), "gather")
 
     assert app.params["mode"] is lax.GatherScatterMode.PROMISE_IN_BOUNDS
     assert lax.GatherScatterMode.from_any(None) is lax.GatherScatterMode.FILL_OR_DROP

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 import tracebridge as tb
+from tests.equations import equations_of
 from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import (
@@ -262,7 +263,8 @@ def test_concatenate_of_an_array_joins_its_slices() -> None:
 
 def test_dims_may_be_numpy_integers() -> None:
     """Sizes and axes are normalised, so that they make no new programs."""
-    ((app, _),) = stage(lambda x: [lax.reshape(x, np.array([3, 2]))], [tb.typeof(X)]).equations
+    program = stage(lambda x: [lax.reshape(x, np.array([3, 2]))], [tb.typeof(X)])
+    (app,) = equations_of(program, "reshape")
 
     assert [int, int] == [type(n) for n in app.params["new_sizes"]]
 
