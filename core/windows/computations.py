@@ -179,9 +179,9 @@ _MONOIDS: dict[object, str] = {
 
 def monoid_of(jaxpr: Jaxpr) -> str:
     """The reduction that the computation of one operand is the step of; "" if there is none."""
-    if jaxpr.n_in != 2 or len(jaxpr.steps) != 1 or tuple(jaxpr.outs) != (2,) or jaxpr.consts:
+    if jaxpr.n_in != 2 or len(jaxpr.equations) != 1 or tuple(jaxpr.outs) != (2,) or jaxpr.consts:
         return ""
-    app, indices = jaxpr.steps[0]
+    app, indices = jaxpr.equations[0]
     if tuple(indices) not in ((0, 1), (1, 0)):
         return ""
     return _MONOIDS.get(app.primitive, "")
