@@ -19,6 +19,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.lax.contract.precision import canonical_precision
 from tracebridge.core.lax.families import operands
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def conv_general_dilated(
         dimension_numbers=numbers,
         feature_group_count=index_of(feature_group_count, call, "feature_group_count"),
         batch_group_count=index_of(batch_group_count, call, "batch_group_count"),
-        precision=lax.canonical_precision(precision, call),
+        precision=canonical_precision(precision, call),
         preferred_element_type=None
         if preferred is None
         else canonicalize_explicit(preferred, call),
@@ -375,7 +376,7 @@ def conv_general_dilated_local(
     """
     call = "conv_general_dilated_local"
     x, y = operands(call, lhs, rhs)
-    pair = lax.canonical_precision(precision, call)
+    pair = canonical_precision(precision, call)
     if pair is not None and not isinstance(pair, tuple):
         msg = f"{call}: precision is {precision!r}"
         raise ArgumentValueError(msg, expected="None, a Precision or a pair of them")

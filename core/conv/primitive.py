@@ -17,6 +17,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
+from tracebridge.core.lax.contract.precision import precision_attributes
 from tracebridge.core.mlir.attrs import i64, i64_array
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def emit_convolution(ctx: LoweringContext, x: Any, y: Any, out: ShapedArray, par
     hlo, ir = mlir.stablehlo, mlir.ir
     numbers = params["dimension_numbers"]
     (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = numbers
-    precision = lax.precision_attributes(params["precision"], out.dtype, out.dtype, out.dtype)
+    precision = precision_attributes(params["precision"], out.dtype, out.dtype, out.dtype)
     pads = np.asarray(params["padding"], np.int64).reshape(-1, 2)
     attributes = {
         "window_strides": i64_array(params["window_strides"]),

@@ -16,6 +16,7 @@ from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.lax.reduce.extremes import emit_extremum
 from tracebridge.core.windows import computations, patches
 from tracebridge.core.windows.emit import emit_reduce_window
 from tracebridge.core.windows.geometry import (
@@ -209,7 +210,7 @@ class _Extremum(_Monoid):
         return not is_complex(dtype)
 
     def combine(self, ctx: Any, a: Any, b: Any, aval: ShapedArray) -> Any:
-        return lax.emit_extremum(ctx, a, b, aval, maximum=self.monoid == "max")
+        return emit_extremum(ctx, a, b, aval, maximum=self.monoid == "max")
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """The tangent of the first of the elements that are as good as the result."""
