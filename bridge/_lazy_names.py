@@ -47,5 +47,5 @@ class LazyNames:
         return value
 
     def names(self) -> list[str]:
-        """All names, sorted."""
-        return sorted({*self.module_of, *self.submodules})
+        """What a star import takes: no submodules, no names with underscores."""
+        return sorted(name for name in self.module_of if not name.startswith("_"))

@@ -6,8 +6,9 @@ is registered under a name, by which ``ffi_call`` calls it.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracebridge.core._jaxlib import ffi as _ffi
 from tracebridge.core.control.callbacks.ffi import (
@@ -218,3 +219,8 @@ def _minor_to_major(given: Sequence[LayoutOption] | None, avals: Sequence[Any]) 
 
 
 shield(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> Any:
+        raise importlib.import_module("tracebridge._api.programs.missing").missing(__name__, name)

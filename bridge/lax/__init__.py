@@ -254,7 +254,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_LATER.submodules]
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above

@@ -29,6 +29,7 @@ from tracebridge.core.lax.families import Linear
 from tracebridge.core.lax.shape.axes import as_dims
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import i64_array
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 MOST_AXES = 3  # of one transform of XLA; those over more axes are done in parts
 
 
+@public_path("tracebridge.lax")
 class FftType(enum.IntEnum):
     """Kinds of discrete Fourier transforms.
 
@@ -191,7 +193,7 @@ def _by_multiplicity(aval: ShapedArray, length: int, once: float, twice: float) 
     The latter are all but the first, and the one of the highest frequency of an even length.
     """
     size = half(length)
-    real = ShapedArray((size,), real_of(aval.dtype))
+    real = aval.update(shape=(size,), dtype=real_of(aval.dtype))
     k = lax.iota(np.int32, size)
     is_one = lax.eq(k, 0)
     if length % 2 == 0:

@@ -44,11 +44,13 @@ def test_classes_say_their_public_path() -> None:
 
 @pytest.mark.parametrize("module", ["tracebridge.numpy", "tracebridge.lax"])
 def test_names_of_a_module_are_no_modules(module: str) -> None:
-    """``from ... import *`` and completion give functions and values."""
+    """``from ... import *`` gives functions and values, completion submodules too."""
     loaded: Any = importlib.import_module(module)
 
-    assert sorted(loaded.__all__) == dir(loaded)
-    assert [] == [n for n in dir(loaded) if isinstance(getattr(loaded, n), types.ModuleType)]
+    modules = [n for n in dir(loaded) if isinstance(getattr(loaded, n), types.ModuleType)]
+
+    assert sorted([*loaded.__all__, *modules]) == dir(loaded)
+    assert [f"{module}.{n}" for n in modules] == [getattr(loaded, n).__name__ for n in modules]
     assert [] == [n for n in dir(loaded) if n[0] == "_" or n == "annotations"]
 
 

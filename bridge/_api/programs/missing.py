@@ -48,8 +48,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "tracebridge.scipy": (
-        ("cluster fft integrate interpolate linalg ndimage optimize", _SCIPY),
-        ("signal sparse spatial special stats", _SCIPY),
+        ("linalg optimize signal sparse spatial special stats", _SCIPY),
     ),
     "tracebridge.lax": (
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
