@@ -1,4 +1,4 @@
-"""Devices of the engine, of DLPack and of the frameworks: one table."""
+"""Devices of the engine and of DLPack: one table."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 
 
 class Row(NamedTuple):
-    """One kind of device: DLPack's code, platforms of the engine, torch's and TensorFlow's name."""
+    """One kind of device: DLPack's code, and platforms of the engine."""
 
     code: int
     platforms: tuple[str, ...]
-    torch: str
-    tensorflow: str
 
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
 TABLE: tuple[Row, ...] = (
-    Row(CPU, ("cpu",), "cpu", "CPU"),
-    Row(CUDA, ("cuda", "gpu"), "cuda", "GPU"),
-    Row(ROCM, ("rocm",), "cuda", "GPU"),
+    Row(CPU, ("cpu",)),
+    Row(CUDA, ("cuda", "gpu")),
+    Row(ROCM, ("rocm",)),
 )
 # Memory of the host that a GPU can read as well: for the engine it is memory of the CPU.
 _AS_CPU = frozenset({CPU, CUDA_HOST, ROCM_HOST})

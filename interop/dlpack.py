@@ -22,7 +22,7 @@ from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.transfer import check_host_dtype
 from tracebridge.interop.devices import CPU, placement_of
-from tracebridge.interop.dtypes import FROM_TORCH, row_from
+from tracebridge.interop.dtypes import DLPACK
 from tracebridge.interop.layout import copy_of_ndarray
 from tracebridge.interop.ownership import copied, exportable, placed, take_buffer, take_host
 
@@ -126,7 +126,7 @@ def described(capsule: Any, what: str) -> ShapedArray:
                 msg = f"a {what} of DLPack's dtype ({kind}) cannot become an array"
                 raise UnsupportedExchangeDtypeError(msg)
             shape = tuple([int(tensor.shape[i]) for i in range(tensor.ndim)])
-            return ShapedArray(shape, row_from(FROM_TORCH, dtype, "DLPack").ours)
+            return ShapedArray(shape, DLPACK.ours(dtype))
     msg = f"__dlpack__ of a {what} gave {capsule!r}"
     raise ExchangeError(msg, expected="a DLPack capsule that nobody has used")
 

@@ -7,7 +7,7 @@ memory is handed over.
 
 from __future__ import annotations
 
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +18,15 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, placement_of
 from tracebridge.interop.dlpack import import_capsule
-from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from, row_of
+from tracebridge.interop.dtypes import DISGUISED, PLAIN, DtypeRows, is_plain
 from tracebridge.interop.layout import is_aligned
 from tracebridge.interop.ownership import copied, export_buffer, exportable, placed, take_host
 
 _EagerTensor: type = type(tf.constant(0))
+ROWS = DtypeRows(
+    "TensorFlow",
+    {**PLAIN, **{n: DISGUISED[n] for n in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}},
+)
 # TensorFlow's DLPack importer knows none of these; they cross as NumPy arrays, by a copy.
 _NOT_BY_CAPSULE = frozenset({"float8_e4m3fn", "float8_e5m2"})
 
@@ -40,20 +44,20 @@ class TensorFlowAdapter(TensorAdapter):
         if isinstance(x, tf.Variable) and x.trainable:
             refuse_to_freeze(f"the trainable variable {x.name!r}", "x.value()")
         tensor = _eager(x)
-        row = row_from(FROM_TENSORFLOW, tensor.dtype.name, "TensorFlow")
+        ours = ROWS.ours(tensor.dtype.name)
         if "GPU" in tensor.device:
             return placed(_import_device(tensor, copy), device)
-        view = _host_view(tensor, plain=row.plain)
+        view = _host_view(tensor, plain=is_plain(ours))
         where = placement_of(CPU, 0)
         return placed(take_host(view, where, copy=copy, what="the TensorFlow tensor"), device)
 
     def export(self, array: Array, *, copy: bool | None = None) -> Any:
-        row = row_of(array.dtype, "tensorflow")
-        if row.tensorflow in _NOT_BY_CAPSULE:
+        dtype = ROWS.name(array.dtype)
+        if dtype in _NOT_BY_CAPSULE:
             return tf.constant(exportable(array, copy, "TensorFlow")._to_numpy())
         source = exportable(array, copy, "TensorFlow")
         if not array.size:
-            return tf.zeros(array.shape, cast("str", row.tensorflow))
+            return tf.zeros(array.shape, dtype)
         if source.device.platform == "cpu" and not is_aligned(source.unsafe_buffer_pointer()):
             source = copied(source)
         return tf.experimental.dlpack.from_dlpack(door.to_capsule(export_buffer(source)))

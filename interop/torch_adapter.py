@@ -22,7 +22,7 @@ from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.interop.adapter import TensorAdapter, refuse_to_freeze
 from tracebridge.interop.devices import CPU, CUDA, placement_of
 from tracebridge.interop.dlpack import import_capsule
-from tracebridge.interop.dtypes import CARRIERS, FROM_TORCH, TABLE, row_from, row_of
+from tracebridge.interop.dtypes import CARRIERS, DISGUISED, PLAIN, DtypeRows
 from tracebridge.interop.layout import is_aligned, refuse_copy
 from tracebridge.interop.ownership import (
     export_buffer,
@@ -34,18 +34,18 @@ from tracebridge.interop.ownership import (
 
 _from_capsule = torch._C._from_dlpack
 
+# torch calls them as we do; a version before ours may not have the latest.
+ROWS = DtypeRows("torch", {n: d for n, d in {**PLAIN, **DISGUISED}.items() if hasattr(torch, n)})
 DTYPES: dict[torch.dtype, np.dtype[Any]] = {
-    getattr(torch, row.torch): row.ours
-    for row in TABLE
-    if row.torch is not None and hasattr(torch, row.torch)
+    getattr(torch, name): dtype for name, dtype in ROWS.rows.items()
 }
 """The engine's dtype of each torch dtype."""
 TORCH_DTYPES: dict[np.dtype[Any], torch.dtype] = {ours: theirs for theirs, ours in DTYPES.items()}
 # Dtypes that NumPy does not read from a capsule cross as integers of their width.
 DISGUISES: dict[torch.dtype, torch.dtype] = {
-    getattr(torch, row.torch): getattr(torch, CARRIERS[row.ours.itemsize].name)
-    for row in TABLE
-    if row.torch is not None and not row.plain and hasattr(torch, row.torch)
+    getattr(torch, name): getattr(torch, CARRIERS[dtype.itemsize].name)
+    for name, dtype in DISGUISED.items()
+    if hasattr(torch, name)
 }
 
 
@@ -168,7 +168,7 @@ class TorchAdapter(TensorAdapter):
             where = placement_of(CPU, 0)
             view = pinned_view(x.detach())
             return put_numpy(view, where, committed=is_chosen(where), borrow=True)
-        row = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch")
+        ours = ROWS.ours(str(x.dtype).removeprefix("torch."))
         check_has_values(x)
         # Under a mode (FakeTensorMode, FunctionalTensorMode) detach and contiguous would give
         # tensors of that mode.
@@ -178,12 +178,12 @@ class TorchAdapter(TensorAdapter):
                 view = pinned_view(tensor)
                 where = placement_of(CPU, 0)
                 return placed(take_host(view, where, copy=copy, what="the torch tensor"), device)
-            if row.ours.kind == "b":
+            if ours.kind == "b":
                 tensor = tensor.view(torch.uint8) != 0
             return placed(_import_device(tensor, copy), device)
 
     def export(self, array: Array, *, copy: bool | None = None) -> torch.Tensor:
-        row_of(array.dtype, "torch")
+        ROWS.name(array.dtype)  # or its error
         return to_tensor(exportable(array, copy, "torch"))
 
 

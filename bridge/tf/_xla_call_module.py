@@ -22,7 +22,7 @@ from tracebridge.core.dtypes.dtypes import float0
 from tracebridge.core.errors.export_errors import ExportError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.export.portable import smaller_version
-from tracebridge.interop.dtypes import row_of
+from tracebridge.interop.tf_adapter import ROWS
 
 # Version 9 takes effects from the types of main; 4 to 8 need attributes that we do not write.
 _OLDEST, _NEWEST = 9, 10
@@ -73,7 +73,7 @@ def tf_dtype(dtype: np.dtype[Any]) -> tf.DType:
     Raises:
         UnsupportedExchangeDtypeError: it has none.
     """
-    return tf.as_dtype(cast("str", row_of(dtype, "tensorflow").tensorflow))
+    return tf.as_dtype(ROWS.name(dtype))
 
 
 def tf_shape(shape: Sequence[object]) -> tuple[int | None, ...]:

@@ -26,8 +26,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.tree.tree import PyTreeDef, flatten
 from tracebridge.core.tree.tree import map as tree_map
 from tracebridge.core.util.caching import BoundedCache
-from tracebridge.interop.dtypes import FROM_TENSORFLOW, row_from
-from tracebridge.interop.tf_adapter import tf_adapter
+from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 from tracebridge.tf import shapes as shape_rules
 from tracebridge.tf.gradient import pull_all_orders, run_differentiable, run_without_gradient
 from tracebridge.tf.signature import with_stand_ins, without_stand_ins
@@ -282,7 +281,7 @@ def our_dtype(dtype: tf.DType) -> np.dtype[Any]:
     Raises:
         UnsupportedExchangeDtypeError: the engine has none.
     """
-    return row_from(FROM_TENSORFLOW, dtype.name, "TensorFlow").ours
+    return ROWS.ours(dtype.name)
 
 
 def _numbers_as_tensors(leaves: Sequence[Any], weak: Sequence[bool]) -> list[Any]:

@@ -31,7 +31,12 @@ PAGES = [
     if FENCE.search(page.read_text(encoding="utf-8"))
 ]
 # page -> the frameworks that its examples need
-NEEDS = {"torch": ("torch",), "tensorflow": ("tensorflow",), "README": ("torch", "tensorflow")}
+NEEDS = {
+    "torch": ("torch",),
+    "tensorflow": ("tensorflow",),
+    "README": ("torch", "tensorflow"),
+    "add_a_framework": ("cupy",),
+}
 # page -> why its fences of the kind `python` do not run
 NOT_RUN = {
     "add_a_primitive": "pieces of files of the engine, not programs",

@@ -11,13 +11,12 @@ import tracebridge.numpy as tnp
 from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.dlpack import from_dlpack
 from tracebridge.errors import ExchangeError, UnsupportedExchangeDtypeError
-from tracebridge.interop.dtypes import TABLE
 from tracebridge.interop.registry import import_tensor
-from tracebridge.interop.tf_adapter import tf_adapter
+from tracebridge.interop.tf_adapter import ROWS, tf_adapter
 
 pytestmark = pytest.mark.tf
 
-NAMES = [row.tensorflow for row in TABLE if row.tensorflow is not None]
+NAMES = list(ROWS.rows)
 
 
 def tensor(shape, name):

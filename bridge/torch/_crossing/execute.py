@@ -31,8 +31,7 @@ from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.caching import BoundedCache
 from tracebridge.interop.devices import CPU, CUDA, placement_of
-from tracebridge.interop.dtypes import row_of
-from tracebridge.interop.torch_adapter import check_has_values, current_stream
+from tracebridge.interop.torch_adapter import ROWS, check_has_values, current_stream
 from tracebridge.torch._crossing import memory
 
 Run = Callable[[Sequence[Any]], list[torch.Tensor]]
@@ -90,7 +89,7 @@ def make_run(
         UnsupportedExchangeDtypeError: a result has a dtype that torch does not have.
     """
     for aval in jaxpr.out_avals:
-        row_of(aval.dtype, "torch")
+        ROWS.name(aval.dtype)  # or its error
     whole, options = lifted_options(boundary(jaxpr))
     program = compile_jaxpr(whole, name, where, compiler_options=options)
     is_number = tuple(numbers) or (False,) * jaxpr.n_in

@@ -19,8 +19,7 @@ from tracebridge.core.config.wide import INTEGERS, Width, at_least
 from tracebridge.core.dtypes.canonicalize import canonicalize
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.interop.dtypes import FROM_TORCH, row_from
-from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
+from tracebridge.interop.torch_adapter import DTYPES, ROWS, torch_adapter
 from tracebridge.torch._crossing.structure import BOOL, FLOAT, INT, TENSOR
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
@@ -139,7 +138,7 @@ def aval_of(x: torch.Tensor) -> ShapedArray:
     """
     dtype = DTYPES.get(x.dtype)
     if dtype is None:
-        dtype = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch").ours
+        dtype = ROWS.ours(str(x.dtype).removeprefix("torch."))
     return ShapedArray(tuple([int(d) for d in x.shape]), dtype)
 
 

@@ -15,7 +15,7 @@ import torch
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.symbolic.evaluate import dims_evaluate
 from tracebridge.core.symbolic.scope import SymbolicScope, symbolic_shape
-from tracebridge.interop.dtypes import FROM_TORCH, row_from
+from tracebridge.interop.torch_adapter import ROWS
 
 # Variables are named by their order in a call, in one scope: equal calls have equal avals.
 # By what sizes are at least: torch knows of most that they are not 0, of some that they may be.
@@ -38,7 +38,7 @@ def aval_of_text(text: str, least: int = 1) -> ShapedArray:
     """The aval that a handle writes as ``float32[2,2*d0+1]``, for sizes of at least ``least``."""
     name, _, sizes = text.partition("[")
     shape = symbolic_shape(sizes.removesuffix("]"), scope=_SCOPES[least])
-    return ShapedArray(shape, row_from(FROM_TORCH, name, "torch").ours)
+    return ShapedArray(shape, ROWS.ours(name))
 
 
 def has_symbolic(xs: Sequence[torch.Tensor]) -> bool:
@@ -118,8 +118,8 @@ class Sizes:
 
     def aval(self, x: torch.Tensor) -> ShapedArray:
         """Shape and dtype of a tensor."""
-        row = row_from(FROM_TORCH, str(x.dtype).removeprefix("torch."), "torch")
-        return ShapedArray(tuple([self.dim(d) for d in x.shape]), row.ours)
+        dtype = ROWS.ours(str(x.dtype).removeprefix("torch."))
+        return ShapedArray(tuple([self.dim(d) for d in x.shape]), dtype)
 
     def require(self, least: int) -> None:
         """Let the graph check that sizes are at least ``least``, because the trace needs it."""
