@@ -464,7 +464,7 @@ def _attach() -> None:
         one.kind = np.dtype(bool) if function in truths else None
         for name in ("nin", "nout", "nargs", "identity", *METHODS):
             setattr(function, name, getattr(one, name))
-        function._ufunc = one  # pyright: ignore[reportFunctionMemberAccess] - marks it for isinstance
+        function._ufunc = one  # noqa: SLF001  # pyright: ignore[reportFunctionMemberAccess] - marks it for isinstance
 
 
 def _running(function: Function) -> Function:

@@ -48,4 +48,4 @@ NAMESPACE: Any = ArrayNamespace()
 
 def install_array_namespace(loader: Callable[[], Mapping[str, Any]]) -> None:
     """Hook: ``loader()`` gives the functions of the NumPy layer by slot."""
-    NAMESPACE._loader = loader
+    NAMESPACE._loader = loader  # noqa: SLF001 - an object of this file

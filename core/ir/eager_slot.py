@@ -31,4 +31,4 @@ EAGER = EagerSlot()
 
 def install_eager_traces(loader: Callable[[], tuple[Any, Any]]) -> None:
     """Hook: ``loader()`` gives the eager traces, without and with thread-scoped options."""
-    EAGER._loader = loader
+    EAGER._loader = loader  # noqa: SLF001 - an object of this file

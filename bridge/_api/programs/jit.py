@@ -220,7 +220,7 @@ def compiled_function(fun: Callable[..., object], options: JitOptions) -> Callab
     function.eval_shape = api_boundary(eval_shape)
     function.clear_cache = jitted.clear
     function.cache_info = jitted.cache_info
-    function.cache_size = function._cache_size = jitted.runs.__len__
+    function.cache_size = function._cache_size = jitted.runs.__len__  # noqa: SLF001 - a name that callers of other engines know
     return call
 
 
