@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING
 
 from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.errors.filtering import publish as _publish
+from tracebridge.core.special.gamma_numbers import random_gamma_p
+from tracebridge.random.binomial import binomial, multinomial
 from tracebridge.random.counts import geometric, poisson
+from tracebridge.random.gamma import (
+    ball,
+    beta,
+    chisquare,
+    dirichlet,
+    f,
+    gamma,
+    generalized_normal,
+    loggamma,
+    t,
+)
 from tracebridge.random.keys import (
     PRNGKey,
     clone,
@@ -47,15 +60,23 @@ from tracebridge.random.uniform import bits, normal, randint, uniform
 
 __all__ = [
     "PRNGKey",
+    "ball",
     "bernoulli",
+    "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
+    "chisquare",
     "choice",
     "clone",
+    "dirichlet",
     "double_sided_maxwell",
     "exponential",
+    "f",
     "fold_in",
+    "gamma",
+    "generalized_normal",
     "geometric",
     "gumbel",
     "key",
@@ -63,17 +84,21 @@ __all__ = [
     "key_dtype",
     "key_impl",
     "laplace",
+    "loggamma",
     "logistic",
     "lognormal",
     "maxwell",
+    "multinomial",
     "normal",
     "pareto",
     "permutation",
     "poisson",
     "rademacher",
     "randint",
+    "random_gamma_p",
     "rayleigh",
     "split",
+    "t",
     "triangular",
     "truncated_normal",
     "uniform",

@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.dtypes.dtypes import is_inexact
+from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import threefry
@@ -114,14 +115,18 @@ def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
         msg = f"poisson: got a key of {stream.implementation.name}, expected one of threefry2x32"
         raise ArgumentValueError(msg, hint="tracebridge.random.key(seed, impl='threefry2x32')")
     shape = joint_shape("poisson", shape, lam.aval.shape)
-    lam = spread(_real(lam), shape)
+    # Rates are float32 whatever comes, so that the stream does not depend on it.
+    lam = spread(lax.convert_dtype(lam, _FLOAT), shape)
     kind = lam.aval.dtype
-    # Comparisons with NaN are false: NaN counts as a small rate.
+    endless = lax.eq(lam, constant(np.inf, shape, kind))
+    lam = lax.select(endless, constant(1e5, shape, kind), lam)
+    # Comparisons with NaN are false: NaN counts as a small rate, and gives -1.
     large = lax.ge(lam, constant(_LARGE_RATE, shape, kind))
     few = _counted(stream, lax.select(large, constant(0, shape, kind), lam), dtype)
     many = _rejected(stream, lax.select(large, lam, constant(1e5, shape, kind)), dtype)
     zero = constant(0, shape, dtype)
     result = lax.select(large, many, few)
+    result = lax.select(endless, constant(int(iinfo(dtype).max), shape, dtype), result)
     return lax.select(lax.eq(lam, constant(0, shape, kind)), zero, result)
 
 
@@ -157,6 +162,8 @@ def poisson(
     key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
     """How many independent events of a given rate happen in a unit of time.
+
+    A rate of NaN, or below 0, gives -1; an infinite one the largest integer of the dtype.
 
     Args:
         key: one key, typed or as words.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.canonicalize import default_float
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -16,6 +17,7 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.runtime.arrays.argument_types import DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.random._fine_gumbel import fine_gumbels
 from tracebridge.random._streams import (
     chosen,
     constant,
@@ -56,10 +58,12 @@ def _logistic(key: Any, shape: Sizes, dtype: Any) -> Any:
 
 
 def gumbels(stream: Any, shape: Sizes, dtype: Any, mode: str) -> Any:
-    """Gumbel numbers; the mode "high" joins two draws to one with more bits near zero."""
+    """Gumbel numbers; above the mode "low" two draws are joined to one with more bits near zero."""
     if mode == "low":
         u = uniforms(stream, shape, dtype, float(finfo(dtype).tiny), 1)
         return lax.neg(lax.log(lax.neg(lax.log(u))))
+    if mode == "highest" and dtype == np.float32:
+        return fine_gumbels(stream, shape)
     info = finfo(dtype)
     pair = unit_floats(stream, (2, *shape), dtype)
     upper, lower = (
@@ -75,7 +79,7 @@ def gumbels(stream: Any, shape: Sizes, dtype: Any, mode: str) -> Any:
 
 def gumbel_mode(call: str, mode: str | None) -> str:
     """The argument ``mode``: None means "low"."""
-    return chosen(call, "mode", "low" if mode is None else mode, ("low", "high"))
+    return chosen(call, "mode", "low" if mode is None else mode, ("low", "high", "highest"))
 
 
 def _gumbel(key: Value, shape: Sizes, dtype: DType, mode: str) -> Any:
@@ -165,7 +169,7 @@ def _maxwell(key: Value, shape: Sizes, dtype: DType) -> Any:
 
 def signs(stream: Any, shape: Sizes, dtype: Any) -> Any:
     """-1 or 1, of any dtype."""
-    kind = np.dtype(np.float32)
+    kind = default_float()  # the chance of 1/2 is compared in it
     positive = lax.lt(unit_floats(stream, shape, kind), constant(0.5, shape, kind))
     return lax.select(positive, constant(1, shape, dtype), constant(-1, shape, dtype))
 
@@ -548,7 +552,8 @@ def gumbel(
         shape: sizes of the result.
         dtype: dtype of the result; ``None`` means the default one.
         mode: ``"high"`` spends twice the bits, for events rarer than one in ``1e7``; ``None`` and
-            ``"low"`` do not.
+            ``"low"`` do not; ``"highest"`` has 24 digits for both tails of float32 numbers, and is
+            ``"high"`` for other dtypes.
         out_sharding: how to split the result over a mesh with axes of the type Explicit.
 
     Raises:

@@ -40,10 +40,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "tracebridge.random": (
         (
-            (
-                "ball beta binomial chisquare dirichlet f gamma generalized_normal loggamma "
-                "multinomial multivariate_normal orthogonal random_gamma_p t"
-            ),
+            "multivariate_normal orthogonal",
             f"numpy.random.Generator, seeded by tracebridge.random.bits: {_BY_CALLBACK}",
         ),
     ),

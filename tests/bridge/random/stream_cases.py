@@ -34,6 +34,19 @@ WIDE: dict[str, Any] = {
     "randint i64": lambda r, k: r.randint(k, (5,), -5, 2**40, "int64"),
     "seed": lambda r, k: r.key_data(r.key(2**40 + 3)),
     "negative seed": lambda r, k: r.key_data(r.key(-3)),
+    "gamma f64": lambda r, k: r.gamma(k, ROW, (2, 3), "float64"),
+    "loggamma f64": lambda r, k: r.loggamma(k, ROW / 10, dtype="float64"),
+    "beta f64": lambda r, k: r.beta(k, ROW, SPREAD, dtype="float64"),
+    "dirichlet f64": lambda r, k: r.dirichlet(k, ROW, dtype="float64"),
+    "t f64": lambda r, k: r.t(k, ROW, dtype="float64"),
+    "ball f64": lambda r, k: r.ball(k, 3, shape=(2,), dtype="float64"),
+    "generalized_normal f64": lambda r, k: r.generalized_normal(k, 1.5, (5,), "float64"),
+    "binomial f64": lambda r, k: r.binomial(k, 1000.0, 0.3, (3,), "float64"),
+    "multinomial f64": lambda r, k: r.multinomial(
+        k, 40, np.array([0.1, 0.2, 0.7]), dtype="float64"
+    ),
+    "poisson f64": lambda r, k: r.poisson(k, np.array([3.7, 88.3]), (2,)),
+    "rademacher x64": lambda r, k: r.rademacher(k, (8,)),
 }
 # With the default dtypes; threefry2x32 only, partitionable only.
 DISTRIBUTIONS: dict[str, Any] = {
@@ -81,4 +94,48 @@ DISTRIBUTIONS: dict[str, Any] = {
     "poisson": lambda r, k: r.poisson(k, ROW, (4, 3)),
     "poisson large": lambda r, k: r.poisson(k, 1000.0, (5,)),
     "poisson none": lambda r, k: r.poisson(k, 0.0, (2,)),
+    "gamma": lambda r, k: r.gamma(k, ROW, (4, 3)),
+    "gamma small": lambda r, k: r.gamma(k, 1e-3, (5,)),
+    "loggamma": lambda r, k: r.loggamma(k, ROW / 10),
+    "beta": lambda r, k: r.beta(k, ROW, SPREAD),
+    "chisquare": lambda r, k: r.chisquare(k, ROW, (2, 3)),
+    "dirichlet": lambda r, k: r.dirichlet(k, ROW),
+    "dirichlet rows": lambda r, k: r.dirichlet(k, ROW * SPREAD, (3, 2)),
+    "f": lambda r, k: r.f(k, ROW, np.float32(3.0)),
+    "t": lambda r, k: r.t(k, ROW, (2, 3)),
+    "generalized_normal": lambda r, k: r.generalized_normal(k, 1.5, (5,)),
+    "ball": lambda r, k: r.ball(k, 3, shape=(2,)),
+    "ball 1": lambda r, k: r.ball(k, 3, 1.0, (2,)),
+    "binomial": lambda r, k: r.binomial(k, 10, ROW / 20, (3, 3)),
+    "binomial many": lambda r, k: r.binomial(k, np.array([100.0, 1e4, 3e6]), 0.4),
+    "binomial likely": lambda r, k: r.binomial(k, 50.5, np.array([0.6, 0.99])),
+    "multinomial": lambda r, k: r.multinomial(k, 40, np.array([0.1, 0.2, 0.0, 0.7])),
+    "multinomial rows": lambda r, k: r.multinomial(
+        k, np.array([3, 70]), np.array([0.25, 0.5, 0.25]), shape=(2, 3)
+    ),
+    "gumbel highest": lambda r, k: r.gumbel(k, (8,), mode="highest"),
+    "poisson odd": lambda r, k: r.poisson(k, np.array([np.nan, 4.0, -1.0]), (3,)),
 }
+
+
+def derivative(transform: Any, r: Any, draw: Any) -> Any:
+    """The derivative of a sum of draws in their shapes."""
+    return transform(lambda a: draw(r.key(7), a).sum())(ROW)
+
+
+# Given the module of transformations and the module of samplers; threefry2x32.
+TRANSFORMED: dict[str, Any] = {
+    "vmap gamma": lambda tb, r: tb.vmap(lambda k, a: r.gamma(k, a, (2,)))(
+        r.split(r.key(3), 3), ROW
+    ),
+    "vmap binomial": lambda tb, r: tb.vmap(lambda k, p: r.binomial(k, 20, p))(
+        r.split(r.key(3), 3), ROW / 13
+    ),
+    "grad gamma": lambda tb, r: derivative(tb.grad, r, r.gamma),
+    "grad loggamma": lambda tb, r: derivative(tb.grad, r, r.loggamma),
+    "grad beta": lambda tb, r: derivative(tb.grad, r, lambda k, a: r.beta(k, a, 2.0)),
+    "grad dirichlet": lambda tb, r: derivative(tb.grad, r, lambda k, a: r.dirichlet(k, a) * ROW),
+    "grad t": lambda tb, r: derivative(tb.grad, r, r.t),
+}
+# Without vmap, which the words of these generators do not survive.
+OF_OTHERS: dict[str, Any] = {"gamma": DISTRIBUTIONS["gamma"]}

@@ -38,6 +38,23 @@ CONTINUOUS: dict[str, tuple[Any, Any]] = {
         lambda k: random.truncated_normal(k, -0.5, 2.0, (N,)),
         stats.truncnorm(-0.5, 2.0),
     ),
+    "gumbel highest": (lambda k: random.gumbel(k, (N,), mode="highest"), stats.gumbel_r()),
+    "gamma": (lambda k: random.gamma(k, 2.5, (N,)), stats.gamma(2.5)),
+    "gamma small": (lambda k: random.gamma(k, 0.3, (N,)), stats.gamma(0.3)),
+    "loggamma": (lambda k: tnp.exp(random.loggamma(k, 0.7, (N,))), stats.gamma(0.7)),
+    "beta": (lambda k: random.beta(k, 0.5, 2.0, (N,)), stats.beta(0.5, 2)),
+    "chisquare": (lambda k: random.chisquare(k, 3.0, (N,)), stats.chi2(3)),
+    "f": (lambda k: random.f(k, 3.0, 8.0, (N,)), stats.f(3, 8)),
+    "t": (lambda k: random.t(k, 3.0, (N,)), stats.t(3)),
+    "dirichlet": (
+        lambda k: random.dirichlet(k, np.array([0.7, 1.0, 2.0]), (N,))[:, 0],
+        stats.beta(0.7, 3),
+    ),
+    "generalized_normal": (
+        lambda k: random.generalized_normal(k, 1.5, (N,)),
+        stats.gennorm(1.5),
+    ),
+    "ball": (lambda k: tnp.sum(random.ball(k, 3, shape=(N,)) ** 2, -1) ** 1.5, stats.uniform()),
     "maxwell": (lambda k: random.maxwell(k, (N,)), stats.maxwell()),
     "double_sided_maxwell": (
         lambda k: abs(random.double_sided_maxwell(k, 1.0, 2.0, (N,)) - 1),
@@ -64,6 +81,13 @@ def test_samples_follow_the_distribution(name: str) -> None:
         (lambda k: random.rademacher(k, (N,)), 0, 1),
         (lambda k: random.geometric(k, 0.25, (N,)), 4, 12),
         (lambda k: random.poisson(k, 3.0, (N,)), 3, 3),
+        (lambda k: random.binomial(k, 12, 0.3, (N,)), 3.6, 2.52),
+        (lambda k: random.binomial(k, 400, 0.7, (N,)), 280, 84),
+        (
+            lambda k: random.multinomial(k, 30, np.array([0.2, 0.3, 0.5]), shape=(N, 3))[:, 1],
+            9,
+            6.3,
+        ),
         (lambda k: random.poisson(k, 200.0, (N,)), 200, 200),
         (lambda k: random.choice(k, 3, (N,), p=np.array([0.5, 0.0, 0.5])), 1, 1),
         (lambda k: random.categorical(k, np.log(np.array([0.2, 0.8])), shape=(N,)), 0.8, 0.16),
@@ -105,6 +129,25 @@ def test_derivatives_in_the_parameters(draw: Any) -> None:
         step[i] = 1e-2
         slope = (float(total(a + step)) - float(total(a - step))) / 2e-2
         np.testing.assert_allclose(found[i], slope, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("draw", "a", "slope"),
+    [
+        (lambda k, a: random.gamma(k, a, (N,)), 1.7, 1.0),
+        (lambda k, a: random.gamma(k, a, (N,)), 0.3, 1.0),
+        (lambda k, a: tnp.exp(random.loggamma(k, a, (N,))), 0.8, 1.0),
+        (lambda k, a: random.chisquare(k, a, (N,)), 3.0, 1.0),
+        (lambda k, a: random.beta(k, a, 2.0, (N,)), 1.5, 2 / 3.5**2),
+    ],
+)
+def test_derivatives_of_rejected_numbers_are_those_of_means(
+    draw: Any, a: float, slope: float
+) -> None:
+    """Numbers move so that their probability stays, though other ones would be rejected."""
+    found = tb.grad(lambda a: tnp.mean(draw(random.key(5), a)))(a)
+
+    np.testing.assert_allclose(float(found), slope, rtol=0.05)
 
 
 def test_permutations_permute() -> None:
@@ -150,3 +193,30 @@ def test_errors(call: Any, error: type[Exception], words: str) -> None:
     """What is refused, with the way out."""
     with pytest.raises(error, match=words):
         call(random.key(0))
+
+
+def test_counts_of_odd_parameters() -> None:
+    """NaN and negative parameters are no numbers, infinity stays, and no loop runs for ever."""
+    key = random.key(0)
+    n = np.array([10.0, np.nan, -1.0, np.inf, 10.0, 10.0, 0.0], np.float32)
+    p = np.array([np.nan, 0.5, 0.5, 0.5, -0.5, 1.0, 0.5], np.float32)
+
+    counts = np.asarray(random.binomial(key, n, p))
+
+    np.testing.assert_array_equal([np.nan, np.nan, np.nan, np.inf, np.nan, 10, 0], counts)
+    rates = np.array([np.inf, np.nan, -1.0, 0.0], np.float32)
+    assert [2**31 - 1, -1, -1, 0] == random.poisson(key, rates).tolist()
+
+
+def test_vectors_sum_to_what_they_must() -> None:
+    """Dirichlet vectors to 1, multinomial ones to the number of trials; empty ones are there."""
+    key = random.key(0)
+    sums = random.dirichlet(key, np.full((4, 5), 1e-3, np.float32)).sum(-1)
+    counts = random.multinomial(key, np.array([3, 500]), np.array([0.1, 0.6, 0.3]), shape=(2, 3))
+
+    np.testing.assert_allclose(np.asarray(sums), 1, rtol=1e-6)
+    assert [3, 500] == counts.sum(-1).tolist()
+    assert (0, 3) == random.dirichlet(key, np.ones(3), (0,)).shape
+    assert (0,) == random.gamma(key, np.ones(0)).shape
+    with pytest.raises(errors.RankError, match="dirichlet"):
+        random.dirichlet(key, 1.0)
