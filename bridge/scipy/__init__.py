@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from tracebridge.scipy import integrate as integrate
     from tracebridge.scipy import interpolate as interpolate
     from tracebridge.scipy import ndimage as ndimage
+    from tracebridge.scipy import signal as signal
 
 _LATER = _LazyNames(
     __name__,
     {},
-    submodules=("cluster", "fft", "integrate", "interpolate", "ndimage"),
+    submodules=("cluster", "fft", "integrate", "interpolate", "ndimage", "signal"),
 )
 
 __all__ = _LATER.names()  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
