@@ -38,23 +38,25 @@ from tracebridge.random.keys import (
     split,
     wrap_key_data,
 )
-from tracebridge.random.selection import categorical, choice, permutation, rademacher
-from tracebridge.random.transforms import (
-    bernoulli,
-    cauchy,
+from tracebridge.random.parametric import (
     double_sided_maxwell,
-    exponential,
-    gumbel,
-    laplace,
-    logistic,
     lognormal,
-    maxwell,
     pareto,
     rayleigh,
     triangular,
     truncated_normal,
     wald,
     weibull_min,
+)
+from tracebridge.random.selection import categorical, choice, permutation, rademacher
+from tracebridge.random.transforms import (
+    bernoulli,
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    maxwell,
 )
 from tracebridge.random.uniform import bits, normal, randint, uniform
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -183,6 +183,26 @@ def spread(x: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
     kept = [i for i, d in enumerate(x.aval.shape) if d == shape[n + i]]
     x = lax.reshape(x, tuple([x.aval.shape[i] for i in kept]))
     return lax.broadcast_in_dim(x, shape, tuple([n + i for i in kept]))
+
+
+def samplers(*functions: Callable[..., Any]) -> dict[str, StagedFunction]:
+    """The samplers of a file by name: functions ``_name(key, *parameters, *statics)``."""
+    names = [f.__name__.removeprefix("_") for f in functions]
+    return {n: StagedFunction(f, n, judges=False) for n, f in zip(names, functions, strict=True)}
+
+
+def draw(
+    staged: dict[str, StagedFunction],
+    name: str,
+    key: Value,
+    parameters: tuple[Any, ...],
+    shape: Any,
+    dtype: DType,
+    place: object = None,
+) -> Any:
+    """Numbers of a sampler whose statics are the shape and a floating dtype."""
+    statics = sizes_of(name, shape), float_dtype(name, dtype)
+    return sample(staged[name], key, parameters, statics, place)
 
 
 # draws -------------------------------------------------------------------------------------------

@@ -1,0 +1,356 @@
+"""Distributions with parameters that are functions of uniform, normal or exponential numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tracebridge.core.lax as lax
+from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.random._streams import (
+    constant,
+    draw,
+    exponentials,
+    joint_shape,
+    normals,
+    samplers,
+    spread,
+    stream_of,
+    uniforms,
+    unit_floats,
+)
+from tracebridge.random.transforms import maxwells, signs
+
+Sizes = tuple[int, ...]
+
+
+def _pareto(key: Value, b: Value, shape: Sizes | None, dtype: DType) -> Any:
+    shape = joint_shape("pareto", shape, b.aval.shape)
+    e = exponentials(stream_of("pareto", key), shape, dtype)
+    return lax.exp(lax.div(e, spread(b, shape, dtype)))
+
+
+def _rayleigh(key: Value, scale: Value, shape: Sizes | None, dtype: Any) -> Any:
+    shape = joint_shape("rayleigh", shape, scale.aval.shape)
+    log_u = lax.log(unit_floats(stream_of("rayleigh", key), shape, dtype))
+    radius = lax.sqrt(lax.mul(log_u, constant(-2, shape, dtype)))
+    return lax.mul(spread(scale, shape, dtype), radius)
+
+
+def _weibull_min(key: Value, scale: Value, concentration: Any, shape: Sizes, dtype: Any) -> Any:
+    joint_shape("weibull_min", shape, scale.aval.shape, concentration.aval.shape)
+    e = exponentials(stream_of("weibull_min", key), shape, dtype)
+    power = lax.div(constant(1, shape, dtype), spread(concentration, shape, dtype))
+    return lax.mul(lax.pow(e, power), spread(scale, shape, dtype))
+
+
+def _lognormal(key: Value, sigma: Value, shape: Sizes | None, dtype: DType) -> Any:
+    shape = joint_shape("lognormal", shape, sigma.aval.shape)
+    z = normals(stream_of("lognormal", key), shape, dtype)
+    return lax.exp(lax.mul(z, spread(sigma, shape, dtype)))
+
+
+def _triangular(
+    key: Value, left: Any, mode: Any, right: Any, shape: Sizes | None, dtype: Any
+) -> Any:
+    """The inverse of the distribution function, a parabola on each side of the mode."""
+    shape = joint_shape("triangular", shape, *[v.aval.shape for v in (left, mode, right)])
+    left, mode, right = (spread(v, shape, dtype) for v in (left, mode, right))
+    u = unit_floats(stream_of("triangular", key), shape, dtype)
+    width, up, down = lax.sub(right, left), lax.sub(mode, left), lax.sub(right, mode)
+    rest = lax.sub(constant(1, shape, dtype), u)
+    rising = lax.add(left, lax.sqrt(lax.mul(lax.mul(u, width), up)))
+    falling = lax.sub(right, lax.sqrt(lax.mul(lax.mul(rest, width), down)))
+    return lax.select(lax.lt(u, lax.div(up, width)), rising, falling)
+
+
+def _wald(key: Value, mean: Value, shape: Sizes | None, dtype: Any) -> Any:
+    """Michael, Schucany, Haas (1976): one root of a quadratic, or the other."""
+    shape = joint_shape("wald", shape, mean.aval.shape)
+    first, second = stream_of("wald", key).split()
+    mean = spread(mean, shape, dtype)
+    v, z = normals(first, shape, dtype), unit_floats(second, shape, dtype)
+    y = lax.mul(v, v)
+    mean_y = lax.mul(mean, y)
+    four, half = constant(4, shape, dtype), constant(0.5, shape, dtype)
+    root = lax.sqrt(lax.add(lax.mul(four, mean_y), lax.mul(mean_y, mean_y)))
+    x = lax.add(mean, lax.mul(lax.mul(half, mean), lax.sub(mean_y, root)))
+    chance = lax.div(mean, lax.add(mean, x))
+    return lax.select(lax.le(z, chance), x, lax.div(lax.mul(mean, mean), x))
+
+
+def _truncated_normal(
+    key: Value, lower: Value, upper: Value, shape: Sizes | None, dtype: Any
+) -> Any:
+    shape = joint_shape("truncated_normal", shape, lower.aval.shape, upper.aval.shape)
+    lower, upper = (lax.convert_dtype(v, dtype) for v in (lower, upper))
+    root = math.sqrt(2)
+    low, high = (lax.erf(lax.div(v, full_of(v.aval, root))) for v in (lower, upper))
+    u = uniforms(stream_of("truncated_normal", key), shape, dtype, low, high)
+    z = lax.mul(constant(root, shape, dtype), lax.erf_inv(u))
+    # Rounding must not lead to the bounds or beyond.
+    inside = []
+    for bound, target in ((lower, math.inf), (upper, -math.inf)):
+        fixed = lax.stop_gradient(bound)
+        inside.append(spread(lax.nextafter(fixed, full_of(fixed.aval, target)), shape))
+    return lax.min(lax.max(z, inside[0]), inside[1])
+
+
+def _double_sided_maxwell(key: Value, loc: Value, scale: Value, shape: Sizes, dtype: DType) -> Any:
+    joint = joint_shape("double_sided_maxwell", None, loc.aval.shape, scale.aval.shape)
+    # The axes of the parameters follow those that are asked for.
+    shape = (*(shape or joint), *joint)
+    first, second = stream_of("double_sided_maxwell", key).split()
+    size = lax.mul(signs(second, shape, dtype), maxwells(first, shape, dtype))
+    return lax.add(lax.mul(size, spread(scale, shape, dtype)), spread(loc, shape, dtype))
+
+
+_STAGED = samplers(
+    _pareto,
+    _rayleigh,
+    _weibull_min,
+    _lognormal,
+    _triangular,
+    _wald,
+    _truncated_normal,
+    _double_sided_maxwell,
+)
+
+
+def pareto(
+    key: Any,
+    b: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Pareto numbers from 1 on, with tail ``x**-b``.
+
+    Args:
+        key: one key, typed or as words.
+        b: exponent of the tail, positive.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.pareto(key, 2.0, (3,)).min() >= 1
+    Array(True, dtype=bool)
+    """
+    return draw(_STAGED, "pareto", key, (b,), shape, dtype, out_sharding)
+
+
+def rayleigh(
+    key: Any,
+    scale: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Rayleigh numbers: lengths of pairs of normal numbers.
+
+    Args:
+        key: one key, typed or as words.
+        scale: scale, positive.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.rayleigh(key, 2.0, (3,)).shape
+    (3,)
+    """
+    return draw(_STAGED, "rayleigh", key, (scale,), shape, dtype, out_sharding)
+
+
+def weibull_min(
+    key: Any,
+    scale: Any,
+    concentration: Any,
+    shape: Any = (),
+    dtype: Any = None,
+) -> Array:
+    """Weibull numbers: powers of exponential ones.
+
+    Args:
+        key: one key, typed or as words.
+        scale: scale, positive.
+        concentration: exponent of the distribution function, positive.
+        shape: sizes of the result.
+        dtype: dtype of the result; ``None`` means the default one.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.weibull_min(key, 1.0, 2.0, (3,)).shape
+    (3,)
+    """
+    return draw(_STAGED, "weibull_min", key, (scale, concentration), shape, dtype)
+
+
+def lognormal(
+    key: Any,
+    sigma: Any = 1.0,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Exponentials of normal numbers.
+
+    Args:
+        key: one key, typed or as words.
+        sigma: standard deviation of the logarithms.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.lognormal(key, 0.5, (3,)).shape
+    (3,)
+    """
+    return draw(_STAGED, "lognormal", key, (sigma,), shape, dtype, out_sharding)
+
+
+def triangular(
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Numbers whose density is a triangle.
+
+    Args:
+        key: one key, typed or as words.
+        left: where the density begins.
+        mode: where it is highest, in ``[left, right]``.
+        right: where it ends.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.triangular(key, 0.0, 1.0, 2.0, (3,)).shape
+    (3,)
+    """
+    return draw(_STAGED, "triangular", key, (left, mode, right), shape, dtype, out_sharding)
+
+
+def wald(
+    key: Any,
+    mean: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Inverse Gaussian numbers of scale 1.
+
+    Args:
+        key: one key, typed or as words.
+        mean: mean, positive.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.wald(key, 2.0, (3,)).shape
+    (3,)
+    """
+    return draw(_STAGED, "wald", key, (mean,), shape, dtype, out_sharding)
+
+
+def truncated_normal(
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Standard normal numbers, given that they lie in ``(lower, upper)``.
+
+    Args:
+        key: one key, typed or as words.
+        lower: lower bound.
+        upper: upper bound.
+        shape: sizes of the result; ``None`` means that of the parameters together.
+        dtype: dtype of the result; ``None`` means the default one.
+        out_sharding: how to split the result over a mesh with axes of the type Explicit.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.truncated_normal(key, 0.0, 1.0, (3,)).min() > 0
+    Array(True, dtype=bool)
+    """
+    return draw(_STAGED, "truncated_normal", key, (lower, upper), shape, dtype, out_sharding)
+
+
+def double_sided_maxwell(
+    key: Any,
+    loc: Any,
+    scale: Any,
+    shape: Any = (),
+    dtype: Any = None,
+) -> Array:
+    """Maxwell numbers with random signs, scaled and moved.
+
+    Args:
+        key: one key, typed or as words.
+        loc: centre.
+        scale: scale; the axes of ``loc`` and ``scale`` follow those of ``shape``.
+        shape: sizes of the result.
+        dtype: dtype of the result; ``None`` means the default one.
+
+    Raises:
+        BroadcastError: the parameters do not fit into ``shape``.
+        UnsupportedDtypeError: ``dtype`` is no floating dtype.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> tb.random.double_sided_maxwell(key, 0.0, 1.0, (3,)).shape
+    (3,)
+    """
+    return draw(_STAGED, "double_sided_maxwell", key, (loc, scale), shape, dtype)
