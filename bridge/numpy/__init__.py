@@ -25,6 +25,7 @@ from tracebridge.numpy.elementwise_powers import *
 from tracebridge.numpy.elementwise_round import *
 from tracebridge.numpy.grids import *
 from tracebridge.numpy.histograms import *
+from tracebridge.numpy.index_objects import *
 from tracebridge.numpy.indexing_functions import *
 from tracebridge.numpy.interpolation import *
 from tracebridge.numpy.io import *

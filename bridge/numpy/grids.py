@@ -1,11 +1,11 @@
-"""Grids of coordinates and positions: meshgrid, mgrid, indices, flat and multi-indices, r_, c_."""
+"""Grids of coordinates and positions: meshgrid, indices, flat and multi-indices."""
 
 from __future__ import annotations
 
 __all__ = [
-    "c_", "diag_indices", "diag_indices_from", "index_exp", "indices", "ix_", "mask_indices",
-    "meshgrid", "mgrid", "ogrid", "r_", "ravel_multi_index", "s_", "tril_indices",
-    "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index",
+    "diag_indices", "diag_indices_from", "indices", "ix_", "mask_indices", "meshgrid",
+    "ravel_multi_index", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
+    "unravel_index",
 ]  # fmt: skip
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,8 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands
 from tracebridge.numpy._staging import concrete, shape_of
 from tracebridge.numpy.conversion import asarray
-from tracebridge.numpy.creation import arange, canonical_shape, linspace
-from tracebridge.numpy.joining import concatenate
-from tracebridge.numpy.manipulation import atleast_2d, moveaxis, reshape
+from tracebridge.numpy.creation import arange, canonical_shape
+from tracebridge.numpy.manipulation import reshape
 from tracebridge.numpy.matrices import lower_mask
 from tracebridge.numpy.searching import nonzero
 
@@ -417,93 +416,3 @@ def ravel_multi_index(
 
 
 # objects that are indexed ------------------------------------------------------------------------
-
-
-def _range_of(part: slice) -> Any:
-    """``start:stop:step``; an imaginary step is the number of evenly spaced numbers."""
-    start = 0 if part.start is None else part.start
-    if isinstance(part.step, complex):
-        return linspace(start, part.stop, int(abs(part.step)))
-    return arange(start, part.stop, part.step)
-
-
-class _Grid:
-    """``mgrid`` and ``ogrid``."""
-
-    def __init__(self, sparse: bool, name: str) -> None:
-        self._sparse = sparse
-        self._name = name
-
-    def __repr__(self) -> str:
-        return self._name
-
-    def __getitem__(self, key: slice | tuple[slice, ...]) -> Any:
-        if isinstance(key, slice):
-            return _range_of(key)
-        ranges = [_range_of(k) for k in key]
-        common = np.result_type(*[np.asarray(r).dtype for r in ranges]) if ranges else None
-        if common is not None:
-            ranges = [
-                r.astype(ranges[0].dtype if common == ranges[0].dtype else common) for r in ranges
-            ]
-        grids = meshgrid(*ranges, sparse=self._sparse, indexing="ij")
-        if self._sparse or not grids:
-            return grids
-        return concatenate([reshape(g, (1, *g.shape)) for g in grids], 0)
-
-
-mgrid = _Grid(False, "mgrid")
-ogrid = _Grid(True, "ogrid")
-
-
-class _Concatenator:
-    """``r_`` and ``c_``: joins slices, numbers and arrays that are written as an index."""
-
-    def __init__(self, name: str, axis: int, ndmin: int, trans1d: int) -> None:
-        self._name = name
-        self._axis = axis
-        self._ndmin = ndmin
-        self._trans1d = trans1d
-
-    def __repr__(self) -> str:
-        return self._name
-
-    def __getitem__(self, key: Any) -> Any:
-        parts = list(key) if isinstance(key, tuple) else [key]
-        axis, ndmin, trans1d, as_column = self._axis, self._ndmin, self._trans1d, ""
-        if parts and isinstance(parts[0], str):
-            directive = parts.pop(0)
-            if directive in ("r", "c"):
-                as_column = directive
-            else:
-                numbers = [int(n) for n in directive.split(",")]
-                axis, ndmin, trans1d = (numbers + [axis, ndmin, trans1d][len(numbers) :])[:3]
-        if not parts:
-            msg = f"{self._name}: got nothing to join"
-            raise ArgumentValueError(msg)
-        pieces = [_piece(p, max(ndmin, 1), trans1d) for p in parts]
-        joined = concatenate(pieces, axis)
-        if as_column and joined.ndim == 1:
-            joined = atleast_2d(joined) if as_column == "r" else reshape(joined, (-1, 1))
-        return joined
-
-
-def _piece(part: Any, ndmin: int, trans1d: int) -> Any:
-    """One entry of ``r_[...]`` with at least ``ndmin`` axes."""
-    value = _range_of(part) if isinstance(part, slice) else asarray(part)
-    ndim = value.ndim
-    if ndim >= ndmin:
-        return value
-    value = reshape(value, (*(1,) * (ndmin - ndim), *value.shape))
-    if trans1d == -1 or not ndim:
-        return value
-    # NumPy counts where the first axis of the piece goes.
-    axes = list(range(ndmin - ndim, ndmin))
-    start = trans1d if trans1d >= 0 else ndmin + trans1d + 1 - ndim
-    return moveaxis(value, axes, [start + i for i in range(ndim)])
-
-
-r_ = _Concatenator("r_", 0, 1, -1)
-c_ = _Concatenator("c_", -1, 2, 0)
-s_ = np.s_
-index_exp = np.index_exp

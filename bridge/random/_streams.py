@@ -23,7 +23,8 @@ from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 
 _HINT = "make a key by tracebridge.random.key(seed)"
@@ -102,10 +103,10 @@ def stream_of(call: str, key: Value) -> Stream:
 
 def sample(
     staged: StagedFunction,
-    key: Value,
-    parameters: Sequence[Any],
-    statics: tuple[Any, ...],
-    out_sharding: Any = None,
+    key: ArrayLike,
+    parameters: Sequence[ArrayLike],
+    statics: tuple[object, ...],
+    out_sharding: ShardingLike | None = None,
 ) -> Any:
     """What a sampler gives, placed."""
     out = staged((key, *parameters), statics)
@@ -114,12 +115,12 @@ def sample(
     return constrained_result(staged.name, out, out_sharding)
 
 
-def sizes_of(call: str, shape: Any) -> tuple[int, ...] | None:
+def sizes_of(call: str, shape: ShapeLike | None) -> tuple[int, ...] | None:
     """The argument ``shape``; None as it is."""
     return None if shape is None else as_shape(call, shape)
 
 
-def float_dtype(call: str, dtype: Any, *, complexes: bool = False) -> Any:
+def float_dtype(call: str, dtype: DTypeLike | None, *, complexes: bool = False) -> Any:
     """The argument ``dtype`` of a sampler of real numbers."""
     if dtype is None:
         return default_float()
@@ -194,11 +195,11 @@ def samplers(*functions: Callable[..., Any]) -> dict[str, StagedFunction]:
 def draw(
     staged: dict[str, StagedFunction],
     name: str,
-    key: Value,
-    parameters: tuple[Any, ...],
-    shape: Any,
-    dtype: DType,
-    place: object = None,
+    key: ArrayLike,
+    parameters: tuple[ArrayLike, ...],
+    shape: ShapeLike | None,
+    dtype: DTypeLike | None,
+    place: ShardingLike | None = None,
 ) -> Any:
     """Numbers of a sampler whose statics are the shape and a floating dtype."""
     statics = sizes_of(name, shape), float_dtype(name, dtype)

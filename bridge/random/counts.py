@@ -14,9 +14,9 @@ from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.prng.implementations import threefry
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import (
     Stream,
@@ -135,7 +135,12 @@ _poisson_staged = StagedFunction(_poisson, "poisson")
 
 
 def geometric(
-    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """How many trials it takes until one succeeds.
 
@@ -159,7 +164,12 @@ def geometric(
 
 
 def poisson(
-    key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    lam: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """How many independent events of a given rate happen in a unit of time.
 

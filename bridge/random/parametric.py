@@ -8,8 +8,9 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.random._streams import (
     constant,
     draw,
@@ -121,12 +122,12 @@ _STAGED = samplers(
 
 
 def pareto(
-    key: Any,
-    b: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Pareto numbers from 1 on, with tail ``x**-b``.
 
@@ -150,12 +151,12 @@ def pareto(
 
 
 def rayleigh(
-    key: Any,
-    scale: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    scale: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Rayleigh numbers: lengths of pairs of normal numbers.
 
@@ -179,11 +180,11 @@ def rayleigh(
 
 
 def weibull_min(
-    key: Any,
-    scale: Any,
-    concentration: Any,
-    shape: Any = (),
-    dtype: Any = None,
+    key: ArrayLike,
+    scale: ArrayLike,
+    concentration: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Weibull numbers: powers of exponential ones.
 
@@ -207,12 +208,12 @@ def weibull_min(
 
 
 def lognormal(
-    key: Any,
-    sigma: Any = 1.0,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    sigma: ArrayLike = 1.0,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Exponentials of normal numbers.
 
@@ -236,14 +237,14 @@ def lognormal(
 
 
 def triangular(
-    key: Any,
-    left: Any,
-    mode: Any,
-    right: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Numbers whose density is a triangle.
 
@@ -269,12 +270,12 @@ def triangular(
 
 
 def wald(
-    key: Any,
-    mean: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    mean: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Inverse Gaussian numbers of scale 1.
 
@@ -298,13 +299,13 @@ def wald(
 
 
 def truncated_normal(
-    key: Any,
-    lower: Any,
-    upper: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Standard normal numbers, given that they lie in ``(lower, upper)``.
 
@@ -329,11 +330,11 @@ def truncated_normal(
 
 
 def double_sided_maxwell(
-    key: Any,
-    loc: Any,
-    scale: Any,
-    shape: Any = (),
-    dtype: Any = None,
+    key: ArrayLike,
+    loc: ArrayLike,
+    scale: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """Maxwell numbers with random signs, scaled and moved.
 

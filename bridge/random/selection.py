@@ -16,7 +16,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.shape.axes import as_axis
-from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -134,12 +134,12 @@ def _count(call: str, x: Value) -> int:
 
 
 def permutation(
-    key: Any,
+    key: ArrayLike,
     x: ArrayLike,
     axis: int = 0,
     independent: bool = False,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """The parts of an array in random order, or the integers below a number.
 
@@ -168,9 +168,9 @@ def permutation(
 
 
 def choice(
-    key: Any,
-    a: Any,
-    shape: Any = (),
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike = (),
     replace: bool = True,
     p: Any = None,
     axis: int = 0,
@@ -240,14 +240,14 @@ def _check_enough(n: int, draws: int, replace: bool) -> None:
 
 
 def categorical(
-    key: Any,
+    key: ArrayLike,
     logits: ArrayLike,
     axis: int = -1,
-    shape: Any = None,
+    shape: ShapeLike | None = None,
     replace: bool = True,
     mode: Any = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Categories, given the logarithms of their probabilities up to a constant.
 
@@ -280,11 +280,11 @@ def categorical(
 
 
 def rademacher(
-    key: Any,
+    key: ArrayLike,
     shape: ShapeLike | None = (),
     dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """-1 or 1.
 

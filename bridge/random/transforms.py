@@ -13,8 +13,9 @@ from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.random._fine_gumbel import fine_gumbels
 from tracebridge.random._streams import (
     chosen,
@@ -133,7 +134,13 @@ _STAGED = samplers(
 )
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def exponential(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """Exponential numbers of mean 1.
 
     Raises:
@@ -147,7 +154,13 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     return draw(_STAGED, "exponential", key, (), shape, dtype, out_sharding)
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def cauchy(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """Standard Cauchy numbers.
 
     Raises:
@@ -161,7 +174,13 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return draw(_STAGED, "cauchy", key, (), shape, dtype, out_sharding)
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def laplace(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """Standard Laplace numbers: both sides exponential.
 
     Raises:
@@ -175,7 +194,13 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return draw(_STAGED, "laplace", key, (), shape, dtype, out_sharding)
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def logistic(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """Standard logistic numbers.
 
     Raises:
@@ -189,7 +214,13 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     return draw(_STAGED, "logistic", key, (), shape, dtype, out_sharding)
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def maxwell(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """Lengths of vectors of three normal numbers.
 
     Raises:
@@ -204,7 +235,12 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 
 
 def gumbel(
-    key: Any, shape: Any = (), dtype: Any = None, mode: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    mode: Any = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Standard Gumbel numbers: what makes the largest of several logits a random choice.
 
@@ -230,7 +266,12 @@ def gumbel(
 
 
 def bernoulli(
-    key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
+    key: ArrayLike,
+    p: ArrayLike = 0.5,
+    shape: ShapeLike | None = None,
+    mode: str = "low",
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """True with probability ``p``.
 

@@ -14,9 +14,9 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.prng.implementations import UINTS
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
-from tracebridge.core.runtime.arrays.array_like import DTypeLike
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import (
     constant,
@@ -103,7 +103,11 @@ _randint_staged = StagedFunction(_randint, "randint", judges=False)
 
 
 def bits(
-    key: Any, shape: Any = (), dtype: DTypeLike | None = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Random bits: unsigned integers, each as likely as the others.
 
@@ -124,13 +128,13 @@ def bits(
 
 
 def uniform(
-    key: Any,
-    shape: Any = (),
-    dtype: Any = None,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Uniform numbers in ``[minval, maxval)``.
 
@@ -156,7 +160,13 @@ def uniform(
     return sample(_uniform_staged, key, (minval, maxval), statics, out_sharding)
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def normal(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
+) -> Array:
     """Standard normal numbers; complex ones have parts of variance 1/2.
 
     Raises:
@@ -171,13 +181,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 
 def randint(
-    key: Any,
+    key: ArrayLike,
     shape: Any,
-    minval: Any,
-    maxval: Any,
-    dtype: Any = None,
+    minval: ArrayLike,
+    maxval: ArrayLike,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Uniform integers in ``[minval, maxval)``.
 
