@@ -15,8 +15,9 @@ from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.random._streams import (
@@ -196,7 +197,13 @@ _binomial_staged = StagedFunction(_binomial, "binomial", judges=False)
 _multinomial_staged = StagedFunction(_multinomial, "multinomial", judges=False)
 
 
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
+def binomial(
+    key: ArrayLike,
+    n: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """How many of ``n`` trials succeed.
 
     Args:
@@ -222,7 +229,13 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 
 
 def multinomial(
-    key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1
+    key: ArrayLike,
+    n: ArrayLike,
+    p: ArrayLike,
+    *,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    unroll: int | bool = 1,
 ) -> Array:
     """How often each of several outcomes happens in ``n`` trials.
 

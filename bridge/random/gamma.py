@@ -8,8 +8,9 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import index_of
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._gamma_numbers import gamma_numbers
 from tracebridge.random._streams import (
@@ -128,7 +129,12 @@ def _draw(
 
 
 def gamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Gamma numbers of scale 1.
 
@@ -154,7 +160,12 @@ def gamma(
 
 
 def loggamma(
-    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Logarithms of the numbers that `gamma` gives: small shapes do not underflow.
 
@@ -178,7 +189,13 @@ def loggamma(
 
 
 def beta(
-    key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Beta numbers, between 0 and 1.
 
@@ -202,7 +219,12 @@ def beta(
 
 
 def chisquare(
-    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Chi-square numbers: sums of squares of normal ones.
 
@@ -225,13 +247,13 @@ def chisquare(
 
 
 def f(
-    key: Any,
-    dfnum: Any,
-    dfden: Any,
-    shape: Any = None,
-    dtype: Any = None,
+    key: ArrayLike,
+    dfnum: ArrayLike,
+    dfden: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """F numbers: quotients of mean squares of normal ones.
 
@@ -255,7 +277,12 @@ def f(
 
 
 def t(
-    key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Numbers of Student's t distribution.
 
@@ -278,7 +305,12 @@ def t(
 
 
 def dirichlet(
-    key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    alpha: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Dirichlet vectors: positive numbers whose sum is 1.
 
@@ -302,7 +334,12 @@ def dirichlet(
 
 
 def generalized_normal(
-    key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Numbers of density proportional to ``exp(-abs(x)**p)``.
 
@@ -325,7 +362,13 @@ def generalized_normal(
 
 
 def ball(
-    key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+    key: ArrayLike,
+    d: int,
+    p: ArrayLike = 2,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: ShardingLike | None = None,
 ) -> Array:
     """Points of the unit ball of the p-norm, each as likely as the others.
 
