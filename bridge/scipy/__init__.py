@@ -20,7 +20,7 @@ _LATER = _LazyNames(
     submodules=("cluster", "fft", "integrate", "interpolate", "ndimage", "signal"),
 )
 
-__all__ = _LATER.names()  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
+__all__ = sorted(_LATER.submodules)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
 
 
 def __dir__() -> list[str]:

@@ -146,7 +146,14 @@ class _Selecting(Primitive):
 
 
 def _written_out(ctx: LoweringContext, windows: Windows) -> bool:
-    """Whether the places of a window are taken one by one: loops that the compiler vectorises."""
+    """Whether the places of a window are taken one by one: loops that the compiler vectorises.
+
+    TPUs have no operation for windows along both of the axes that lie innermost in memory: at least
+    two axes have to be free of windows.
+    """
+    if ctx.platform == "tpu":
+        along = zip(windows.window_dimensions, windows.window_strides, strict=True)
+        return windows.size > 0 and sum([size == 1 == stride for size, stride in along]) < 2
     return ctx.platform == "cpu" and 0 < windows.size <= _FEW_PLACES
 
 

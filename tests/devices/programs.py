@@ -245,6 +245,108 @@ def _rules_of_users() -> Iterator[Program]:
     yield Program("named", lambda x: tb.ad_checkpoint.checkpoint_name(tnp.sin(x), "sine"), (V,))
 
 
+def _special() -> Iterator[Program]:
+    for name in ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad"):
+        yield Program(name, getattr(lax, name), (V, V))
+    for name in ("igamma", "igammac"):
+        yield Program(f"gradient of {name}", gradient(getattr(lax, name), 0, 1), (V, V))
+    for name in ("bessel_i0e", "bessel_i1e"):
+        yield Program(name, gradient(getattr(lax, name)), (V,))
+    yield Program("bessel_i0", lambda x: (tnp.i0(x), tb.grad(lambda y: tnp.i0(y).sum())(x)), (V,))
+    yield Program("betainc", gradient(lax.betainc, 2), (V, V, V))
+    yield Program(
+        "gamma",
+        gradient(lambda k, a: tb.random.gamma(tb.random.wrap_key_data(k), a, (7, 8)), 1),
+        (spec(2, dtype=np.uint32), V),
+    )
+
+
+def _transforms() -> Iterator[Program]:
+    yield Program("fft", gradient(lambda x: tnp.fft.fft2(x)), (M,))
+    yield Program("irfft", gradient(lambda x: tnp.fft.irfft2(x)), (M,))
+
+
+def _windows() -> Iterator[Program]:
+    for name, start in (("add", 0.0), ("max", -np.inf), ("min", np.inf), ("mul", 1.0)):
+        op = getattr(lax, name)
+        yield Program(
+            f"reduce with {name}", lambda x, o=op, s=start: lax.reduce(x, s, o, (0,)), (M,)
+        )
+        yield Program(
+            f"reduce_window with {name}",
+            lambda x, o=op, s=start: lax.reduce_window(x, s, o, (2, 3), (1, 2), "SAME"),
+            (M,),
+        )
+    for name in ("and", "or"):
+        op = getattr(lax, f"bitwise_{name}")
+        yield Program(
+            f"reduce_window with {name}",
+            lambda x, o=op, s=name == "and": lax.reduce_window(x > 0, s, o, (2, 3), (1, 2), "SAME"),
+            (M,),
+        )
+
+    def pool(x: Any) -> Any:
+        return lax.reduce_window(x, -np.inf, lax.max, (2, 2), (2, 2), "VALID")
+
+    def pool_images(x: Any) -> Any:
+        return lax.reduce_window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+    yield Program("max pooling", gradient(pool), (M,))
+    yield Program("max pooling of images", gradient(pool_images), (spec(2, 8, 8, 3),))
+    yield Program("tangents of max pooling", lambda x, t: tb.jvp(pool, (x,), (t,)), (M, M))
+    yield Program(
+        "reduce of two",
+        lambda x, y: lax.reduce((x, y), (0.0, 0.0), lambda a, b: (a[0] + b[1], a[1] * b[0]), (0,)),
+        (M, M),
+    )
+
+
+def _convolutions() -> Iterator[Program]:
+    image, kernel = spec(2, 4, 9, 9), spec(6, 4, 3, 3)
+    conv = lax.conv_general_dilated
+    yield Program("conv", gradient(lambda x, k: conv(x, k, (2, 2), "SAME"), 0, 1), (image, kernel))
+    yield Program(
+        "depthwise conv",
+        gradient(lambda x, k: conv(x, k, (1, 1), "VALID", feature_group_count=4), 0, 1),
+        (image, spec(8, 1, 3, 3)),
+    )
+    yield Program(
+        "conv_transpose",
+        lambda x, k: lax.conv_transpose(x, k, (2,), "SAME"),
+        (spec(2, 9, 4), spec(3, 4, 5)),
+    )
+
+
+def _linear_algebra() -> Iterator[Program]:
+    square = spec(3, 5, 5)
+    for dtype in (np.float32, np.complex64):
+        a = tb.ShapeDtypeStruct((3, 5, 5), dtype)
+        kind = np.dtype(dtype).name
+        yield Program(f"cholesky of {kind}", gradient(lax.linalg.cholesky), (a,))
+        yield Program(f"lu of {kind}", gradient(lambda x: lax.linalg.lu(x)[0]), (a,))
+        yield Program(f"qr of {kind}", gradient(lax.linalg.qr), (a,))
+        yield Program(f"qr with pivots of {kind}", lambda x: lax.linalg.qr(x, pivoting=True), (a,))
+    yield Program(
+        "triangular_solve",
+        gradient(lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True, lower=True), 0, 1),
+        (square, square),
+    )
+    yield Program(
+        "reflectors",
+        lambda a, b: (
+            lax.linalg.householder_product(a, b[..., 0]),
+            lax.linalg.ormqr(a, b[..., 0], b, left=True, transpose=True),
+        ),
+        (square, square),
+    )
+    yield Program(
+        "lu_pivots_to_permutation",
+        lambda p: lax.linalg.lu_pivots_to_permutation(p, 8),
+        (INTS,),
+    )
+    yield Program("cholesky_update", lax.linalg.cholesky_update, (spec(5, 5), spec(5)))
+
+
 def _host() -> Iterator[Program]:
     yield Program("device_put", lambda x: tb.device_put(x) + 1, (V,))
     yield Program("pure_callback", lambda x: tb.pure_callback(np.sin, x, x), (V,), "tpu")
@@ -261,5 +363,10 @@ PROGRAMS = [
     *_generators(),
     *_control(),
     *_rules_of_users(),
+    *_special(),
+    *_transforms(),
+    *_windows(),
+    *_convolutions(),
+    *_linear_algebra(),
     *_host(),
 ]

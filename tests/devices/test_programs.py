@@ -22,9 +22,11 @@ ELSEWHERE = {
         "reduce_scatter sharding_constraint inspect_sharding"
     ),
     "nothing of them is left when a program is lowered": "check stage unchosen",
-    "parts of derived programs, which lower as those of jit": "closed_call custom_lin remat_opt",
+    "parts of derived programs and of lowerings": ("closed_call custom_lin geqrf remat_opt"),
     "no code of their own": "dce_sink device_put",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
+    "calls a function that somebody registered for one platform": "ffi_call",
+    "no function binds it: tests/core/windows": "select_and_scatter",
     "memory and layouts are those of one platform": "to_memory layout_constraint",
 }
 
