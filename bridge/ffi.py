@@ -205,8 +205,10 @@ def ffi_lowering(
     return rule
 
 
-def _minor_to_major(given: Sequence[LayoutOption] | None, avals: Sequence[Any]) -> list[Any]:
-    layouts: Any = [None] * len(avals) if given is None else given
+def _minor_to_major(
+    layouts_or_none: Sequence[LayoutOption] | None, avals: Sequence[Any]
+) -> list[Any]:
+    layouts: Any = [None] * len(avals) if layouts_or_none is None else layouts_or_none
     found: list[Any] = []
     for layout, aval in zip(layouts, avals, strict=True):
         if layout is None:

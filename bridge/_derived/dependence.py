@@ -47,9 +47,11 @@ def _paths(jaxpr: Jaxpr) -> Paths:
     )
 
 
-def reached(active: Sequence[bool], paths: Sequence[Sequence[bool]], given: Sequence[bool]) -> Mask:
-    """The inputs among ``active`` that a result among ``given`` depends on. Dynamo reads this."""
-    rows = [row for row, here in zip(paths, given, strict=True) if here]
+def reached(
+    active: Sequence[bool], paths: Sequence[Sequence[bool]], results: Sequence[bool]
+) -> Mask:
+    """The inputs among ``active`` that a result among ``results`` depends on. Dynamo reads this."""
+    rows = [row for row, here in zip(paths, results, strict=True) if here]
     return tuple([a and any([row[i] for row in rows]) for i, a in enumerate(active)])
 
 

@@ -147,14 +147,14 @@ class Split:
         return stage(run, avals, backward.debug, locate=False)
 
 
-def restrict_linear(jaxpr: Jaxpr, n_fixed: int, given: Mask) -> Jaxpr:
-    """``jaxpr``, linear in its inputs after ``n_fixed``, with those not ``given`` left out as 0.
+def restrict_linear(jaxpr: Jaxpr, n_fixed: int, kept_inputs: Mask) -> Jaxpr:
+    """``jaxpr``, linear in its inputs after ``n_fixed``, with those not in ``kept_inputs`` as 0.
 
-    A linear function is its own derivative: its jvp for tangents at the given inputs knows that
+    A linear function is its own derivative: its jvp for tangents at the kept inputs knows that
     the other ones are zero, so that nothing is computed for them. Putting zeros in would give
     0 * inf = nan where torch computes nothing at all.
     """
-    nonzero = (*(False,) * n_fixed, *given)
+    nonzero = (*(False,) * n_fixed, *kept_inputs)
     both, _ = jvp_jaxpr(jaxpr, nonzero, True)
     n_out = len(jaxpr.outs)
     tangents, used = dce_jaxpr(both, (False,) * n_out + (True,) * n_out, keep_in=True)

@@ -156,13 +156,13 @@ class _Graph:
             return False
         return all([self.users.get(variable, set()) <= own for variable in outs])
 
-    def program(self, given: Sequence[int], k: int) -> Jaxpr:
-        """The program of result ``k`` from the values ``given``."""
+    def program(self, inputs: Sequence[int], k: int) -> Jaxpr:
+        """The program of result ``k`` from the values ``inputs``."""
         jaxpr = self.jaxpr
 
         def run(*values: Any) -> list[Any]:
             process = current_trace().process
-            env = dict(zip(given, values, strict=True))
+            env = dict(zip(inputs, values, strict=True))
             env |= dict(zip(range(jaxpr.n_in, self.n_fixed), jaxpr.consts, strict=True))
             for equation in self._equations(jaxpr.outs[k], set(env)):
                 app, operands = jaxpr.equations[equation]
@@ -172,7 +172,7 @@ class _Graph:
                 )
             return [env[jaxpr.outs[k]]]
 
-        return stage(run, [self.avals[variable] for variable in given], jaxpr.debug, locate=False)
+        return stage(run, [self.avals[variable] for variable in inputs], jaxpr.debug, locate=False)
 
     def _equations(self, target: int, known: set[int]) -> list[int]:
         """The equations that compute a value from those known, in order."""

@@ -152,8 +152,8 @@ def odeint(
     start = lax.convert_element_type(start, start.dtype)  # weakly typed values become strong
     structure = flatten(y0)[1]
 
-    def rates(y: Any, time: Any, *given: object) -> Any:
-        result = func(unravel(y), time, *given)
+    def rates(y: Any, time: Any, *arguments: object) -> Any:
+        result = func(unravel(y), time, *arguments)
         got = flatten(result)[1]
         if got != structure and not (_is_row(y0) and _is_row(result)):
             msg = f"odeint: {name_of(func)} returned a tree of another structure than y0"
@@ -393,16 +393,16 @@ def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple
     leaves, tree = flatten(args)
     smooth = [is_inexact(as_value(leaf).aval.dtype) for leaf in leaves]
 
-    def rates_of(y: object, time: Any, given: Sequence[object]) -> Any:
-        chosen = iter(given)
+    def rates_of(y: object, time: Any, arguments: Sequence[object]) -> Any:
+        chosen = iter(arguments)
         full = [next(chosen) if s else leaf for leaf, s in zip(leaves, smooth, strict=True)]
         return rates(y, time, *tree.unflatten(full))
 
     active = [leaf for leaf, s in zip(leaves, smooth, strict=True) if s]
 
-    def adjoint(state: Any, time: Any, *given: object) -> Any:
+    def adjoint(state: Any, time: Any, *arguments: object) -> Any:
         y, a, _ = state
-        rate, pull = vjp(lambda y, given: rates_of(y, time, given), y, list(given))
+        rate, pull = vjp(lambda y, arguments: rates_of(y, time, arguments), y, list(arguments))
         from_y, from_args = pull(a)
         return rate, -from_y, [-g for g in from_args]
 

@@ -271,8 +271,8 @@ def _wrap_negative(value: Any, size: Any) -> Any:
     return lax.select_n(lax.lt(value, zero), value, lax.add(value, length))
 
 
-def _array_getitem(x: Any, *rest: Any) -> Any:
-    *arrays, static, mode, fill_value, sorted_, unique = rest
+def _array_getitem(x: Any, *indices_and_statics: Any) -> Any:
+    *arrays, static, mode, fill_value, sorted_, unique = indices_and_statics
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     shapes = [arrays[e.part].aval.shape for e in geometry.entries if e and e.kind == "array"]
     layout = layout_of(geometry, x.aval.shape, shapes)
@@ -347,9 +347,9 @@ def _dynamic_scalars(static: tuple[Any, ...], values: Sequence[Any]) -> bool:
     )
 
 
-def _dynamic_getitem(x: Any, *rest: Any) -> Any:
+def _dynamic_getitem(x: Any, *indices_and_statics: Any) -> Any:
     """Integer scalars that are not known while tracing: dynamic_slice and reshape."""
-    *arrays, static = rest
+    *arrays, static = indices_and_statics
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     refuse_empty_axes(geometry, arrays, x.aval.shape)
     starts: list[Any] = []

@@ -102,8 +102,8 @@ def _static_update(x: Value, values: Value, static: tuple[Any, ...], name: str) 
 _static_update_staged = StagedFunction(_static_update, "at")
 
 
-def _array_update(x: Any, values: Any, *rest: Any) -> Any:
-    *arrays, static, name, mode, sorted_, unique = rest
+def _array_update(x: Any, values: Any, *indices_and_statics: Any) -> Any:
+    *arrays, static, name, mode, sorted_, unique = indices_and_statics
     geometry = resolve(static, x.aval.shape, x.aval.str_short())
     return _scatter_update(x, values, tuple(arrays), geometry, name, mode, sorted_, unique)
 

@@ -303,10 +303,10 @@ def arange(
     return on_device(made, device, out_sharding, "arange")
 
 
-def _arange_dtype(given: list[Any]) -> Any:
+def _arange_dtype(bounds: list[Any]) -> Any:
     pairs = [
         scalar_dtype(type(g)) if is_python_scalar(g) else (canonicalize(g.dtype), False)
-        for g in given
+        for g in bounds
     ]
     return promote(tuple(pairs))[0]
 

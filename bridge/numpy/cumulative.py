@@ -310,8 +310,8 @@ def ediff1d(
 # integrals and derivatives of samples ------------------------------------------------------------
 
 
-def _trapezoid(y: Value, *rest: Value) -> Any:
-    *steps, axis, has_x = rest
+def _trapezoid(y: Value, *spacing_and_statics: Value) -> Any:
+    *steps, axis, has_x = spacing_and_statics
     (y,) = promote_inexact(y)
     y, step = promote_inexact(lax.convert_dtype(y, y.aval.dtype), steps[0])
     axis = normalize_axis(axis, y.aval.ndim, "trapezoid")
@@ -349,8 +349,8 @@ def trapezoid(
     return _trapezoid_staged((y, step), (index_of(axis, "trapezoid", "axis"), x is not None))
 
 
-def _gradient(f: Any, *rest: Value) -> list[Any]:
-    *spacing, axes = rest
+def _gradient(f: Any, *spacing_and_statics: Value) -> list[Any]:
+    *spacing, axes = spacing_and_statics
     (f,) = promote_inexact(f)
     axes = [normalize_axis(a, f.aval.ndim, "gradient") for a in axes]
     if len(set(axes)) != len(axes):
@@ -443,9 +443,9 @@ def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | N
     return found[0] if len(given) == 1 else found
 
 
-def _unwrap(p: Any, *rest: Any) -> Any:
+def _unwrap(p: Any, *operands_and_statics: Any) -> Any:
     """Adds multiples of the period so that neighbours differ by at most half of it."""
-    *numbers, axis, period, has_discont = rest
+    *numbers, axis, period, has_discont = operands_and_statics
     discont = numbers[0] if has_discont else None
     axis = normalize_axis(axis, p.aval.ndim, "unwrap")
     if p.aval.size == 0:

@@ -171,12 +171,12 @@ def _one(name: str, kind: FftType, a: Any, n: Any, axis: Any, norm: str | None) 
     return _staged((a,), (name, kind, s, axes, _norm_of(name, norm)))
 
 
-def _sequence(name: str, what: str, given: Any) -> Any:
-    found = members(given)
-    if found is None:
-        msg = f"{name}: {what} is {given!r}, expected a sequence of integers"
+def _sequence(name: str, what: str, numbers_like: Any) -> Any:
+    numbers = members(numbers_like)
+    if numbers is None:
+        msg = f"{name}: {what} is {numbers_like!r}, expected a sequence of integers"
         raise ArgumentTypeError(msg)
-    return found
+    return numbers
 
 
 def _size(name: str, size: Any, what: str) -> Any:

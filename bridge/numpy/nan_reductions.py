@@ -90,18 +90,18 @@ def nanprod(
     return prod(_fill_staged((a,), (1,)), axis, dtype, out, keepdims, initial, where)
 
 
-def _restore_nan(found: Any, a: Any, *rest: Any) -> Any:
+def _restore_nan(reduced: Any, a: Any, *mask_and_statics: Any) -> Any:
     """NaN where nothing but NaNs was selected."""
-    *mask, axis, keepdims = rest
+    *mask, axis, keepdims = mask_and_statics
     if not is_inexact(a.aval.dtype):
-        return found
+        return reduced
     axes = normalize_axes(axis, a.aval.ndim, "nanmax")
     is_nan = lax.ne(a, a)
     if mask:
         unselected = lax.bitwise_not(broadcast_to(mask_of(mask[0], "nanmax"), a.aval.shape))
         is_nan = lax.bitwise_or(is_nan, unselected)
     nothing = keep_axes(lax.reduce_and(is_nan, axes), a, axes, keepdims)
-    return lax.select_n(nothing, found, full_of(found.aval, np.nan))
+    return lax.select_n(nothing, reduced, full_of(reduced.aval, np.nan))
 
 
 _restore_staged = StagedFunction(_restore_nan, "nanmax", judges=False)
@@ -111,10 +111,10 @@ def _nan_extreme(
     reduce: Any, fill: Any, a: Any, axis: Any, out: Any, keepdims: bool, initial: Any, where: Any
 ) -> Any:
     filled = fill((a,))
-    found = reduce(filled, axis, out, keepdims, initial, where)
+    reduced = reduce(filled, axis, out, keepdims, initial, where)
     if initial is not None:
-        return found
-    arrays = (found, a) if where is None else (found, a, where)
+        return reduced
+    arrays = (reduced, a) if where is None else (reduced, a, where)
     return _restore_staged(arrays, (hashable_axis(axis, "nanmax"), bool(keepdims)))
 
 
@@ -202,8 +202,8 @@ def nanmean(
 
 
 def _nanvar(*args: Any) -> Any:
-    x, *rest = args
-    *values, axis, dtype, ddof, keepdims, root, has_where, has_mean = rest
+    x, *operands_and_statics = args
+    *values, axis, dtype, ddof, keepdims, root, has_where, has_mean = operands_and_statics
     axes = normalize_axes(axis, x.aval.ndim, "nanvar")
     source = x.aval.dtype
     kind = dtype or source

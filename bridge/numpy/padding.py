@@ -42,30 +42,30 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 Pairs = tuple[tuple[int, int], ...]
 
 
-def _pairs(name: str, given: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
+def _pairs(name: str, widths: Any, ndim: int) -> tuple[tuple[Any, Any], ...]:
     """One pair for each axis: from a number, ``(n,)``, ``(before, after)`` or a list of pairs."""
-    table = np.asarray(given, dtype=object)
-    if isinstance(given, dict):
+    table = np.asarray(widths, dtype=object)
+    if isinstance(widths, dict):
         rows: list[Any] = [(0, 0)] * ndim
-        for axis, value in given.items():
+        for axis, value in widths.items():
             rows[axis] = value if isinstance(value, tuple | list) else (value, value)
         return tuple([(a, b) for a, b in rows])
     try:
         table = np.broadcast_to(table, (ndim, 2))
     except ValueError as error:
-        msg = f"pad: {name}={given!r} does not fit {ndim} axes; expected a number or pairs"
+        msg = f"pad: {name}={widths!r} does not fit {ndim} axes; expected a number or pairs"
         raise ArgumentValueError(msg) from error
     return tuple([(row[0], row[1]) for row in table])
 
 
-def _widths(given: Any, ndim: int) -> Pairs:
-    host = given if isinstance(given, dict | int) else np.asarray(given).tolist()
+def _widths(pad_width: Any, ndim: int) -> Pairs:
+    host = pad_width if isinstance(pad_width, dict | int) else np.asarray(pad_width).tolist()
     pairs = _pairs("pad_width", host, ndim)
     widths = tuple(
         [(index_of(a, "pad", "a width"), index_of(b, "pad", "a width")) for a, b in pairs]
     )
     if any([w < 0 for pair in widths for w in pair]):
-        msg = f"pad: widths must not be negative, got {given!r}"
+        msg = f"pad: widths must not be negative, got {pad_width!r}"
         raise ArgumentValueError(msg)
     return widths
 

@@ -318,10 +318,10 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return _polyder_staged((p,), (_order("polyder", m),))
 
 
-def _polyint(p: Value, *rest: Value) -> Any:
-    *given, m = rest
-    p, *given = promote_inexact(p, *given)
-    k = given[0] if given else zeros_of(p.aval.update(shape=()))
+def _polyint(p: Value, *constants_and_order: Value) -> Any:
+    *constants, m = constants_and_order
+    p, *constants = promote_inexact(p, *constants)
+    k = constants[0] if constants else zeros_of(p.aval.update(shape=()))
     p, k = _vector("polyint", p), _vector("polyint", k)
     if k.aval.shape[0] == 1:
         k = lax.broadcast_in_dim(lax.reshape(k, ()), (m,), ())

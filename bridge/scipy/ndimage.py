@@ -64,8 +64,8 @@ def _as_index(x: Any) -> Any:
     return x.astype("int32") if is_inexact(x.dtype) else x
 
 
-def _map_coordinates(image: Any, fill: Any, *rest: Any) -> Any:
-    *coordinates, order, mode = rest
+def _map_coordinates(image: Any, fill: Any, *coordinates_and_statics: Any) -> Any:
+    *coordinates, order, mode = coordinates_and_statics
     image, fill = tnp.asarray(image), tnp.asarray(fill)
     coordinates = [tnp.asarray(c) for c in coordinates]
     inside = _INSIDE[mode]

@@ -328,7 +328,7 @@ def _partial(flat: Flat, n: int, fixed: Sequence[object]) -> Flat:
 
 
 def _compare(
-    found: Sequence[object],
+    derivatives: Sequence[object],
     numeric: Sequence[object],
     atol: Tolerance,
     rtol: Tolerance,
@@ -337,7 +337,7 @@ def _compare(
 ) -> None:
     """Compare derivatives with differences, by the tolerance of the dtype of the derivatives."""
     wanted = [x for x in numeric if x is not None]
-    for f, n in zip(map(to_host, found), wanted, strict=True):
+    for f, n in zip(map(to_host, derivatives), wanted, strict=True):
         dtype = f.dtype if like is None else max([t.dtype for t in like], key=_tolerance)
         # A pairing sums many products, so its error is relative to their sizes.
         scale = 1.0 if like is None else max(1.0, float(np.sqrt(sum([t.size for t in like]))))
@@ -350,9 +350,9 @@ def _compare(
         )
 
 
-def _tolerance(dtype: Any, given: Tolerance = None) -> float:
+def _tolerance(dtype: Any, tolerance: Tolerance = None) -> float:
     """The tolerance for a dtype; entries of a dict replace those of the table."""
-    if given is None or isinstance(given, Mapping):
+    if tolerance is None or isinstance(tolerance, Mapping):
         default = _TOLERANCE.get(np.dtype(dtype), 1.0)
-        return {np.dtype(k): v for k, v in (given or {}).items()}.get(np.dtype(dtype), default)
-    return given
+        return {np.dtype(k): v for k, v in (tolerance or {}).items()}.get(np.dtype(dtype), default)
+    return tolerance

@@ -85,11 +85,11 @@ def pull_all_orders(program: Program, tensors: list[Any]) -> list[Any]:
     return run_differentiable(program.pullback, tensors, pull_all_orders)
 
 
-def _cotangent(given: Any, out: Any) -> Any:
+def _cotangent(cotangent: Any, out: Any) -> Any:
     """A cotangent of a result: zeros where TensorFlow has none."""
-    if given is None:
+    if cotangent is None:
         return tf.zeros_like(out)
-    return _conjugate(tf.convert_to_tensor(given))
+    return _conjugate(tf.convert_to_tensor(cotangent))
 
 
 def _conjugate(x: Any) -> Any:

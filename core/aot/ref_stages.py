@@ -111,11 +111,11 @@ def call_with_references(
     return list(used.write_back(outs, fresh=True))
 
 
-def _other_places(call: str, args: Arguments, given: Arguments) -> Exception:
+def _other_places(call: str, args: Arguments, got: Arguments) -> Exception:
     """The error of references where arrays are expected, or the other way round."""
     wanted = set(args.refs)
-    for i, leaf in enumerate(given.leaves):
-        if i in wanted and i not in given.refs:
+    for i, leaf in enumerate(got.leaves):
+        if i in wanted and i not in got.refs:
             name = argument_names(args.tree, args.parameters)[i]
             aval: ShapedArray = as_value(leaf).aval
             return ArgumentMismatchError(
@@ -123,7 +123,7 @@ def _other_places(call: str, args: Arguments, given: Arguments) -> Exception:
                 "for a reference",
                 hint="pass tracebridge.new_ref(array): what the program writes would be lost",
             )
-    extra = [i for i in given.refs if i not in wanted]
+    extra = [i for i in got.refs if i not in wanted]
     name = argument_names(args.tree, args.parameters)[extra[0]]
     return RefError(
         call=call,

@@ -30,13 +30,13 @@ def process_custom_call(trace: Any, app: Application, args: Sequence[object]) ->
         forward = app.params["rule"].forward((True,) * len(values))
         n_out = len(app.outs)
 
-        def fwd(*given: object) -> list[Any]:
-            results = _run(forward.jaxpr, [*consts, *given[::2]])
+        def fwd(*primals_and_flags: object) -> list[Any]:
+            results = _run(forward.jaxpr, [*consts, *primals_and_flags[::2]])
             return [*results[n_out:], *results[:n_out]]
 
-        def bwd(*given: object) -> list[Any]:
-            split = len(given) - n_out
-            known = [as_value(g) for g in given]
+        def bwd(*residuals_and_cotangents: object) -> list[Any]:
+            split = len(residuals_and_cotangents) - n_out
+            known = [as_value(g) for g in residuals_and_cotangents]
             return list(forward.backward(known[:split], known[split:]))
 
         def out_trees() -> tuple[Any, ...]:
@@ -68,9 +68,9 @@ def _function(app: Application, args: Sequence[object]) -> tuple[list[Any], list
 def _jvp(app: Application, consts: Sequence[object]) -> Callable[..., list[Any]]:
     """The rule as a function of arguments and tangents that gives results and tangents."""
 
-    def jvp(*given: object) -> list[Any]:
-        n = len(given) // 2
-        values = [as_value(g) for g in given]
+    def jvp(*primals_and_tangents: object) -> list[Any]:
+        n = len(primals_and_tangents) // 2
+        values = [as_value(g) for g in primals_and_tangents]
         primals, tangents = [*consts, *values[:n]], [*[None] * len(consts), *values[n:]]
         outs, found = custom_jvp_call_p.jvp(primals, tangents, **app.params)
         filled = [

@@ -74,13 +74,13 @@ def dce_jaxpr_consts(
     return smaller, [id(c) in left for c in consts], used_in
 
 
-def _flags(name: str, given: bool | Sequence[bool], n: int) -> tuple[bool, ...]:
-    if isinstance(given, bool):
-        return (given,) * n
-    if len(given) != n:
-        msg = f"dce_jaxpr: {name} has {len(given)} entries, expected {n}"
+def _flags(name: str, flags: bool | Sequence[bool], n: int) -> tuple[bool, ...]:
+    if isinstance(flags, bool):
+        return (flags,) * n
+    if len(flags) != n:
+        msg = f"dce_jaxpr: {name} has {len(flags)} entries, expected {n}"
         raise ArgumentValueError(msg)
-    return tuple(map(bool, given))
+    return tuple(map(bool, flags))
 
 
 def trace_to_jaxpr_dynamic(

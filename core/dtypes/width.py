@@ -14,14 +14,14 @@ from tracebridge.core.dtypes import dtypes
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
-def width_of(given: Iterable[Any]) -> Width:
+def width_of(dtypes_of_inputs: Iterable[Any]) -> Width:
     """How wide a program is whose inputs have these dtypes, Python numbers left out.
 
     Wide floats make everything wide; so do wide integers alone. Wide integers beside narrow floats
     (token ids beside parameters) say nothing of floats: only integers are wide then.
     """
     wide_ints = narrow_floats = False
-    for dtype in given:
+    for dtype in dtypes_of_inputs:
         if dtype in (dtypes.float64, dtypes.complex128):
             return True
         if dtype in (dtypes.int64, dtypes.uint64):

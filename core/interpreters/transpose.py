@@ -117,11 +117,16 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
 
 
 def _transpose_inline(
-    app: Any, mask: int, args: Sequence[Any], given: Sequence[Any], cts: list[Any], process: Any
+    app: Any,
+    mask: int,
+    args: Sequence[Any],
+    cotangents: Sequence[Any],
+    cts: list[Any],
+    process: Any,
 ) -> None:
     """Call a transpose rule on values: a user's, which may look at them, or one not staged."""
     values = [LinearInput(app.avals[i]) if mask >> i & 1 else a for i, a in enumerate(args)]
-    results = app.primitive.transpose(given, *values, **app.params)
+    results = app.primitive.transpose(cotangents, *values, **app.params)
     for i, ct in enumerate(results):
         if ct is not None and mask >> i & 1:
             _accumulate(cts, args[i], ct, process)

@@ -132,14 +132,18 @@ def _accumulate(graph: Graph, cts: Cotangents, variable: int, ct: int, source: o
 
 
 def _staged(
-    graph: Graph, app: Any, mask: int, given: Sequence[int | None], values: Sequence[int]
+    graph: Graph,
+    app: Any,
+    mask: int,
+    cotangent_numbers: Sequence[int | None],
+    values: Sequence[int],
 ) -> tuple[Jaxpr, list[bool]]:
     """The rule of a user, staged for this equation alone: it may close over anything."""
     present: list[bool] = []
 
     def run(*staged: object) -> list[Any]:
         rest = iter(staged)
-        cts = [None if ct is None else next(rest) for ct in given]
+        cts = [None if ct is None else next(rest) for ct in cotangent_numbers]
         args = [LinearInput(a) if mask >> i & 1 else next(rest) for i, a in enumerate(app.avals)]
         results = app.primitive.transpose(cts, *args, **app.params)
         cotangents = [r for i, r in enumerate(results) if mask >> i & 1]

@@ -365,20 +365,20 @@ def floordiv(a: Any, b: Any) -> Dim:
     return from_terms(scope, quotient) + _floordiv_rest(scope, from_terms(scope, rest), b)
 
 
-def _floordiv_rest(scope: Scope, rest: Dim, b: Dim) -> Dim:
-    """``rest // b`` of a remainder of division: 0, or a floordiv factor in lowest terms."""
-    if _is_remainder(scope, rest, b):
+def _floordiv_rest(scope: Scope, remainder: Dim, b: Dim) -> Dim:
+    """``remainder // b`` of a remainder of division: 0, or a floordiv factor in lowest terms."""
+    if _is_remainder(scope, remainder, b):
         return 0
-    if isinstance(b, int) and isinstance(rest, DimExpr):
-        divisor = math.gcd(b, *(c for m, c in rest.terms if m))
+    if isinstance(b, int) and isinstance(remainder, DimExpr):
+        divisor = math.gcd(b, *(c for m, c in remainder.terms if m))
         if divisor > 1:
             # floor((g*x + k) / (g*n)) == floor((x + floor(k/g)) / n) for g, n > 0.
-            terms = {m: c // divisor for m, c in rest.terms}
+            terms = {m: c // divisor for m, c in remainder.terms}
             return floordiv(from_terms(scope, terms), b // divisor)
-        inner = _operands_of(FLOORDIV, rest)
+        inner = _operands_of(FLOORDIV, remainder)
         if inner is not None:
             return floordiv(inner[0], inner[1] * b)
-    return of_factor(scope, Factor(FLOORDIV, (rest, b)))
+    return of_factor(scope, Factor(FLOORDIV, (remainder, b)))
 
 
 def single_factor(d: object) -> Factor | None:
@@ -398,9 +398,9 @@ def _operands_of(kind: str, d: DimExpr) -> tuple[DimExpr, int] | None:
     return None
 
 
-def _is_remainder(scope: Scope, rest: Dim, b: Dim) -> bool:
-    """Whether ``0 <= rest < b`` holds for all values."""
-    return scope.bounds(rest)[0] >= 0 and scope.bounds(b - rest)[0] >= 1
+def _is_remainder(scope: Scope, remainder: Dim, b: Dim) -> bool:
+    """Whether ``0 <= remainder < b`` holds for all values."""
+    return scope.bounds(remainder)[0] >= 0 and scope.bounds(b - remainder)[0] >= 1
 
 
 def mod(a: Any, b: Any) -> Dim:

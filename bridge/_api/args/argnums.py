@@ -166,12 +166,12 @@ def _check_names(
     call: str,
     fun: Callable[..., object],
     option: str,
-    given: tuple[str, ...],
+    names: tuple[str, ...],
     signature: inspect.Signature,
 ) -> None:
     parameters = signature.parameters
     known = [p.name for p in parameters.values() if p.kind in _NAMED]
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in names if name not in known]
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         # Other names may come in **kwargs; those of parameters without a keyword are a mistake.
         unknown = [name for name in unknown if name in parameters]

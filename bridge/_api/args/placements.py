@@ -120,9 +120,9 @@ def _is_named(sharding: object) -> bool:
     return isinstance(sharding, NamedSharding | PartitionSpec)
 
 
-def _check_named(option: str, given: Sequence[object]) -> None:
+def _check_named(option: str, shardings: Sequence[object]) -> None:
     """Shardings over meshes stand beside others of their kind only."""
-    for leaf in given:
+    for leaf in shardings:
         if not (_is_named(leaf) or leaf is UNSPECIFIED):
             msg = f"{option}: got {leaf!r} of type {type(leaf).__name__} beside shardings of a mesh"
             raise DevicePlacementError(msg, expected="a NamedSharding, a PartitionSpec, or None")

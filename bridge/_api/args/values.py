@@ -58,11 +58,11 @@ def differentiable(values: Sequence[Value]) -> list[bool] | None:
     return None if all(flags) else flags
 
 
-def spread(given: Sequence[object], flags: Sequence[bool] | None) -> Sequence[Any]:
-    """One entry per flag: the next of ``given`` where it is true, else None."""
+def spread(values: Sequence[object], flags: Sequence[bool] | None) -> Sequence[Any]:
+    """One entry per flag: the next of ``values`` where it is true, else None."""
     if flags is None:
-        return given
-    rest = iter(given)
+        return values
+    rest = iter(values)
     return [next(rest) if flag else None for flag in flags]
 
 

@@ -33,8 +33,8 @@ class BoundArguments:
         if not self._positions:
             return fun
 
-        def bound(*given: Any) -> Any:
-            fixed, free = iter(self.constants), iter(given)
+        def bound(*values: Any) -> Any:
+            fixed, free = iter(self.constants), iter(values)
             return fun(*[next(fixed if i in self._positions else free) for i in range(self._n)])
 
         bound.__wrapped__ = fun  # type: ignore[attr-defined]  # names and places come from there

@@ -205,13 +205,13 @@ def _check_transposable(call: str, jaxpr: Jaxpr) -> None:
 
 
 def transpose_linear(
-    call: str, jaxpr: Jaxpr, cotangents: Sequence[Value | None], given: Sequence[Value] = ()
+    call: str, jaxpr: Jaxpr, cotangents: Sequence[Value | None], primals: Sequence[Value] = ()
 ) -> list[Value | None]:
-    """Cotangents of the inputs of a Jaxpr behind the ``given`` ones; it is linear in them."""
+    """Cotangents of the inputs of a Jaxpr behind the ``primals`` ones; it is linear in them."""
     process = current_trace().process
-    n = jaxpr.n_in - len(given)
-    flags = [*[False] * len(given), *[True] * n]
-    linear, results = linear_tape(jaxpr, flags, [*given, *[None] * n], process)
+    n = jaxpr.n_in - len(primals)
+    flags = [*[False] * len(primals), *[True] * n]
+    linear, results = linear_tape(jaxpr, flags, [*primals, *[None] * n], process)
     if any([r is not None and _is_nonzero(r) for r in results]):
         raise LinearityError(
             f"{call}: a result does not depend on the arguments, and is not zero",

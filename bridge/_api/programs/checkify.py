@@ -135,8 +135,8 @@ def _traced_with(
     if not any(constant):
         return trace_body("checkify", f, tree, avals, _take_apart, "checkify", _apply), values
 
-    def call(*given: object) -> Any:
-        rest = iter(given)
+    def call(*values: object) -> Any:
+        rest = iter(values)
         args, kwargs = tree.unflatten([leaf if fixed else next(rest) for leaf, fixed in pairs])
         return f(*args, **kwargs)
 

@@ -57,14 +57,14 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
 
 
 def _without_structs(
-    fun: Callable[..., object], given: dict[int, ShapeDtypeStruct]
+    fun: Callable[..., object], structs: dict[int, ShapeDtypeStruct]
 ) -> Callable[..., Any]:
-    """``fun`` with numbers for the shapes without data among its results, which go to ``given``."""
+    """``fun`` with numbers for shapes without data among its results, which go to ``structs``."""
 
     def run(*args: object, **kwargs: object) -> Any:
         result = fun(*args, **kwargs)
         leaves, tree = flatten(result)
-        given.update({i: x for i, x in enumerate(leaves) if isinstance(x, ShapeDtypeStruct)})
-        return tree.unflatten([0 if i in given else x for i, x in enumerate(leaves)])
+        structs.update({i: x for i, x in enumerate(leaves) if isinstance(x, ShapeDtypeStruct)})
+        return tree.unflatten([0 if i in structs else x for i, x in enumerate(leaves)])
 
     return run

@@ -153,8 +153,8 @@ def _map_refs(
     refs = MappedRefs(f"vmap({name_of(fun)})", fun, leaves, dims, tree)
 
     @named_like(fun)
-    def call(given: list[Any]) -> Any:
-        return refs.call(given)
+    def call(values: list[Any]) -> Any:
+        return refs.call(values)
 
     return refs.run(vmap(call, (dims,), (out_axes, refs.dims), *options))
 

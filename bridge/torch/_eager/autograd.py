@@ -102,8 +102,8 @@ class LateCall(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, given: tuple[Node, Sequence[Any]], *leaves: Any) -> Any:
-        node, originals = given
+    def forward(ctx: Any, node_and_originals: tuple[Node, Sequence[Any]], *leaves: Any) -> Any:
+        node, originals = node_and_originals
         ctx.late = [x is not y for x, y in zip(leaves, originals, strict=True)]
         return Call.forward(ctx, node, *originals)
 
@@ -161,15 +161,15 @@ def _general_backward(
     node: Node,
     saved: Sequence[torch.Tensor],
     numbers: Sequence[Any] | None,
-    given: Sequence[torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
     mask: Mask,
 ) -> Sequence[torch.Tensor]:
     """A backward pass for some results, or with unusual tensors, or itself differentiated."""
     if grad_enabled() or is_special():
-        return _backward_again(node, saved, numbers, given, mask)
-    dense = _dense(node, saved, numbers, given)
+        return _backward_again(node, saved, numbers, cotangents, mask)
+    dense = _dense(node, saved, numbers, cotangents)
     if dense is None:
-        return _backward_again(node, saved, numbers, given, mask)
+        return _backward_again(node, saved, numbers, cotangents, mask)
     leaves, values = dense
     return node.backward(mask, values)(leaves)
 
@@ -178,10 +178,10 @@ def _dense(
     node: Node,
     saved: Sequence[torch.Tensor],
     numbers: Sequence[Any] | None,
-    given: Sequence[torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
 ) -> tuple[list[Any], Places] | None:
     """The inputs of a backward program, and which cotangents are one value; None if unusual."""
-    dense: list[Any] = [*saved, *given]
+    dense: list[Any] = [*saved, *cotangents]
     values = make_dense(dense, len(saved))
     if values is None:
         return None
@@ -235,15 +235,15 @@ def _backward_again(
     node: Node,
     saved: Sequence[torch.Tensor],
     numbers: Sequence[Any] | None,
-    given: Sequence[torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
     mask: Mask,
 ) -> Sequence[torch.Tensor]:
     """A backward pass as a differentiable function of the inputs and the cotangents."""
     compiled = node.compiled
-    leaves = _pullback_inputs(node.in_graph[0], saved, numbers, given[0].device)
+    leaves = _pullback_inputs(node.in_graph[0], saved, numbers, cotangents[0].device)
     # Of the same program, whatever options are in force by now, or on this thread.
     with settings_of(compiled.jaxpr):
-        return call(compiled.family.vjp(node.reached(mask), mask), [*leaves, *given])
+        return call(compiled.family.vjp(node.reached(mask), mask), [*leaves, *cotangents])
 
 
 def call(family: Family, xs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

@@ -37,13 +37,13 @@ class LateGradient(torch.Tensor):
     _given: list[tuple[Any, int | None]]
 
     @staticmethod
-    def of(tail: Tail, given: Sequence[Any], device: torch.device) -> LateGradient:
-        """The gradient that ``tail.run(given)`` computes."""
+    def of(tail: Tail, inputs: Sequence[Any], device: torch.device) -> LateGradient:
+        """The gradient that ``tail.run(inputs)`` computes."""
         result = torch.Tensor._make_wrapper_subclass(
             LateGradient, tail.shape, dtype=tail.dtype, device=device
         )
         result._run = tail.run
-        result._given = [(x, _version(x)) for x in given]
+        result._given = [(x, _version(x)) for x in inputs]
         return result
 
     def compute(self) -> torch.Tensor:

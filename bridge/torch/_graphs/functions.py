@@ -71,8 +71,8 @@ def _content_guard(value: Any, name: str, *, of_source: bool = False) -> Callabl
         def unchanged(_: Any) -> bool:
             return token(value) == before
 
-        def is_equal(found: Any) -> bool:
-            return found is value or token(found) == before  # in place: see ``unchanged``
+        def is_equal(content: Any) -> bool:
+            return content is value or token(content) == before  # in place: see ``unchanged``
 
         what = [f"{name}, which tracebridge.torch.wrap got, or what it refers to has changed"]
         if of_source:

@@ -26,13 +26,15 @@ def jvp_branches(branches: Branches, nonzero: Flags) -> tuple[Branches, Flags]:
     return tuple([jvp_jaxpr(b, nonzero, union)[0] for b in branches]), union
 
 
-def transpose_branches(branches: Branches, linear: Flags, given: Flags) -> tuple[Branches, Flags]:
+def transpose_branches(
+    branches: Branches, linear: Flags, has_cotangent: Flags
+) -> tuple[Branches, Flags]:
     """The transpose of each branch, with all cotangents that some branch gives."""
-    key = ("cond_transpose", branches, linear, given)
+    key = ("cond_transpose", branches, linear, has_cotangent)
     cache = largest_jaxpr(branches).cache
     found = cache.get(key)
     if found is None:
-        parts = [transpose_jaxpr(b, linear, given, instantiate=False) for b in branches]
+        parts = [transpose_jaxpr(b, linear, has_cotangent, instantiate=False) for b in branches]
         union = tuple([any(flags) for flags in zip(*[p for _, p in parts], strict=True)])
         avals = [a for a, here in zip(branches[0].in_avals, linear, strict=True) if here]
         filled = tuple([_filled(back, present, union, avals) for back, present in parts])

@@ -296,13 +296,13 @@ def _order_of(what: str, layout: Any) -> Order:
     return tuple([index_of(a, "ffi_call", what) for a in layout])
 
 
-def _layouts_of(what: str, given: Any) -> Any:
-    if given is None:
+def _layouts_of(what: str, layouts: Any) -> Any:
+    if layouts is None:
         return None
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        msg = f"ffi_call: {what} is {given!r}"
+    if not isinstance(layouts, Sequence) or isinstance(layouts, str):
+        msg = f"ffi_call: {what} is {layouts!r}"
         raise ArgumentTypeError(msg, expected="a sequence with a layout for each array")
-    return tuple([_order_of(f"{what}[{i}]", layout) for i, layout in enumerate(given)])
+    return tuple([_order_of(f"{what}[{i}]", layout) for i, layout in enumerate(layouts)])
 
 
 @api_boundary

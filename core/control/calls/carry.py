@@ -25,23 +25,23 @@ def unchanged(values: Sequence[object]) -> list[Any]:
     return [to_array(v) if type(v) is Literal else v for v in values]
 
 
-def check_structure(call: str, given: Any, returned: Any) -> None:
+def check_structure(call: str, before: Any, returned: Any) -> None:
     """Raise unless the returned carry has the structure of the given one."""
-    if given == returned:
+    if before == returned:
         return
-    places = equality_errors_of_structures(given, returned)
+    places = equality_errors_of_structures(before, returned)
     first = f"; {places[0].describe('given carry', 'returned carry')}" if places else ""
     msg = f"{call}: the carry changes its structure from one step to the next{first}"
     raise TreeMismatchError(
         msg,
         got=f"returned carry {returned}",
-        expected=f"given carry    {given}",
+        expected=f"given carry    {before}",
         hint="return the carry in the form in which it was given",
     )
 
 
 def promoted(
-    init: Sequence[object], given: Sequence[ShapedArray], returned: Sequence[ShapedArray]
+    init: Sequence[object], before: Sequence[ShapedArray], returned: Sequence[ShapedArray]
 ) -> list[Any] | None:
     """``init`` with weakly typed values converted to what a step returns; None if all fits.
 
@@ -49,7 +49,7 @@ def promoted(
     """
     values = list(init)
     changed = False
-    for i, (a, b) in enumerate(zip(given, returned, strict=True)):
+    for i, (a, b) in enumerate(zip(before, returned, strict=True)):
         if not a.weak_type or a.dtype == b.dtype:
             continue
         try:
@@ -63,24 +63,24 @@ def promoted(
 
 
 def check_types(
-    call: str, tree: Any, given: Sequence[ShapedArray], returned: Sequence[ShapedArray]
+    call: str, tree: Any, before: Sequence[ShapedArray], returned: Sequence[ShapedArray]
 ) -> None:
     """Raise unless each carry keeps its shape and dtype; the message shows both side by side."""
     wrong: dict[int, str] = {}
-    for i, (a, b) in enumerate(zip(given, returned, strict=True)):
+    for i, (a, b) in enumerate(zip(before, returned, strict=True)):
         if a.shape != b.shape:
             wrong[i] = "the shapes differ"
         elif a.dtype != b.dtype:
             wrong[i] = "the dtypes differ"
     if not wrong:
         return
-    paths = leaf_paths(tree.unflatten(range(len(given))))
+    paths = leaf_paths(tree.unflatten(range(len(before))))
     names = [f"carry{p}" for p in paths]
     width = max([len(n) for n in names])
-    left = max([len(a.str_short()) for a in given] + [len("given")])
+    left = max([len(a.str_short()) for a in before] + [len("given")])
     right = max([len(b.str_short()) for b in returned] + [len("returned")])
     rows = [f"      {'':{width}}  {'given':{left}}  {'returned':{right}}"]
-    for i, (name, a, b) in enumerate(zip(names, given, returned, strict=True)):
+    for i, (name, a, b) in enumerate(zip(names, before, returned, strict=True)):
         mark = "*" if i in wrong else " "
         note = f"  {wrong[i]}" if i in wrong else ""
         row = f"    {mark} {name:{width}}  {a.str_short():{left}}  {b.str_short():{right}}{note}"

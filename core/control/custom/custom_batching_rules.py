@@ -184,8 +184,8 @@ class SomeResults:
         """As ``VmapRule.for_size``."""
         return self._choose(self._base.for_size(size, flags))
 
-    def _choose(self, found: Batched) -> Batched:
-        jaxpr, out = found
+    def _choose(self, jaxpr_and_tree: Batched) -> Batched:
+        jaxpr, out = jaxpr_and_tree
         kept = tuple([o for o, c in zip(out, self._chosen, strict=True) if c])
         return dce_jaxpr(jaxpr, self._chosen, keep_in=True)[0], kept
 

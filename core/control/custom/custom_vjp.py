@@ -86,8 +86,8 @@ def _linearize(
     in_avals = [p.aval for p in primals]
     out_avals = [o.aval for o in outs]
 
-    def backward(given: Sequence[object], cts: Sequence[Value | None]) -> list[Any]:
-        tree = res_tree.unflatten([user_value(r) for r in given])
+    def backward(residuals: Sequence[object], cts: Sequence[Value | None]) -> list[Any]:
+        tree = res_tree.unflatten([user_value(r) for r in residuals])
         return call.run_bwd(tree, cts, out_avals, out_tree, in_avals)
 
     app = custom_lin(backward, call.name, residuals, in_avals, perturbed, out_avals)

@@ -233,8 +233,8 @@ def _reordered(run: Callable[..., Any], places: Sequence[int]) -> Callable[..., 
     """``run`` of arrays given in the order ``places``."""
     order = [places.index(i) for i in range(len(places))]
 
-    def run_reordered(given: Sequence[Any]) -> Any:
-        return run([given[i] for i in order])
+    def run_reordered(arrays: Sequence[Any]) -> Any:
+        return run([arrays[i] for i in order])
 
     return run_reordered
 

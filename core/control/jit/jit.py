@@ -265,19 +265,21 @@ class JitPrograms:
         return found
 
     def make_entry(
-        self, call: Arguments, arrays: list[Array], given: TracedCall | None
+        self, call: Arguments, arrays: list[Array], traced_with_refs: TracedCall | None
     ) -> CallEntry | None:
-        """The executable; of ``given``, which uses references, with flat results."""
+        """The executable; of ``traced_with_refs``, which uses references, with flat results."""
         sigs = tuple([a._sig for a in arrays])
         donated = owned(arrays, call.donated)
         placed = None if self.options.placement is None else self.options.placement()
         key = (call.tree, call.static_key, sigs, donated, tracing_key(), placed)
-        key = (*key, option("default_device"), given is not None, call.refs)
+        key = (*key, option("default_device"), traced_with_refs is not None, call.refs)
         found = self.runs.get(key)
         if found is None:
-            self.note_miss(key, call.parameters, again=given is not None)
-            traced = given or self.trace(call, tuple([s.aval for s in sigs]), sigs, refs=True)
-            if given is None and traced.refs is not None:
+            self.note_miss(key, call.parameters, again=traced_with_refs is not None)
+            traced = traced_with_refs or self.trace(
+                call, tuple([s.aval for s in sigs]), sigs, refs=True
+            )
+            if traced_with_refs is None and traced.refs is not None:
                 return None
             wishes = self.wishes(call, traced, [s.aval for s in sigs], sigs)
             placement, committed = choose_placement(sigs, self.name, placed, wishes)
@@ -290,7 +292,9 @@ class JitPrograms:
                 donated=donated,
                 compiler_options=self.options.compiler_options,
             )
-            out_tree = traced.out_tree if given is None else list_of(len(traced.whole.outs))
+            out_tree = (
+                traced.out_tree if traced_with_refs is None else list_of(len(traced.whole.outs))
+            )
             found = CallEntry(self.name, program, out_tree, committed, call.donated, sigs)
             self.runs.set(key, found)
         return found

@@ -58,10 +58,10 @@ def _transpose_linear(
 ) -> list[Any]:
     """Every carry is linear."""
 
-    def bind(given: dict[str, Any], *operands: Sequence[Any]) -> Sequence[Any]:
+    def bind(parameters: dict[str, Any], *operands: Sequence[Any]) -> Sequence[Any]:
         if params["split_transpose"]:
-            return _bind_two_loops(primitive, given, *operands)
-        return primitive.bind(*[x for group in operands for x in group], **given)
+            return _bind_two_loops(primitive, parameters, *operands)
+        return primitive.bind(*[x for group in operands for x in group], **parameters)
 
     made: dict[ShapedArray, Any] = {}
 
@@ -92,8 +92,8 @@ def staged_transpose_of_scan(
     rest = iter(values)
     args = [None if here else next(rest) for here in linear]
 
-    def bind(given: dict[str, Any], *operands: Sequence[int]) -> Sequence[int]:
-        first = graph.add_bound(primitive, [x for group in operands for x in group], given)
+    def bind(parameters: dict[str, Any], *operands: Sequence[int]) -> Sequence[int]:
+        first = graph.add_bound(primitive, [x for group in operands for x in group], parameters)
         return range(first, len(graph.avals))
 
     results = _go_back(cts, args, linear, params, graph.zeros, bind)
@@ -192,10 +192,12 @@ class Backward:
     __slots__ = ("body", "carry", "consts", "xs")
 
     def __init__(
-        self, jaxpr: Jaxpr, n_consts: int, n_carry: int, linear: Flags, given: Flags
+        self, jaxpr: Jaxpr, n_consts: int, n_carry: int, linear: Flags, has_cotangent: Flags
     ) -> None:
         n_linear = sum(linear[:n_consts])
-        carry, ys = _reached_carries(jaxpr, n_consts, given[:n_carry], given[n_carry:])
+        carry, ys = _reached_carries(
+            jaxpr, n_consts, has_cotangent[:n_carry], has_cotangent[n_carry:]
+        )
         while True:
             back = _Transposed(jaxpr, linear, (*carry, *ys))
             present = [r is not None for r in back.results]
@@ -236,14 +238,14 @@ class _Transposed:
 
     __slots__ = ("args", "cts", "graph", "linear_avals", "results")
 
-    def __init__(self, jaxpr: Jaxpr, linear: Flags, given: Flags) -> None:
+    def __init__(self, jaxpr: Jaxpr, linear: Flags, has_cotangent: Flags) -> None:
         graph = self.graph = Graph()
         avals = jaxpr.in_avals
         self.linear_avals = chosen(linear, avals)
         self.args = graph.inputs([a for a, here in zip(avals, linear, strict=True) if not here])
-        self.cts = graph.inputs(chosen(given, jaxpr.out_avals))
+        self.cts = graph.inputs(chosen(has_cotangent, jaxpr.out_avals))
         numbers = iter(self.cts)
-        cts = [next(numbers) if here else None for here in given]
+        cts = [next(numbers) if here else None for here in has_cotangent]
         self.results = transpose_into(graph, jaxpr, linear, self.args, cts)
 
 

@@ -188,7 +188,7 @@ def _residuals(split: Any, point: Sequence[Any], process: Any, n_out: int) -> li
 
 
 def _pushed(
-    split: Any, point: Sequence[object], given: Sequence[Any], process: Any, n_out: int
+    split: Any, point: Sequence[object], tangents: Sequence[Any], process: Any, n_out: int
 ) -> list[Any]:
     kept = _residuals(split, point, process, n_out)
-    return eval_jaxpr(split.linear, process, [*kept, *given])
+    return eval_jaxpr(split.linear, process, [*kept, *tangents])

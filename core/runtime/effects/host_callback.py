@@ -138,13 +138,13 @@ class HostCallback:
         path = keystr(leaf_paths(tree)[index])
         return f" as result{path}" if path else ""
 
-    def _fits(self, leaf: object, given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    def _fits(self, leaf: object, dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
         """Python numbers take the dtype wanted; 64-bit arrays become 32-bit ones without x64."""
         if type(leaf) in (bool, int, float, complex):
-            return np.can_cast(given, wanted, "same_kind") or (
-                wanted.kind in "fcV" and given.kind in "iuf"
+            return np.can_cast(dtype, wanted, "same_kind") or (
+                wanted.kind in "fcV" and dtype.kind in "iuf"
             )
-        return not self._keeps_64 and _NARROW.get(given.name) == wanted.name
+        return not self._keeps_64 and _NARROW.get(dtype.name) == wanted.name
 
 
 def _on_cpu(array: Array) -> bool:

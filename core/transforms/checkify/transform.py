@@ -53,14 +53,14 @@ EVERY_CATEGORY: Categories = frozenset(
 class Checked:
     """A transformed program.
 
-    It maps (code, lanes of ``given``, inputs) to (code, lanes of ``layout``, results).
+    It maps (code, lanes of ``lanes_in``, inputs) to (code, lanes of ``layout``, results).
     """
 
-    __slots__ = ("given", "jaxpr", "layout")
+    __slots__ = ("jaxpr", "lanes_in", "layout")
 
-    def __init__(self, jaxpr: Jaxpr, given: Layout, layout: Layout) -> None:
+    def __init__(self, jaxpr: Jaxpr, lanes_in: Layout, layout: Layout) -> None:
         self.jaxpr = jaxpr
-        self.given = given
+        self.lanes_in = lanes_in
         self.layout = layout
 
     @property
@@ -81,25 +81,25 @@ class Checker:
         self._memo: dict[Any, Checked] = {}
 
     def checked(
-        self, jaxpr: Jaxpr, given: Layout, line: str = "", wanted: Layout | None = None
+        self, jaxpr: Jaxpr, lanes_in: Layout, line: str = "", wanted: Layout | None = None
     ) -> Checked:
         """The transformed ``jaxpr``, with at least the lanes ``wanted`` among its results."""
-        key = (jaxpr, given, line, wanted)
+        key = (jaxpr, lanes_in, line, wanted)
         found = self._memo.get(key)
         if found is not None:
             return found
         layouts: list[Layout] = []
-        n = 1 + len(given)
+        n = 1 + len(lanes_in)
 
         def run(*values: Any) -> list[Any]:
-            state = State(self.table, values[0], dict(zip(given, values[1:n], strict=True)))
+            state = State(self.table, values[0], dict(zip(lanes_in, values[1:n], strict=True)))
             outs = self.run(jaxpr, state, values[n:], line)
-            layouts.append(merged([given, state.layout, wanted or ()]))
+            layouts.append(merged([lanes_in, state.layout, wanted or ()]))
             return [*state.values(layouts[0]), *outs]
 
-        avals = [CODE, *[lane_aval(k) for k in given], *jaxpr.in_avals]
+        avals = [CODE, *[lane_aval(k) for k in lanes_in], *jaxpr.in_avals]
         staged = stage(run, avals, jaxpr.debug, locate=False)
-        found = self._memo[key] = Checked(staged, given, layouts[0])
+        found = self._memo[key] = Checked(staged, lanes_in, layouts[0])
         return found
 
     def run(self, jaxpr: Jaxpr, state: State, args: Sequence[Any], line: str = "") -> list[Any]:
@@ -179,57 +179,57 @@ class Checker:
         if _as_before(new, jaxpr):
             return current_trace().process(app, args)
         primitive: Any = app.primitive
-        n = len(new.given) + 1
+        n = len(new.lanes_in) + 1
         params = dict(app.params)
         if "prevent_cse" in params:
             params["prevent_cse"] = (*[any(params["prevent_cse"])] * n, *params["prevent_cse"])
         params = primitive.with_jaxpr(params, new.jaxpr, "checkify")
-        outs = primitive.bind(*state.values(new.given), *args, **params)
+        outs = primitive.bind(*state.values(new.lanes_in), *args, **params)
         return state.take(outs, new.layout)
 
     def _choice(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         branches = app.params["branches"]
-        given = state.layout
-        found = [self.checked(b, given, line) for b in branches]
+        lanes_in = state.layout
+        found = [self.checked(b, lanes_in, line) for b in branches]
         if all([_as_before(f, b) for f, b in zip(found, branches, strict=True)]):
             return current_trace().process(app, args)
         layout = merged([f.layout for f in found])
-        new = tuple([self.checked(b, given, line, layout).jaxpr for b in branches])
+        new = tuple([self.checked(b, lanes_in, line, layout).jaxpr for b in branches])
         # Lanes stand in the order in which a branch found them: bring them into one.
         new = tuple(
             [
-                _reordered(j, self.checked(b, given, line, layout).layout, layout)
+                _reordered(j, self.checked(b, lanes_in, line, layout).layout, layout)
                 for j, b in zip(new, branches, strict=True)
             ]
         )
         n_lead = app.primitive.n_lead  # pyright: ignore[reportAttributeAccessIssue] - of Choice
         outs = app.primitive.bind(
             *args[:n_lead],
-            *state.values(given),
+            *state.values(lanes_in),
             *args[n_lead:],
             **{**app.params, "branches": new},
         )
         return state.take(outs, layout)
 
-    def _loop_body(self, body: Jaxpr, given: Layout, line: str) -> Checked:
+    def _loop_body(self, body: Jaxpr, lanes_in: Layout, line: str) -> Checked:
         """The transformed body, with the same lanes before and after a step."""
         while True:
-            found = self.checked(body, given, line)
-            if found.layout == given:
+            found = self.checked(body, lanes_in, line)
+            if found.layout == lanes_in:
                 return found
-            given = found.layout
+            lanes_in = found.layout
 
     def _scan(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         params = app.params
         body = self._loop_body(params["jaxpr"], state.layout, line)
         if _as_before(body, params["jaxpr"]):
             return current_trace().process(app, args)
-        n_state, n_consts = 1 + len(body.given), params["num_consts"]
+        n_state, n_consts = 1 + len(body.lanes_in), params["num_consts"]
         order = [*range(n_state, n_state + n_consts), *range(n_state)]
         jaxpr = permute_jaxpr(body.jaxpr, [*order, *range(n_state + n_consts, body.jaxpr.n_in)])
         outs = scan_p.bind(
             *args[:n_consts],
-            *state.values(body.given),
+            *state.values(body.lanes_in),
             *args[n_consts:],
             **{**params, "jaxpr": jaxpr, "num_carry": params["num_carry"] + n_state},
         )
@@ -254,16 +254,16 @@ class Checker:
     def _while(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         params = app.params
         test, body = params["cond_jaxpr"], params["body_jaxpr"]
-        given = state.layout
+        lanes_in = state.layout
         while True:
-            new_test = self._loop_body(test, given, line)
-            new_body = self._loop_body(body, new_test.given, line)
-            if new_body.given == new_test.given:
+            new_test = self._loop_body(test, lanes_in, line)
+            new_body = self._loop_body(body, new_test.lanes_in, line)
+            if new_body.lanes_in == new_test.lanes_in:
                 break
-            given = new_body.given
+            lanes_in = new_body.lanes_in
         if _as_before(new_test, test) and _as_before(new_body, body):
             return current_trace().process(app, args)
-        layout = new_body.given
+        layout = new_body.lanes_in
         cond_consts, body_consts, init = groups(params, args)
         if not new_test.is_plain:
             self.run(test, state, [*cond_consts, *init], line)
@@ -291,7 +291,7 @@ class _LoopParts:
         self._body = body
         self._n_test = n_test
         self._n_body = n_body
-        self._n_state = 1 + len(body.given)
+        self._n_state = 1 + len(body.lanes_in)
 
     def test(self, plain: Jaxpr) -> Jaxpr:
         """The condition does not look at the state."""

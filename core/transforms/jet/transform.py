@@ -123,12 +123,12 @@ def _stage_jet(jaxpr: Jaxpr, order: int, moving: Flags, wanted: Flags) -> tuple[
 
 
 def joined(
-    values: Sequence[object], rest: Sequence[object], moving: Sequence[bool], order: int
+    values: Sequence[object], coefficients: Sequence[object], moving: Sequence[bool], order: int
 ) -> list[Series]:
     """Series from values, and the coefficients of those that are marked."""
-    given = iter(rest)
+    remaining_coefficients = iter(coefficients)
     return [
-        [v, *[next(given) for _ in range(order)]] if m else constant(v, order)
+        [v, *[next(remaining_coefficients) for _ in range(order)]] if m else constant(v, order)
         for v, m in zip(values, moving, strict=True)
     ]
 
@@ -227,9 +227,9 @@ def _grouped(jaxpr: Jaxpr, n_in: int, sizes: Sequence[int], flags: Flags, order:
     return permute_jaxpr(jaxpr, chosen)
 
 
-def _grouped_outs(jaxpr: Jaxpr, n_out: int, n_carry: int, given: Flags, order: int) -> Jaxpr:
+def _grouped_outs(jaxpr: Jaxpr, n_out: int, n_carry: int, has_series: Flags, order: int) -> Jaxpr:
     """The carries among the results followed by their coefficients, then the others."""
-    more = n_out + order * sum(given[:n_carry])
+    more = n_out + order * sum(has_series[:n_carry])
     outs = jaxpr.outs
     return permute_jaxpr(
         jaxpr, None, [*outs[:n_carry], *outs[n_out:more], *outs[n_carry:n_out], *outs[more:]]
