@@ -138,11 +138,11 @@ def build_ffi_lowering_function(
     """
 
     def emit(ctx: Any, *operands: Any, **attributes: Any) -> Any:
-        given = dict(lowering_args)
-        version = given.pop("api_version", TYPED_VERSION)
-        types = given.pop("result_types", None) or [tensor_type(a) for a in ctx.avals_out]
-        aliases = given.pop("operand_output_aliases", None) or {}
-        extra = given.pop("extra_attributes", None) or {}
+        emit_args = dict(lowering_args)
+        version = emit_args.pop("api_version", TYPED_VERSION)
+        types = emit_args.pop("result_types", None) or [tensor_type(a) for a in ctx.avals_out]
+        aliases = emit_args.pop("operand_output_aliases", None) or {}
+        extra = emit_args.pop("extra_attributes", None) or {}
         config: Any = backend_config
         if not isinstance(config, str):
             merged = {**(config or {}), **attributes}
@@ -151,13 +151,13 @@ def build_ffi_lowering_function(
             config = string(config)
         options: dict[str, Any] = {
             "call_target_name": string(call_target_name),
-            "has_side_effect": boolean(bool(given.pop("has_side_effect", False))),
+            "has_side_effect": boolean(bool(emit_args.pop("has_side_effect", False))),
             "api_version": i32(version),
             "backend_config": config,
             "output_operand_aliases": aliases_attribute(sorted(aliases.items()), len(types)),
             "called_computations": array([]),
             **extra,
-            **given,
+            **emit_args,
         }
         if not skip_ffi_layout_processing:
             ins, outs = ctx.avals_in, ctx.avals_out

@@ -367,11 +367,11 @@ def with_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
 
 def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
     parts = linearize_jaxpr(primal, active)
-    given = [
+    has_cotangent = [
         c and nz and is_inexact(a.dtype)
         for c, nz, a in zip(cotangents, parts.nonzero_out, primal.out_avals, strict=True)
     ]
-    linear_cts = tuple([g for g, nz in zip(given, parts.nonzero_out, strict=True) if nz])
+    linear_cts = tuple([g for g, nz in zip(has_cotangent, parts.nonzero_out, strict=True) if nz])
     n_res = len(parts.forwarded) + parts.n_residuals
     n_active = sum(active)
     linear_in = (False,) * n_res + (True,) * n_active
@@ -385,7 +385,7 @@ def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
         residuals = [xs[i] for i in parts.forwarded] + results[n_out:]
         cts: list[Any] = []
         rest = iter(values[n_in:])
-        for here, used in zip(cotangents, given, strict=True):
+        for here, used in zip(cotangents, has_cotangent, strict=True):
             ct = next(rest) if here else None
             if used:
                 cts.append(conjugate(ct))
@@ -453,13 +453,13 @@ def resolve(handle: str, find_root: Callable[[str], Family | None]) -> Family:
         ExchangeError: no wrapped function in this process has that name.
         ProgramMismatchError: one has it, and computes something else.
     """
-    found = _HANDLES.get(handle)
-    if found is not None:
-        return found
+    cached = _HANDLES.get(handle)
+    if cached is not None:
+        return cached
     base, _, suffix = handle.rpartition("::")
     if base and suffix.partition("(")[0] in _DERIVED:
-        found = _HANDLES[handle] = resolve(base, find_root).child(suffix)
-        return found
+        cached = _HANDLES[handle] = resolve(base, find_root).child(suffix)
+        return cached
     family = find_root(handle)
     if family is not None:
         pin(handle, family)

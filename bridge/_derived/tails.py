@@ -70,9 +70,11 @@ def _tails(graph: _Graph, cuts: Mapping[int, Sequence[int]]) -> Tails:
     place = {variable: n_in + len(early) + i for i, variable in enumerate(needed)}
     last: dict[int, tuple[Jaxpr, tuple[int, ...]]] = {}
     for k, cut in cuts.items():
-        given = [variable for variable in cut if variable < n_in or variable >= n_fixed]
-        places = tuple([variable if variable < n_in else place[variable] for variable in given])
-        last[k] = graph.program(given, k), places
+        cut_variables = [variable for variable in cut if variable < n_in or variable >= n_fixed]
+        places = tuple(
+            [variable if variable < n_in else place[variable] for variable in cut_variables]
+        )
+        last[k] = graph.program(cut_variables, k), places
     outs = [*[jaxpr.outs[k] for k in early], *needed]
     whole = Jaxpr(
         jaxpr.in_avals, jaxpr.consts, jaxpr.equations, outs, [graph.avals[v] for v in outs],

@@ -425,9 +425,9 @@ def _backward(rates: Rates, options: _Options, residuals: Any, ct: Any) -> tuple
     (a, sums), moved = scan(back, carry, (ys[1:], ct[1:], pairs), reverse=True)
     # A later start shifts the whole solution.
     start = -tnp.real(tnp.sum(a * rates_of(ys[0], t[0], active))).astype(t.dtype)
-    found = iter(sums)
+    remaining_sums = iter(sums)
     ct_args = tree.unflatten(
-        [next(found) if s else _no_tangent(x) for x, s in zip(leaves, smooth, strict=True)]
+        [next(remaining_sums) if s else _no_tangent(x) for x, s in zip(leaves, smooth, strict=True)]
     )
     ct_t = lax.concatenate([lax.reshape(start, (1,)), moved], 0)
     return (a + ct[0], ct_t, *ct_args)

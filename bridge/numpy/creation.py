@@ -293,12 +293,16 @@ def arange(
                 "arange decides the size of its result by it.",
                 hint="make it static (static_argnums), or mask an arange of the largest size",
             )
-    given = [v if is_python_scalar(v) else np.asarray(v) for v in (start, stop, step or 1)]
+    static_bounds = [v if is_python_scalar(v) else np.asarray(v) for v in (start, stop, step or 1)]
     if step == 0:
         msg = "arange: step is zero"
         raise ZeroDivisionError(msg)
-    kind = canonicalize_explicit(dtype, "arange") if dtype is not None else _arange_dtype(given)
-    bounds: list[Any] = [np.asarray(g)[()] for g in given]
+    kind = (
+        canonicalize_explicit(dtype, "arange")
+        if dtype is not None
+        else _arange_dtype(static_bounds)
+    )
+    bounds: list[Any] = [np.asarray(g)[()] for g in static_bounds]
     made = put_made("arange", lambda: np.arange(*bounds).astype(kind))
     return on_device(made, device, out_sharding, "arange")
 
@@ -334,13 +338,13 @@ def spread(start: Value, stop: Value, num: int, endpoint: bool, axis: int) -> li
     kind = real_of(aval.dtype)
     steps = lax.iota_of(kind, shape, axis)
     weight = lax.div(steps, full_of(steps.aval.update(shape=()), max(parts, 1)))
-    rest = lax.sub(full_of(steps.aval.update(shape=()), 1), weight)
+    weight_of_start = lax.sub(full_of(steps.aval.update(shape=()), 1), weight)
     dims = tuple([i for i in range(len(shape)) if i != axis])
     first, last = (
         lax.broadcast_in_dim(v, shape, dims if v.aval.ndim else ()) for v in (start, stop)
     )
-    weight, rest = (lax.convert_dtype(w, aval.dtype) for w in (weight, rest))
-    values = lax.add(lax.mul(first, rest), lax.mul(last, weight))
+    weight, weight_of_start = (lax.convert_dtype(w, aval.dtype) for w in (weight, weight_of_start))
+    values = lax.add(lax.mul(first, weight_of_start), lax.mul(last, weight))
     if endpoint and num > 1:
         # The last number is stop itself, also where start has no weight in it: 0 * inf.
         values = lax.select_n(lax.eq(steps, float(parts)), values, last)

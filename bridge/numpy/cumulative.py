@@ -432,15 +432,15 @@ def gradient(f: Any, *varargs: ArrayLike, axis: Axis = None, edge_order: int | N
     f = value_of(f)
     axes = tuple(range(f.aval.ndim)) if axis is None else axis
     several = members(axes)
-    given = (axes,) if several is None else several
+    chosen_axes = (axes,) if several is None else several
     spacing = [
         v if issubclass(type(v), EngineValue) or isinstance(v, int | float) else value_of(v)
         for v in varargs
     ]
-    found = _gradient_staged(
-        (f, *spacing), (tuple([index_of(a, "gradient", "an axis") for a in given]),)
+    slopes = _gradient_staged(
+        (f, *spacing), (tuple([index_of(a, "gradient", "an axis") for a in chosen_axes]),)
     )
-    return found[0] if len(given) == 1 else found
+    return slopes[0] if len(chosen_axes) == 1 else slopes
 
 
 def _unwrap(p: Any, *operands_and_statics: Any) -> Any:

@@ -232,12 +232,12 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike) -> bool:
     >>> tnp.isdtype(tnp.bfloat16, "real floating"), tnp.isdtype("int8", ("bool", "int8"))
     (True, True)
     """
-    found = known.as_dtype(dtype)
+    known_dtype = known.as_dtype(dtype)
     for k in kind if isinstance(kind, tuple) else (kind,):
         if isinstance(k, str) and k in _KINDS:
-            if found in _KINDS[k]:
+            if known_dtype in _KINDS[k]:
                 return True
-        elif known.as_dtype(k) == found:
+        elif known.as_dtype(k) == known_dtype:
             return True
     return False
 

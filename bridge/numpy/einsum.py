@@ -110,12 +110,12 @@ def _expand(form: Form, shapes: Sequence[Any]) -> tuple[list[Labels], Labels]:
     longest = 0
     for position, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
         named = len([label for label in labels if label != ELLIPSIS])
-        rest = len(shape) - named
-        if rest < 0 or (rest and ELLIPSIS not in labels):
+        n_broadcast = len(shape) - named
+        if n_broadcast < 0 or (n_broadcast and ELLIPSIS not in labels):
             msg = f"einsum: operand {position} has {len(shape)} axes, the subscripts name {named}"
             raise RankError(msg)
-        longest = max(longest, rest)
-        expanded.append(_replace_ellipsis(labels, rest))
+        longest = max(longest, n_broadcast)
+        expanded.append(_replace_ellipsis(labels, n_broadcast))
     if output is None:
         counts = Counter([label for labels in expanded for label in labels])
         single = [n for n, c in counts.items() if c == 1 and not isinstance(n, tuple)]
@@ -250,8 +250,8 @@ def _contract_all(*args: Any) -> Any:
     sizes = _sizes(inputs, shapes)
     xs = promote_dtypes(*xs)
     dtype, weak = xs[0].aval.dtype, xs[0].aval.weak_type
-    given = preferred or (None if dot is lax.dot_general else dtype)
-    product = partial(_pair, dot=dot, precision=precision, preferred=given)
+    product_dtype = preferred or (None if dot is lax.dot_general else dtype)
+    product = partial(_pair, dot=dot, precision=precision, preferred=product_dtype)
     work = list(zip(xs, inputs, strict=True))
     for positions in _path(inputs, output, sizes, optimize):
         chosen = [work[i] for i in positions]
@@ -276,18 +276,18 @@ def _contract(
 ) -> tuple[Any, Labels]:
     """One or more operands contracted to one, from left to right."""
     after = {n for _, labels in others for n in labels} | set(output)
-    found = chosen[0]
+    contracted = chosen[0]
     for k in range(max(len(chosen) - 1, 1)):
-        rest = {n for _, labels in chosen[k + 2 :] for n in labels} | after
+        labels_needed = {n for _, labels in chosen[k + 2 :] for n in labels} | after
         if len(chosen) == 1:
-            return _prepare(*found, sizes, after)
+            return _prepare(*contracted, sizes, after)
         other = chosen[k + 1]
-        left = _prepare(*found, sizes, rest | set(other[1]))
-        right = _prepare(*other, sizes, rest | set(left[1]))
+        left = _prepare(*contracted, sizes, labels_needed | set(other[1]))
+        right = _prepare(*other, sizes, labels_needed | set(left[1]))
         # What only a repeated axis of size 1 shared is alone now.
-        left = _prepare(*left, sizes, rest | set(right[1]))
-        found = product(left, right, rest)
-    return found
+        left = _prepare(*left, sizes, labels_needed | set(right[1]))
+        contracted = product(left, right, labels_needed)
+    return contracted
 
 
 def _path(

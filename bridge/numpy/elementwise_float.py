@@ -127,13 +127,15 @@ def _spacing(x: Value) -> Any:
     one = full_of(steps.aval.strong, 1)
     tiny = lax.shift_left(one, lax.min(steps, info.nmant))
     size = lax.select_n(lax.lt(steps, info.nmant), normal, tiny)
-    found = lax.bitcast_convert_type_p.bind(lax.convert_dtype(size, kind), new_dtype=x.aval.dtype)
+    distance = lax.bitcast_convert_type_p.bind(
+        lax.convert_dtype(size, kind), new_dtype=x.aval.dtype
+    )
     largest = lax.eq(lax.abs(x), full_of(x.aval.update(shape=()), float(info.max)))
-    found = lax.select_n(largest, found, full_of(found.aval, np.inf))
+    distance = lax.select_n(largest, distance, full_of(distance.aval, np.inf))
     negative = lax.bitwise_and(_signbit(x), lax.gt(_magnitude(bits), 0))
-    found = lax.select_n(negative, found, lax.neg(found))
-    found = lax.select_n(lax.is_finite(x), full_of(found.aval, np.nan), found)
-    return lax.convert_dtype(found, x.aval.dtype, x.aval.weak_type)
+    distance = lax.select_n(negative, distance, lax.neg(distance))
+    distance = lax.select_n(lax.is_finite(x), full_of(distance.aval, np.nan), distance)
+    return lax.convert_dtype(distance, x.aval.dtype, x.aval.weak_type)
 
 
 def _magnitude(bits: Value) -> Any:
@@ -278,8 +280,8 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 
 
 def _nan_to_num(*args: Value) -> Any:
-    x, nan, *rest = args
-    *limits, has_posinf, has_neginf = rest
+    x, nan, *replacements = args
+    *limits, has_posinf, has_neginf = replacements
     dtype = x.aval.dtype
     if not is_inexact(dtype):
         return x

@@ -60,8 +60,8 @@ def _fft(
     ndim = x.aval.ndim
     order = _axes_of(name, ndim, s, axes)
     n = len(order)
-    rest = [i for i in range(ndim) if i not in order]
-    there = (*rest, *order)
+    other_axes = [i for i in range(ndim) if i not in order]
+    there = (*other_axes, *order)
     y = lax.transpose(x, there)
     lengths = _lengths(name, kind, y.aval.shape[ndim - n :], s)
     y = transform(_resized(y, kind, lengths), kind, lengths)

@@ -23,8 +23,8 @@ from tracebridge.numpy.searching import search_halving, take_rows
 
 
 def _interp(*args: Any) -> Any:
-    x, xp, fp, *rest = args
-    *values, left, right, has_period = rest
+    x, xp, fp, *bounds_and_statics = args
+    *values, left, right, has_period = bounds_and_statics
     if xp.aval.ndim != 1 or xp.aval.shape != fp.aval.shape or xp.aval.shape[0] == 0:
         msg = (
             f"interp: xp and fp must be vectors of one size, not empty, got "
@@ -55,13 +55,13 @@ def _interp(*args: Any) -> Any:
     out = lax.select_n(flat, out, f0)
     if has_period:
         return out
-    given = iter(values)
+    remaining_values = iter(values)
     for side, how in (("left", left), ("right", right)):
         if how == "extrapolate":
             continue
         end = lax.index_in_dim(xp, 0 if side == "left" else n - 1, 0, keepdims=False)
         edge = lax.index_in_dim(fp, 0 if side == "left" else n - 1, 0, keepdims=False)
-        value = edge if how is None else lax.convert_dtype(next(given), fp.aval.dtype)
+        value = edge if how is None else lax.convert_dtype(next(remaining_values), fp.aval.dtype)
         outside = lax.lt(x, end) if side == "left" else lax.gt(x, end)
         outside, value, out = broadcast_operands("interp", outside, value, out)
         if outside.aval.ndim and not value.aval.ndim:

@@ -131,12 +131,12 @@ def load(file: File, *args: Any, **kwargs: object) -> Any:
     >>> tnp.load(file).tolist()
     [0, 1, 2]
     """
-    found = np.load(file, *args, **kwargs)
-    if not isinstance(found, np.ndarray):
-        return found
-    if found.dtype == _TWO_BYTES:
-        found = found.view(bfloat16)
-    return found if found.dtype.kind == "V" and found.dtype.type is np.void else asarray(found)
+    loaded = np.load(file, *args, **kwargs)
+    if not isinstance(loaded, np.ndarray):
+        return loaded
+    if loaded.dtype == _TWO_BYTES:
+        loaded = loaded.view(bfloat16)
+    return loaded if loaded.dtype.kind == "V" and loaded.dtype.type is np.void else asarray(loaded)
 
 
 def save(file: File, arr: ArrayLike, allow_pickle: bool = True) -> None:

@@ -37,19 +37,19 @@ def array_sequence(name: str, arrays: Any) -> Sequence[Any]:
         ValueError: no array at all.
     """
     if isinstance(arrays, list | tuple):
-        found: Sequence[Any] = arrays
+        parts: Sequence[Any] = arrays
     elif hasattr(arrays, "shape") and len(arrays.shape):
-        found = unstack(arrays)
+        parts = unstack(arrays)
     else:
         msg = (
             f"{name}: got {type(arrays).__name__}, expected a sequence of arrays; "
             f"write {name}([a, b])"
         )
         raise ArgumentTypeError(msg)
-    if not found:
+    if not parts:
         msg = f"{name}: got an empty sequence, expected at least one array"
         raise ArgumentValueError(msg)
-    return found
+    return parts
 
 
 def _convert(xs: Sequence[Value], dtype: Any) -> list[Any]:
@@ -347,14 +347,14 @@ def _split(x: Value, name: str, where: Any, axis: int, equal: bool) -> list[Any]
     if where < 1:
         msg = f"{name}: got {where} sections, expected at least one"
         raise ArgumentValueError(msg)
-    part, rest = divmod(size, where)
-    if equal and rest:
+    part, remainder = divmod(size, where)
+    if equal and remainder:
         msg = (
             f"{name}: axis {axis} of {x.aval.str_short()} has size {size}, which {where} equal "
             "sections do not divide"
         )
         raise ShapeMismatchError(msg, hint="use array_split for unequal parts")
-    sizes = [part + 1] * rest + [part] * (where - rest)
+    sizes = [part + 1] * remainder + [part] * (where - remainder)
     return [x] if where == 1 else list(lax.split(x, sizes, axis))
 
 

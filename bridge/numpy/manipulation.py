@@ -50,11 +50,11 @@ def _resolve_shape(x: Value, shape: Shape) -> tuple[Any, ...]:
     if type(known) is int and known == 0:
         msg = f"reshape: cannot find the size -1 in {shape} for {x.aval.str_short()}"
         raise ShapeMismatchError(msg)
-    rest = size // known
-    if rest * known != size:
+    missing_size = size // known
+    if missing_size * known != size:
         msg = f"reshape: {x.aval.str_short()} has {size} elements, not a multiple of {known}"
         raise ShapeMismatchError(msg)
-    return (*shape[: unknown[0]], rest, *shape[unknown[0] + 1 :])
+    return (*shape[: unknown[0]], missing_size, *shape[unknown[0] + 1 :])
 
 
 def _reshape(x: Value, shape: Shape, order: str) -> Any:

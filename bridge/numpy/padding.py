@@ -214,8 +214,8 @@ def _statistic(x: Value, axis: int, mode: str) -> Any:
 
 
 def _pad(*args: Any) -> Any:
-    x, *rest = args
-    *values, widths, mode, option = rest
+    x, *fill_and_statics = args
+    *values, widths, mode, option = fill_and_statics
     if mode in ("constant", "empty"):
         return _pad_constant(x, widths, values or [zeros_of(x.aval.update(shape=()))])
     source = x.aval.dtype
@@ -332,13 +332,17 @@ def pad(
 def _option_values(mode: str, kwargs: dict[str, Any], ndim: int) -> tuple[list[Any], Any]:
     """Options that are operands, and those that are static."""
     if mode in ("constant", "linear_ramp"):
-        given = kwargs.get("constant_values" if mode == "constant" else "end_values", 0)
-        if mode == "constant" and (not hasattr(given, "__len__") or getattr(given, "ndim", 1) == 0):
-            return [given], None
-        if issubclass(type(given), EngineValue) and given.aval.ndim:
-            given = _pairs_of_array(given, ndim)
-            return given, None
-        pairs = _pairs("constant_values" if mode == "constant" else "end_values", given, ndim)
+        option_value = kwargs.get("constant_values" if mode == "constant" else "end_values", 0)
+        if mode == "constant" and (
+            not hasattr(option_value, "__len__") or getattr(option_value, "ndim", 1) == 0
+        ):
+            return [option_value], None
+        if issubclass(type(option_value), EngineValue) and option_value.aval.ndim:
+            option_value = _pairs_of_array(option_value, ndim)
+            return option_value, None
+        pairs = _pairs(
+            "constant_values" if mode == "constant" else "end_values", option_value, ndim
+        )
         return [v for pair in pairs for v in pair], None
     if mode in ("maximum", "mean", "median", "minimum"):
         return [], _pairs("stat_length", kwargs.get("stat_length"), ndim)

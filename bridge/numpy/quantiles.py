@@ -208,9 +208,9 @@ def _pick(rows: Value, places: Value, first: int) -> Any:
         start_indices_batching_dims=batch,
     )
     columns = lax.reshape(places, (*places.aval.shape, 1))
-    found = lax.gather(rows, columns, numbers, (1,) * (kept + 1), mode="promise_in_bounds")
+    picked = lax.gather(rows, columns, numbers, (1,) * (kept + 1), mode="promise_in_bounds")
     total = kept + first
-    return lax.transpose(found, (*range(kept, total), *range(kept)))
+    return lax.transpose(picked, (*range(kept, total), *range(kept)))
 
 
 def _weighted_quantile(
@@ -358,12 +358,12 @@ def percentile(
     """
     check_no_out("percentile", out)
     del overwrite_input
-    found = quantiles(
+    percentiles = quantiles(
         "percentile", a, q, axis, method, keepdims, weights, percent=True, skip_nan=False
     )
     if out_sharding is None:
-        return found
-    return constrained_result("percentile", found, out_sharding)
+        return percentiles
+    return constrained_result("percentile", percentiles, out_sharding)
 
 
 def median_of(x: Value, axes: tuple[int, ...], keepdims: bool, skip_nan: bool = False) -> Any:

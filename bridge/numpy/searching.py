@@ -134,15 +134,15 @@ def _arg_extremum(x: Value, name: str, axis: int | None, keepdims: bool) -> Any:
         is_nan = lax.ne(x, x)
         worst = -np.inf if name.endswith("max") else np.inf
         numbers = lax.select_n(is_nan, x, full_of(x.aval, worst))
-        found = search(numbers, where_, default_int())
+        index = search(numbers, where_, default_int())
         nothing = lax.reduce_and(is_nan, (where_,))
-        found = lax.select_n(nothing, found, full_of(found.aval, -1))
+        index = lax.select_n(nothing, index, full_of(index.aval, -1))
     else:
-        found = search(x, where_, default_int())
+        index = search(x, where_, default_int())
     if not keepdims:
-        return found
+        return index
     kept = [1 if axis is None or i == where_ else d for i, d in enumerate(shape)]
-    return lax.reshape(found, tuple(kept))
+    return lax.reshape(index, tuple(kept))
 
 
 _arg_staged = {
@@ -243,7 +243,7 @@ def true_positions(mask: Value, size: int) -> tuple[Any, Any]:
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
     )
-    found = lax.scatter(
+    positions = lax.scatter(
         start,
         lax.reshape(slots, (n, 1)),
         lax.iota(_INT32, n),
@@ -251,7 +251,7 @@ def true_positions(mask: Value, size: int) -> tuple[Any, Any]:
         unique_indices=False,
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )
-    return found, total
+    return positions, total
 
 
 def _nonzero(*args: Any) -> list[Any]:
@@ -428,14 +428,14 @@ def _searchsorted(*args: Any) -> Any:
     if len(xs) > 2:
         a = take_rows(a, xs[2])
     if a.aval.shape[0] == 0:
-        found = full_of(v.aval.update(dtype=_INT32), 0)
+        positions = full_of(v.aval.update(dtype=_INT32), 0)
     elif method == "compare_all":
-        found = _search_comparing(a, v, side)
+        positions = _search_comparing(a, v, side)
     else:
-        found = search_halving(a, v, side)
+        positions = search_halving(a, v, side)
     n = a.aval.shape[0]
     # Positions need 64 bits only where there are as many.
-    return lax.convert_dtype(found, _INT32 if type(n) is int and n < 2**31 else default_int())
+    return lax.convert_dtype(positions, _INT32 if type(n) is int and n < 2**31 else default_int())
 
 
 _searchsorted_staged = StagedFunction(_searchsorted, "searchsorted")

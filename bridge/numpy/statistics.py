@@ -143,9 +143,9 @@ def average(
 def _cov(*args: Any) -> Any:
     *xs, has_y, has_f, has_a, rowvar, ddof, dtype = args
     m = _observations(xs[0], rowvar)
-    rest = list(xs[1:])
+    optional = list(xs[1:])
     if has_y:
-        y = _observations(rest.pop(0), rowvar)
+        y = _observations(optional.pop(0), rowvar)
         m, y = promote_inexact(m, y)
         m = lax.concatenate([m, y], 0)
     (m,) = promote_inexact(m)
@@ -153,11 +153,11 @@ def _cov(*args: Any) -> Any:
         m = lax.convert_dtype(m, dtype)
     kind = real_of(m.aval.dtype)
     n = m.aval.shape[1]
-    if has_f and not is_integer(rest[0].aval.dtype):
-        msg = f"cov: fweights counts observations in integers, got {rest[0].aval.str_short()}"
+    if has_f and not is_integer(optional[0].aval.dtype):
+        msg = f"cov: fweights counts observations in integers, got {optional[0].aval.str_short()}"
         raise UnsupportedDtypeError(msg, hint="pass weights that are no counts as aweights=")
-    frequencies = lax.abs(lax.convert_dtype(rest.pop(0), kind)) if has_f else None
-    weights = lax.abs(lax.convert_dtype(rest.pop(0), kind)) if has_a else None
+    frequencies = lax.abs(lax.convert_dtype(optional.pop(0), kind)) if has_f else None
+    weights = lax.abs(lax.convert_dtype(optional.pop(0), kind)) if has_a else None
     w = frequencies if weights is None else weights
     if frequencies is not None and weights is not None:
         w = lax.mul(frequencies, weights)

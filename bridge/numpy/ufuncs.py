@@ -184,8 +184,8 @@ class ufunc(metaclass=_UfuncType):
         if self._reduce is None:
             return _fold(self, name, x, axis, keepdims, initial, where)
         options = {"initial": initial, "where": where}
-        given = {k: v for k, v in options.items() if v is not None}
-        return self._reduce(x, axis, keepdims=keepdims, **given)
+        options_in_use = {k: v for k, v in options.items() if v is not None}
+        return self._reduce(x, axis, keepdims=keepdims, **options_in_use)
 
     @api_boundary
     def accumulate(
@@ -222,8 +222,8 @@ class ufunc(metaclass=_UfuncType):
             total = lax.convert_dtype(value_of(self._call(total, row)), total.aval.dtype)
             return total, total
 
-        _, found = scan(step, rows[0], rows[1:])
-        return moveaxis(lax.concatenate([rows[:1], found], 0), 0, where)
+        _, accumulated = scan(step, rows[0], rows[1:])
+        return moveaxis(lax.concatenate([rows[:1], accumulated], 0), 0, where)
 
     @api_boundary
     def at(
@@ -395,11 +395,11 @@ def _fold(
 
     def step(total: Any, row: Any) -> tuple[Any, None]:
         values, inside = row
-        found = lax.convert_dtype(value_of(self(total, values)), total.aval.dtype)
-        return found if inside is None else searching.where(inside, found, total), None
+        folded = lax.convert_dtype(value_of(self(total, values)), total.aval.dtype)
+        return folded if inside is None else searching.where(inside, folded, total), None
 
-    found, _ = scan(step, total, (rows, masks))
-    return reshape(found, kept) if keepdims else found
+    folded, _ = scan(step, total, (rows, masks))
+    return reshape(folded, kept) if keepdims else folded
 
 
 def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: object = None) -> ufunc:

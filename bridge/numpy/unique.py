@@ -172,7 +172,7 @@ def _unique(
         host = concrete(x, _WHY, _HINT)
         if equal_nan and where is not None and x.aval.ndim > 1 and np.isnan(host).any():
             return _unique_with_nans(x, where)
-        found = np.unique(
+        unique_parts = np.unique(
             host,
             return_index=True,
             return_inverse=True,
@@ -181,7 +181,7 @@ def _unique(
             axis=None if x.aval.ndim == 1 else where,
             equal_nan=equal_nan,
         )
-        values, index, inverse, counts = found
+        values, index, inverse, counts = unique_parts
         integers = [
             put_numpy(v.reshape(-1).astype(default_int())) for v in (index, inverse, counts)
         ]

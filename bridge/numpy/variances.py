@@ -89,8 +89,8 @@ def masked_spread(
 
     NaN with too few of them. What is not selected has derivative 0, whatever stands there.
     """
-    found, count = masked_mean(x, on, axes)
-    mean = found if mean is None else lax.convert_dtype(mean, x.aval.dtype)
+    own_mean, count = masked_mean(x, on, axes)
+    mean = own_mean if mean is None else lax.convert_dtype(mean, x.aval.dtype)
     center = lax.sub(x, broadcast_to(mean, x.aval.shape))
     squares = _squares(lax.select_n(on, zeros_of(center.aval), center))
     total = keep_axes(lax.reduce_sum(squares, axes), x, axes, True)

@@ -220,15 +220,14 @@ def apply_over_axes(
     """
     value = value_of(a)
     ndim = value.aval.ndim
-    given = members(axes)
-    for axis in (axes,) if given is None else given:
+    axes_sequence = members(axes)
+    for axis in (axes,) if axes_sequence is None else axes_sequence:
         where = normalize_axis(axis, ndim, "apply_over_axes")
-        found = func(value, where)
-        value = found if found.ndim == ndim else expand_dims(found, where)
+        result = func(value, where)
+        value = result if result.ndim == ndim else expand_dims(result, where)
         if value.ndim != ndim:
-            msg = (
-                f"apply_over_axes: the function left {found.ndim} of {ndim} axes, expected one less"
-            )
+            left = f"{result.ndim} of {ndim} axes"
+            msg = f"apply_over_axes: the function left {left}, expected one less"
             raise RankError(msg)
     return value
 

@@ -67,20 +67,20 @@ def generator_and_words(call: str, key: Value) -> tuple[Implementation, Any]:
     Raises:
         ArgumentTypeError: it is no array of keys.
     """
-    found = implementation_of(key.aval)
-    if found is not None:
-        return found, random_unwrap_p.bind(key)
-    found = default_implementation()
-    n = len(found.key_shape)
-    if key.aval.dtype != uint32 or key.aval.shape[-n:] != found.key_shape:
-        sizes = ",".join(map(str, found.key_shape))
+    implementation = implementation_of(key.aval)
+    if implementation is not None:
+        return implementation, random_unwrap_p.bind(key)
+    implementation = default_implementation()
+    n = len(implementation.key_shape)
+    if key.aval.dtype != uint32 or key.aval.shape[-n:] != implementation.key_shape:
+        sizes = ",".join(map(str, implementation.key_shape))
         raise ArgumentTypeError(
             call=call,
             got=kind_of(key),
-            expected=f"a key, or the words u32[{sizes}] of one of {found.name}",
+            expected=f"a key, or the words u32[{sizes}] of one of {implementation.name}",
             hint=_HINT,
         )
-    return found, key
+    return implementation, key
 
 
 def stream_of(call: str, key: Value) -> Stream:
@@ -167,9 +167,9 @@ def joint_shape(
     except ValueError:
         fits, joint = False, ()
     if not fits:
-        given = ", ".join(map(str, parameters))
+        shown = ", ".join(map(str, parameters))
         wanted = "of one another" if shape is None else f"of the result {shape}"
-        msg = f"{call}: the shapes {given} of the parameters are not broadcastable to that {wanted}"
+        msg = f"{call}: the shapes {shown} of the parameters are not broadcastable to that {wanted}"
         raise BroadcastError(msg)
     return joint if shape is None else shape
 

@@ -91,7 +91,7 @@ def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
     v_r = number(0.9277) - number(3.6224) / (b - number(2))
 
     def step(carry: Any) -> Any:
-        found, done, words = carry
+        last_state, done, words = carry
         rest, first, second = stream.at(words).split(3)
         u = unit_floats(first, shape, kind) - number(0.5)
         v = unit_floats(second, shape, kind)
@@ -102,11 +102,11 @@ def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
         quick = (us >= number(0.07)) & (v <= v_r)
         outside = (k < number(0)) | ((us < number(0.013)) & (v > us))
         accepted = quick | (~outside & (left <= right))
-        return lax.select(accepted, k, found), done | accepted, rest.words
+        return lax.select(accepted, k, last_state), done | accepted, rest.words
 
     start = number(-1), constant(False, shape, _BOOL), stream.words
-    found = while_loop(lambda c: _any(lax.bitwise_not(c[1])), step, start)[0]
-    return lax.convert_dtype(found, dtype)
+    last_state = while_loop(lambda c: _any(lax.bitwise_not(c[1])), step, start)[0]
+    return lax.convert_dtype(last_state, dtype)
 
 
 def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:

@@ -39,15 +39,15 @@ def _implementation(call: str, impl: Any, dtype: Any = None) -> Implementation:
         return default_implementation()
     if isinstance(impl, KeyDType):
         return impl.implementation
-    found = IMPLEMENTATIONS.get(impl) if isinstance(impl, str) else None
-    if found is None:
+    implementation = IMPLEMENTATIONS.get(impl) if isinstance(impl, str) else None
+    if implementation is None:
         raise ArgumentValueError(
             call=call,
             where="argument impl",
             got=repr(impl),
             expected=f"one of {', '.join(map(repr, IMPLEMENTATIONS))}, or a dtype of keys",
         )
-    return found
+    return implementation
 
 
 def _integer(call: str, what: str, number: Any) -> Any:
@@ -221,8 +221,10 @@ def key_impl(keys: ArrayLike) -> str:
     'rbg'
     """
     value = as_value(keys, "key_impl")
-    found = implementation_of(value.aval)
-    return (generator_and_words("key_impl", value)[0] if found is None else found).name
+    implementation = implementation_of(value.aval)
+    return (
+        generator_and_words("key_impl", value)[0] if implementation is None else implementation
+    ).name
 
 
 def split(key: ArrayLike, num: Any = 2) -> Array:

@@ -63,15 +63,15 @@ class RegularGridInterpolator:
         self.method = method
         self.bounds_error = bounds_error
         self.fill_value = fill_value
-        found: Any = tnp.asarray(values)
-        if not is_inexact(found.dtype):
-            found = found.astype(float)
-        self.values = found
+        grid_values: Any = tnp.asarray(values)
+        if not is_inexact(grid_values.dtype):
+            grid_values = grid_values.astype(float)
+        self.values = grid_values
         self.grid = tuple([tnp.asarray(p) for p in points])
-        if len(self.grid) > found.ndim:
-            msg = f"{call}: {len(self.grid)} axes of points for values of {found.ndim} axes"
+        if len(self.grid) > grid_values.ndim:
+            msg = f"{call}: {len(self.grid)} axes of points for values of {grid_values.ndim} axes"
             raise RankError(msg)
-        for i, (p, size) in enumerate(zip(self.grid, found.shape, strict=False)):
+        for i, (p, size) in enumerate(zip(self.grid, grid_values.shape, strict=False)):
             if p.ndim != 1:
                 msg = f"{call}: points[{i}] has {p.ndim} axes, expected one"
                 raise RankError(msg)

@@ -71,11 +71,11 @@ def _map_coordinates(image: Any, fill: Any, *coordinates_and_statics: Any) -> An
     inside = _INSIDE[mode]
     per_axis: list[list[tuple[Any, Any, Any]]] = []
     for x, size in zip(coordinates, image.shape, strict=True):
-        found: list[tuple[Any, Any, Any]] = []
+        neighbours: list[tuple[Any, Any, Any]] = []
         for index, weight in _neighbours(x, order):
             valid = (index >= 0) & (index < size) if mode == "constant" else None
-            found.append((inside(index, size), valid, weight))
-        per_axis.append(found)
+            neighbours.append((inside(index, size), valid, weight))
+        per_axis.append(neighbours)
     total: Any = 0
     for corner in itertools.product(*per_axis):
         value = image[tuple([index for index, _, _ in corner])]
@@ -128,11 +128,11 @@ def map_coordinates(
     [3.5, 8.5]
     """
     image = tnp.asarray(input)
-    given = coordinates if hasattr(coordinates, "shape") else members(coordinates)
-    if given is None:
+    coordinate_arrays = coordinates if hasattr(coordinates, "shape") else members(coordinates)
+    if coordinate_arrays is None:
         msg = f"map_coordinates: coordinates is {coordinates!r}, expected a sequence of arrays"
         raise ArgumentTypeError(msg)
-    where = [tnp.asarray(c) for c in given]
+    where = [tnp.asarray(c) for c in coordinate_arrays]
     if len(where) != image.ndim:
         msg = f"map_coordinates: got {len(where)} coordinates for an image of {image.ndim} axes"
         raise ShapeMismatchError(msg, expected="one array of coordinates per axis")

@@ -145,13 +145,13 @@ def check_vjp(
     out, pullback = f_vjp(*unflatten(tree, values))
     leaves, out_tree = flatten(out)
     cts = random_like([as_value(o) for o in leaves], seed=2)
-    found = flatten(pullback(unflatten(out_tree, cts)))[0]
+    gradients = flatten(pullback(unflatten(out_tree, cts)))[0]
     tangents = random_like(values, seed=1)
     numeric = numeric_jvp(flat, values, tangents, eps)
     want = [to_host(o) for o in flat(*values)]
     assert_allclose([to_host(o) for o in leaves], want, err_msg=f"value. {err_msg}")
     _compare(
-        [np.asarray(pair(tangents, found))], [np.asarray(pair(cts, numeric))], atol, rtol,
+        [np.asarray(pair(tangents, gradients))], [np.asarray(pair(cts, numeric))], atol, rtol,
         f"vjp. {err_msg}", like=[t for t in (*tangents, *cts) if t is not None],
     )  # fmt: skip
 
@@ -208,14 +208,14 @@ def numeric_jvp(
 
     step = default_step(flat, values) if eps is None else eps
     plus, minus = at(step), at(-step)
-    found: list[Host | None] = []
+    slopes: list[Host | None] = []
     for p, m in zip(plus, minus, strict=True):
         if not dtypes.is_inexact(p.dtype):
-            found.append(None)
+            slopes.append(None)
             continue
         high = np.complex128 if dtypes.is_complex(p.dtype) else np.float64
-        found.append((p.astype(high) - m.astype(high)) / (2 * step))
-    return found
+        slopes.append((p.astype(high) - m.astype(high)) / (2 * step))
+    return slopes
 
 
 def default_step(flat: Flat, values: Sequence[Any]) -> float:
@@ -301,17 +301,17 @@ def check_flat(
     run = compiled(flat)
     tangents = random_like(values, seed=1)
     numeric = [t for t in numeric_jvp(run, values, tangents, eps) if t is not None]
-    given = [t for t in tangents if t is not None]
+    nonzero_tangents = [t for t in tangents if t is not None]
     if "fwd" in modes:
-        found = compiled(jvp_of(flat, active))(*values, *given)
-        _compare(found, numeric, atol, rtol, f"{path}jvp")
+        derivatives = compiled(jvp_of(flat, active))(*values, *nonzero_tangents)
+        _compare(derivatives, numeric, atol, rtol, f"{path}jvp")
     cts = [c for c in random_like([as_value(o) for o in run(*values)], seed=2) if c is not None]
     if "rev" in modes:
         back = compiled(vjp_of(flat, active))(*values, *cts)
-        left, right = np.asarray(pair(given, back)), np.asarray(pair(cts, numeric))
-        _compare([left], [right], atol, rtol, f"{path}vjp", like=[*given, *cts])
+        left, right = np.asarray(pair(nonzero_tangents, back)), np.asarray(pair(cts, numeric))
+        _compare([left], [right], atol, rtol, f"{path}vjp", like=[*nonzero_tangents, *cts])
     if order > 1:
-        for mode, make, extra in (("fwd", jvp_of, given), ("rev", vjp_of, cts)):
+        for mode, make, extra in (("fwd", jvp_of, nonzero_tangents), ("rev", vjp_of, cts)):
             if mode in modes and extra:
                 derived = _partial(make(flat, active), len(values), extra)
                 check_flat(

@@ -287,8 +287,8 @@ def _traced(
     leaves, tree = flatten((args, {}))
     names = argument_names(tree, parameter_names(fun))
     shapes = [_shape(x) for x in leaves]
-    given = args[n_params:]
-    inputs = flatten(given)[1]
+    call_args = args[n_params:]
+    inputs = flatten(call_args)[1]
     if polymorphic_shapes is None:
         specs = _batch_specs(shapes[-inputs.num_leaves :], names[-inputs.num_leaves :])
     else:

@@ -69,17 +69,17 @@ def symbolic_shapes(
     scope.note = note
     used = _names_in([s for s in specs if s is not None])
     _check_constraints(call, constraints, shapes, names, used)
-    found: list[tuple[Any, ...]] = []
+    symbolic: list[tuple[Any, ...]] = []
     for shape, spec, name in zip(shapes, specs, names, strict=True):
         if spec is not None:
-            found.append(_specified(call, shape, spec, name, scope))
+            symbolic.append(_specified(call, shape, spec, name, scope))
             continue
         if shape is None:
             raise InconclusiveDimensionError(
                 f"{call}: {name} is a tensor of unknown rank",
                 hint="give it a rank with tf.ensure_shape or in the input signature",
             )
-        found.append(
+        symbolic.append(
             tuple(
                 [
                     scope.variable(new_symbol(name, axis, used)) if size is None else size
@@ -87,7 +87,7 @@ def symbolic_shapes(
                 ]
             )
         )
-    return found
+    return symbolic
 
 
 def _names_in(texts: Sequence[str]) -> set[str]:

@@ -239,8 +239,8 @@ class Wrapped:
             *[static_key(args[i]) for i in static],
             *[(k, static_key(kwargs[k])) for k in sorted(kwargs) if k in names],
         )
-        given = tuple([args[i] for i in dynamic])
-        leaves, tree = flatten((given, {k: v for k, v in kwargs.items() if k not in names}))
+        dynamic_args = tuple([args[i] for i in dynamic])
+        leaves, tree = flatten((dynamic_args, {k: v for k, v in kwargs.items() if k not in names}))
         return leaves, (tree, key)
 
     def classify(self, leaves: list[Any], key: Any) -> tuple[list[Any], list[str]]:
@@ -283,18 +283,18 @@ class Wrapped:
     ) -> CallFamily:
         """The family of this structure, these statics and these kinds of leaves."""
         try:
-            found = self.families.get((key, kinds))
+            cached = self.families.get((key, kinds))
         except TypeError:
             # Words the error of a static argument that is not hashable.
             self.splitter.arguments(args, kwargs)
             raise
-        if found is None:
+        if cached is None:
             with self.lock:
-                found = self.families.get((key, kinds))
-                if found is None:
+                cached = self.families.get((key, kinds))
+                if cached is None:
                     made = self.make_family(args, kwargs, key[0], kinds)
-                    found = self.families[key, kinds] = made
-        return found
+                    cached = self.families[key, kinds] = made
+        return cached
 
     def make_family(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tree: Any, kinds: tuple[str, ...]

@@ -327,10 +327,10 @@ def make_plugin_client(
         PluginLoadError: if there is no such plugin, or it finds no device.
     """
     if isinstance(spec, str):
-        name, found = spec, discover_plugins()
-        if name not in found:
-            raise PluginLoadError(f"no plugin {name!r} is installed; found: {sorted(found)}")
-        spec = found[name]
+        name, discovered = spec, discover_plugins()
+        if name not in discovered:
+            raise PluginLoadError(f"no plugin {name!r} is installed; found: {sorted(discovered)}")
+        spec = discovered[name]
     load_plugin(spec)
     merged = {**default_options(spec), **(options or {})}
     try:

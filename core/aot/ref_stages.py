@@ -91,12 +91,12 @@ def call_with_references(
             or the program would run on the contents of a program that is being traced.
         RefError: a reference is passed twice, or passed and closed over.
     """
-    given = Arguments(args.fun, list(leaves), args.tree, parameters=args.parameters)
-    passed = contents_of_references(call, given)
-    if given.refs != args.refs:
-        raise _other_places(call, args, given)
+    arrays_of_call = Arguments(args.fun, list(leaves), args.tree, parameters=args.parameters)
+    passed = contents_of_references(call, arrays_of_call)
+    if arrays_of_call.refs != args.refs:
+        raise _other_places(call, args, arrays_of_call)
     used = RefCall(call, uses, passed)
-    values, places = used.consumed(check(given.leaves))
+    values, places = used.consumed(check(arrays_of_call.leaves))
     if any([isinstance(v, Tracer) for v in values]):
         raise ArgumentMismatchError(
             f"{call}: it uses references while a function is traced, but a compiled program runs "

@@ -136,14 +136,15 @@ def checked_groups(
     if not isinstance(groups, tuple | list | np.ndarray):
         msg = f"{call}: axis_index_groups is {shown(groups)} of type {type(groups).__name__}"
         raise AxisSpecError(msg, expected="a list of lists of positions, or None")
-    found = tuple([tuple([int(i) for i in g]) for g in groups])
-    members = sorted([i for g in found for i in g])
+    index_groups = tuple([tuple([int(i) for i in g]) for g in groups])
+    members = sorted([i for g in index_groups for i in g])
     size = size_of_axis(call, names[0])
-    if members != list(range(size)) or (equal and len({len(g) for g in found}) != 1):
-        msg = f"{call}: axis_index_groups {found} do not split the axis {names[0]!r} of size {size}"
+    if members != list(range(size)) or (equal and len({len(g) for g in index_groups}) != 1):
+        axis = f"the axis {names[0]!r} of size {size}"
+        msg = f"{call}: axis_index_groups {index_groups} do not split {axis}"
         what = "groups of one length" if equal else "groups"
         raise AxisSpecError(msg, expected=f"{what} that hold each index once")
-    return found
+    return index_groups
 
 
 def by_group(x: Value, d: int | None, size: object, groups: Sequence[Sequence[int]]) -> Any:

@@ -51,9 +51,9 @@ def replica_groups(
     """
     axes = [_position(ctx, name, call) for name in names]
     grid = _grid(ctx)
-    rest = [i for i in range(grid.ndim) if i not in axes]
+    other_axes = [i for i in range(grid.ndim) if i not in axes]
     size = math.prod([ctx.axis_env[i][1] for i in axes])
-    rows = grid.transpose(*rest, *axes).reshape(-1, size)
+    rows = grid.transpose(*other_axes, *axes).reshape(-1, size)
     if index_groups is None:
         return rows
     longest = max([len(group) for group in index_groups])

@@ -190,14 +190,14 @@ def argnums_partial(
     ((3,), 6)
     """
     n = len(args)
-    given = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
-    for i in given:
+    dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
+    for i in dynamic:
         if not -n <= i < n:
             raise ArgumentSpecError(
                 f"argnums_partial: dyn_argnums contains {i}, but there are {n} arguments",
                 expected=f"positions from {-n} to {n - 1}" if n else "no position at all",
             )
-    kept = {i % n for i in given}
+    kept = {i % n for i in dynamic}
     fixed = tuple([(i, a) for i, a in enumerate(args) if i not in kept])
     if require_static_args_hashable:
         for i, value in fixed:

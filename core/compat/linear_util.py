@@ -120,8 +120,8 @@ def _call(fun: WrappedFun, depth: int, args: Any, kwargs: dict[str, Any]) -> Any
     store = fun.stores[depth]
     inner = functools.partial(_call_inner, fun, depth + 1)
     if direct:
-        given = (*gen_args, *args) if store is None else (store, *gen_args, *args)
-        return gen(inner, *given, **kwargs)
+        arguments = (*gen_args, *args) if store is None else (store, *gen_args, *args)
+        return gen(inner, *arguments, **kwargs)
     generator: Generator[Any, Any, None] = gen(*gen_args, *args, **kwargs)
     inner_args, inner_kwargs = next(generator)
     out = generator.send(inner(*inner_args, **inner_kwargs))
@@ -263,16 +263,16 @@ def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[
     >>> lu.merge_linear_aux(lambda: first.val, lambda: second.val)
     (False, 3)
     """
-    found: list[tuple[bool, Any]] = []
+    stored: list[tuple[bool, Any]] = []
     for is_first, aux in ((True, aux1), (False, aux2)):
         try:
-            found.append((is_first, aux()))
+            stored.append((is_first, aux()))
         except StoreException:
             continue
-    if len(found) != 1:
-        msg = f"merge_linear_aux: {len(found)} of 2 stores are filled, expected one"
+    if len(stored) != 1:
+        msg = f"merge_linear_aux: {len(stored)} of 2 stores are filled, expected one"
         raise StoreException(msg)
-    return found[0]
+    return stored[0]
 
 
 def cache(call: Callable[..., object], **_: object) -> Callable[..., Any]:

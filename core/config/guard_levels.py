@@ -16,7 +16,7 @@ def guard_levels(value: str) -> dict[str, str]:
     Raises:
         ValueError: a wrong level or direction.
     """
-    found: dict[str, str] = dict.fromkeys(map(str, DIRECTIONS), "allow")
+    levels: dict[str, str] = dict.fromkeys(map(str, DIRECTIONS), "allow")
     if value in LEVELS:
         return dict.fromkeys(map(str, DIRECTIONS), value)
     for entry in value.split(","):
@@ -24,8 +24,8 @@ def guard_levels(value: str) -> dict[str, str]:
         if direction not in DIRECTIONS or level not in LEVELS:
             msg = f"transfer_guard: {entry!r} is no direction=level"
             raise ValueError(msg)
-        found[direction] = level
-    return found
+        levels[direction] = level
+    return levels
 
 
 def joined_levels(levels: dict[str, str]) -> str:

@@ -251,8 +251,8 @@ def conv_transpose(
     if ndim != y.aval.ndim or (dimension_numbers is None and ndim not in _TRANSPOSED_NUMBERS):
         msg = f"{call}: got {x.aval.str_short()} and {y.aval.str_short()}"
         raise RankError(msg, expected="one rank from 2 to 5", hint="give dimension_numbers")
-    given = _TRANSPOSED_NUMBERS[ndim] if dimension_numbers is None else dimension_numbers
-    numbers = conv_dimension_numbers(x.aval.shape, y.aval.shape, given)
+    numbers_or_spec = _TRANSPOSED_NUMBERS[ndim] if dimension_numbers is None else dimension_numbers
+    numbers = conv_dimension_numbers(x.aval.shape, y.aval.shape, numbers_or_spec)
     space = numbers.rhs_spec[2:]
     holes = (1,) * len(space) if rhs_dilation is None else tuple(rhs_dilation)
     pads: Any = padding

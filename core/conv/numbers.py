@@ -160,11 +160,11 @@ def canonical_padding(
         if padding.upper() == "VALID":
             return ((0, 0),) * len(sizes)
         return tuple(padtype_to_pads(sizes, kernel, strides, padding))
-    given = [tuple(pair) for pair in padding]
-    if len(given) != len(sizes) or any([len(pair) != 2 for pair in given]):
+    pairs = [tuple(pair) for pair in padding]
+    if len(pairs) != len(sizes) or any([len(pair) != 2 for pair in pairs]):
         msg = f"{call}: padding is {padding!r}"
         raise RankError(msg, expected=f"{len(sizes)} pairs (before, after), one per spatial axis")
-    return tuple([(index_of(a, call, "padding"), index_of(b, call, "padding")) for a, b in given])
+    return tuple([(index_of(a, call, "padding"), index_of(b, call, "padding")) for a, b in pairs])
 
 
 def conv_shape_tuple(

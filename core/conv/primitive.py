@@ -69,10 +69,10 @@ class ConvGeneralDilated(Primitive):
         ]
         wide = out.update(dtype=dtype)
         if is_complex(dtype):
-            found = _emit_complex(ctx, x, y, wide, params)
+            result = _emit_complex(ctx, x, y, wide, params)
         else:
-            found = emit_convolution(ctx, x, y, wide, params)
-        return found if dtype == out.dtype else ctx.convert(found, out)
+            result = emit_convolution(ctx, x, y, wide, params)
+        return result if dtype == out.dtype else ctx.convert(result, out)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Value | None], **params: Any) -> Any:
         (x, y), (s, t) = primals, tangents

@@ -68,7 +68,7 @@ def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Param
         pads.append((before, whole - before - size_with_gaps(ct.aval.shape[out[2 + i]], stride)))
     groups = max(features, batches)
     y = move_groups(lax.rev(y, rhs[2:]), rhs[0], rhs[1], groups)
-    found = bind(
+    cotangent = bind(
         ct,
         y,
         window_strides=params["lhs_dilation"],
@@ -82,8 +82,8 @@ def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Param
         preferred_element_type=_preferred(ct, y, ct),
     )
     if batches > 1:
-        found = move_groups(found, lhs[1], lhs[0], batches)
-    return _finish(found, x)
+        cotangent = move_groups(cotangent, lhs[1], lhs[0], batches)
+    return _finish(cotangent, x)
 
 
 def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Params) -> Any:
@@ -97,7 +97,7 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
         whole = size_with_gaps(y.shape[rhs[2 + i]], b) - 1
         whole = whole + size_with_gaps(ct.aval.shape[out[2 + i]], stride)
         pads.append((low, whole - low - size))
-    found = bind(
+    cotangent = bind(
         x,
         ct,
         window_strides=params["rhs_dilation"],
@@ -111,7 +111,7 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
         precision=params["precision"],
         preferred_element_type=_preferred(x, ct, ct),
     )
-    return _finish(found, y)
+    return _finish(cotangent, y)
 
 
 def _windows(params: Params) -> Any:
@@ -130,15 +130,15 @@ def batched(
         name = "batch_group_count" if batches > 1 else "feature_group_count"
         x = _merged(x, d, lhs[0] if batches > 1 else lhs[1], 1)
         y = _merged(y, e, rhs[0], 1)
-        found = bind(x, y, **{**params, name: size * params[name]})
-        return _parted(found, out[1], 1, size), 0
+        result = bind(x, y, **{**params, name: size * params[name]})
+        return _parted(result, out[1], 1, size), 0
     if d is not None:
-        found = bind(_merged(x, d, lhs[0], batches), y, **params)
-        return _parted(found, out[0], 1, size), 0
+        result = bind(_merged(x, d, lhs[0], batches), y, **params)
+        return _parted(result, out[0], 1, size), 0
     assert e is not None  # one of the operands is batched
     groups = max(features, batches)
-    found = bind(x, _merged(y, e, rhs[0], groups), **params)
-    return _parted(found, out[1], groups, size), 0
+    result = bind(x, _merged(y, e, rhs[0], groups), **params)
+    return _parted(result, out[1], groups, size), 0
 
 
 def _merged(x: Value, dim: int, axis: int, outer: int) -> Any:

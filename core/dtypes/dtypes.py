@@ -167,9 +167,9 @@ def as_dtype(dtype: DTypeLike | None) -> DType:
             expected="a dtype",
             hint="use the default dtype of the function you call",
         )
-    found = getattr(dtype, "dtype", None)
-    if isinstance(found, np.dtype | ExtendedDType):
-        return found
+    own_dtype = getattr(dtype, "dtype", None)
+    if isinstance(own_dtype, np.dtype | ExtendedDType):
+        return own_dtype
     try:
         return np.dtype(dtype)
     except (TypeError, ValueError, RecursionError):

@@ -30,11 +30,11 @@ def finfo(dtype: DTypeLike) -> Any:
     >>> int(dtypes.finfo('bfloat16').bits)
     16
     """
-    found = dtypes.real_of(dtypes.as_dtype(dtype))
-    if found not in dtypes.floats:
-        msg = f"finfo: got {found}, expected a floating or complex dtype; for integers call iinfo"
+    kind = dtypes.real_of(dtypes.as_dtype(dtype))
+    if kind not in dtypes.floats:
+        msg = f"finfo: got {kind}, expected a floating or complex dtype; for integers call iinfo"
         raise ValueError(msg)
-    return ml_dtypes.finfo(found) if _is_ml_dtype(found) else np.finfo(found)
+    return ml_dtypes.finfo(kind) if _is_ml_dtype(kind) else np.finfo(kind)
 
 
 def iinfo(dtype: DTypeLike) -> Any:
@@ -50,11 +50,11 @@ def iinfo(dtype: DTypeLike) -> Any:
     >>> int(dtypes.iinfo('int8').max)
     127
     """
-    found = dtypes.as_dtype(dtype)
-    if found not in dtypes.integers:
-        msg = f"iinfo: got {found}, expected an integer dtype; for floating dtypes call finfo"
+    kind = dtypes.as_dtype(dtype)
+    if kind not in dtypes.integers:
+        msg = f"iinfo: got {kind}, expected an integer dtype; for floating dtypes call finfo"
         raise ValueError(msg)
-    return ml_dtypes.iinfo(found) if _is_ml_dtype(found) else np.iinfo(found)
+    return ml_dtypes.iinfo(kind) if _is_ml_dtype(kind) else np.iinfo(kind)
 
 
 def _is_ml_dtype(dtype: Any) -> bool:

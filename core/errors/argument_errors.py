@@ -116,9 +116,9 @@ def index_of(value: Any, call: str, what: str) -> int:
             raise
         aval = attribute(value, "aval")
         ours = type(aval).__module__.startswith("tracebridge.")
-        given = kind_of(value) if ours else f"{shown(value)} of type {type(value).__name__}"
+        description = kind_of(value) if ours else f"{shown(value)} of type {type(value).__name__}"
     at = f"{call}: " if call else ""
-    raise ArgumentTypeError(f"{at}{what} is {given}, expected an int")
+    raise ArgumentTypeError(f"{at}{what} is {description}, expected an int")
 
 
 def kind_of(value: object) -> str:

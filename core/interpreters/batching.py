@@ -165,10 +165,10 @@ def batch_jaxpr(
     n_out = len(jaxpr.outs)
     wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
     key = ("batch", size, axis, in_dims, wanted)
-    found = jaxpr.cache.get(key)
-    if found is None:
-        found = jaxpr.cache[key] = _stage_batch(jaxpr, size, axis, in_dims, wanted)
-    return found
+    cached = jaxpr.cache.get(key)
+    if cached is None:
+        cached = jaxpr.cache[key] = _stage_batch(jaxpr, size, axis, in_dims, wanted)
+    return cached
 
 
 def _stage_batch(

@@ -14,9 +14,9 @@ def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
 
     Primitives with the attribute ``inlinable`` are replaced by their parameter ``jaxpr``.
     """
-    found = jaxpr.cache.get("inlined")
-    if found is not None:
-        return found
+    cached = jaxpr.cache.get("inlined")
+    if cached is not None:
+        return cached
 
     def run(*args: Any) -> list[Any]:
         staging = current_trace().process
@@ -29,6 +29,6 @@ def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
 
         return eval_jaxpr(jaxpr, process, args)
 
-    found = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
-    jaxpr.cache["inlined"] = found
-    return found
+    cached = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
+    jaxpr.cache["inlined"] = cached
+    return cached

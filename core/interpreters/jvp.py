@@ -147,11 +147,11 @@ def _make_jvp_jaxpr(
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
     graph = Graph()
     primals = graph.inputs(jaxpr.in_avals)
-    given = graph.inputs(
+    tangent_inputs = graph.inputs(
         [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
     )
-    rest = iter(given)
-    tangents: list[int | None] = [next(rest) if nz else None for nz in nonzero_in]
+    remaining_given = iter(tangent_inputs)
+    tangents: list[int | None] = [next(remaining_given) if nz else None for nz in nonzero_in]
     tangents.extend([None] * len(jaxpr.consts))
     values = [*primals, *[graph.constant(c) for c in jaxpr.consts]]
     sources = jaxpr.sources
@@ -179,6 +179,6 @@ def _make_jvp_jaxpr(
     for i, (out, want) in enumerate(zip(outs, wanted, strict=True)):
         if want and out_tangents[i] is None:
             out_tangents[i] = graph.zeros(graph.avals[out].tangent)
-    found = [*outs, *[t for t in out_tangents if t is not None]]
-    result = graph.program([*primals, *given], found, jaxpr.debug)
+    primals_and_tangents = [*outs, *[t for t in out_tangents if t is not None]]
+    result = graph.program([*primals, *tangent_inputs], primals_and_tangents, jaxpr.debug)
     return result, tuple([t is not None for t in out_tangents])

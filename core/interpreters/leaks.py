@@ -20,19 +20,19 @@ def check_no_leaks(trace: Trace, function: str = "") -> None:
     Raises:
         UnexpectedTracerError: names the tracer, and the line that made it.
     """
-    found = _tracer_of(trace)
-    if found is None:
+    leaked = _tracer_of(trace)
+    if leaked is None:
         return
     # It may be part of a cycle that nobody refers to. Only now: a collection takes long.
-    del found
+    del leaked
     gc.collect()
-    found = _tracer_of(trace)
-    if found is not None:
+    leaked = _tracer_of(trace)
+    if leaked is not None:
         during = f" of {function}" if function else ""
         raise UnexpectedTracerError(
-            f"a trace{during} has ended, but {describe_tracer(found)} is still referenced: "
+            f"a trace{during} has ended, but {describe_tracer(leaked)} is still referenced: "
             "it has leaked",
-            tracer=found,
+            tracer=leaked,
         )
 
 

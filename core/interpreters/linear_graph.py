@@ -33,8 +33,8 @@ class LinearGraph:
             [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
         )
         self.tape: list[GraphEquation] = []
-        rest = iter(self.tangents)
-        nodes: list[int | None] = [next(rest) if nz else None for nz in nonzero_in]
+        remaining_tangents = iter(self.tangents)
+        nodes: list[int | None] = [next(remaining_tangents) if nz else None for nz in nonzero_in]
         values = [*self.inputs, *[graph.constant(c) for c in jaxpr.consts]]
         nodes.extend([None] * len(jaxpr.consts))
         sources = jaxpr.sources
@@ -45,15 +45,15 @@ class LinearGraph:
                 source = within("jvp", source)
             mask = 0
             args: list[int] = []
-            given: list[int] = []
+            tangents: list[int] = []
             for j, i in enumerate(idx):
                 args.append(values[i])
                 node = nodes[i]
                 if node is not None:
                     mask |= 1 << j
-                    given.append(node)
+                    tangents.append(node)
             if mask:
-                self._add(app, mask, args + given, source, values, nodes)
+                self._add(app, mask, args + tangents, source, values, nodes)
                 continue
             first = graph.add(app, args, source)
             n_out = len(app.outs)
@@ -113,7 +113,7 @@ class LinearGraph:
         for number in self.tangent_outs:
             if number is not None:
                 live[number] = 1
-        found: dict[int, None] = {}
+        residual_numbers: dict[int, None] = {}
         kept: list[GraphEquation] = []
         for entry in reversed(self.tape):
             app, args, first, _ = entry
@@ -124,7 +124,7 @@ class LinearGraph:
                 if linear[number]:
                     live[number] = 1
                 elif number not in consts:
-                    found[number] = None
+                    residual_numbers[number] = None
         kept.reverse()
         self.tape = kept
-        return list(found)
+        return list(residual_numbers)

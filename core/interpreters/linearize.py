@@ -143,15 +143,15 @@ class LinearizeTrace(Trace):
     ) -> list[Any] | None:
         """The first time that an application of several results is linearized: none is staged."""
         app.staged_linearizes = {}
-        rest = iter(nodes)
+        remaining_nodes = iter(nodes)
         tangents = [
-            TapeNode(a.tangent, next(rest)) if mask >> i & 1 else None
+            TapeNode(a.tangent, next(remaining_nodes)) if mask >> i & 1 else None
             for i, a in enumerate(app.avals)
         ]
-        found = app.primitive.linearize_unstaged(self, primals, tangents, app.params)
-        if found is NotImplemented:
+        result = app.primitive.linearize_unstaged(self, primals, tangents, app.params)
+        if result is NotImplemented:
             return None
-        outs, out_nodes = found
+        outs, out_nodes = result
         return [
             out if node is None else self.dual(out, node)
             for out, node in zip(outs, out_nodes, strict=True)

@@ -43,11 +43,11 @@ def partial_eval_jaxpr(
     n_out = len(jaxpr.outs)
     wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
     key = ("partial_eval", unknown_in, wanted, saveable)
-    found = jaxpr.cache.get(key)
-    if found is None:
+    cached = jaxpr.cache.get(key)
+    if cached is None:
         split = split_by_known(jaxpr, unknown_in)
-        found = jaxpr.cache[key] = _split(split, unknown_in, wanted, saveable)
-    return found
+        cached = jaxpr.cache[key] = _split(split, unknown_in, wanted, saveable)
+    return cached
 
 
 def _split(

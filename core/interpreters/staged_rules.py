@@ -189,8 +189,8 @@ def _split_by_tangents(
         groups[is_linear].append((inner, idx, len(linear), None))
         linear.extend([is_linear] * len(inner.outs))
     present, _ = staged.extra
-    given = iter(jaxpr.outs)
-    variables = [next(given) if here else None for here in present]
+    remaining_outs = iter(jaxpr.outs)
+    variables = [next(remaining_outs) if here else None for here in present]
     n_out = len(app.outs)
     # A tangent that does not depend on the tangent inputs can only be zero.
     tangents = [s if s is not None and linear[s] else None for s in variables[n_out:]]

@@ -72,8 +72,8 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
     for app, mask, args, node in reversed(tape):
         if app.multiple:
             n_out = len(app.outs)
-            given = cts[node : node + n_out]
-            ct_mask = sum([1 << i for i, ct in enumerate(given) if ct is not None])
+            out_cts = cts[node : node + n_out]
+            ct_mask = sum([1 << i for i, ct in enumerate(out_cts) if ct is not None])
             if not ct_mask:
                 continue
             # Frees memory early in eager mode.
@@ -83,9 +83,9 @@ def walk_back(tape: Sequence[TapeEntry], cts: list[Any], process: Any) -> None:
                 primitive.stages_when_repeated and app.staged_transposes is None
             ):
                 app.staged_transposes = app.staged_transposes or {}
-                _transpose_inline(app, mask, args, given, cts, process)
+                _transpose_inline(app, mask, args, out_cts, cts, process)
                 continue
-            values = [ct for ct in given if ct is not None]
+            values = [ct for ct in out_cts if ct is not None]
         else:
             ct = cts[node]
             if ct is None:
@@ -197,10 +197,10 @@ def transpose_jaxpr(
     """
     cts_given = (True,) * len(jaxpr.outs) if ct_in is None else ct_in
     key = ("transpose", linear_in, cts_given, instantiate)
-    found = jaxpr.cache.get(key)
-    if found is None:
-        found = jaxpr.cache[key] = _stage_transpose(jaxpr, linear_in, cts_given, instantiate)
-    return found
+    cached = jaxpr.cache.get(key)
+    if cached is None:
+        cached = jaxpr.cache[key] = _stage_transpose(jaxpr, linear_in, cts_given, instantiate)
+    return cached
 
 
 def _stage_transpose(
@@ -210,9 +210,9 @@ def _stage_transpose(
     pairs = list(zip(jaxpr.in_avals, linear_in, strict=True))
     args = graph.inputs([a for a, is_linear in pairs if not is_linear])
     cts = graph.inputs([a for a, here in zip(jaxpr.out_avals, ct_in, strict=True) if here])
-    given = iter(cts)
+    remaining_cts = iter(cts)
     results = transpose_into(
-        graph, jaxpr, linear_in, args, [next(given) if here else None for here in ct_in]
+        graph, jaxpr, linear_in, args, [next(remaining_cts) if here else None for here in ct_in]
     )
     if instantiate:
         avals = [a for a, is_linear in pairs if is_linear]

@@ -38,8 +38,8 @@ def transpose_into(
     can be.
     """
     start = len(graph.equations)
-    given = iter(args)
-    env = [-1 if is_linear else next(given) for is_linear in linear_in]
+    remaining_args = iter(args)
+    env = [-1 if is_linear else next(remaining_args) for is_linear in linear_in]
     env.extend([graph.constant(c) for c in jaxpr.consts])
     linear = [*linear_in, *[False] * len(jaxpr.consts)]
     tape: list[tuple[Any, int, Sequence[int], int, Any]] = []
@@ -85,14 +85,14 @@ def _walk_back(
     cts: Cotangents,
 ) -> None:
     for app, mask, idx, start, source in reversed(tape):
-        given = cts[start : start + len(app.outs)] if app.multiple else [cts[start]]
+        out_cts = cts[start : start + len(app.outs)] if app.multiple else [cts[start]]
         if app.multiple:
-            values = [ct for ct in given if ct is not None]
-            ct_mask = sum([1 << j for j, ct in enumerate(given) if ct is not None])
+            values = [ct for ct in out_cts if ct is not None]
+            ct_mask = sum([1 << j for j, ct in enumerate(out_cts) if ct is not None])
             if not ct_mask:
                 continue
         else:
-            (ct,) = given
+            (ct,) = out_cts
             if ct is None:
                 continue
             values, ct_mask = [ct], 1
@@ -103,7 +103,7 @@ def _walk_back(
             else:
                 values.append(env[i])
         if app.primitive.transposes_inline:
-            jaxpr, present = _staged(graph, app, mask, given, values)
+            jaxpr, present = _staged(graph, app, mask, out_cts, values)
         else:
             staged_rules = app.staged_transposes
             staged = None if staged_rules is None else staged_rules.get((mask, ct_mask))

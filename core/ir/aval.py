@@ -97,9 +97,9 @@ class ShapedArray:
             weak_type = self.weak_type
         reference = _INTERNED.get((shape, dtype, weak_type))
         if reference is not None:
-            found = reference()
-            if found is not None:
-                return found
+            interned = reference()
+            if interned is not None:
+                return interned
         return _make(shape, dtype, weak_type)
 
     @property

@@ -141,13 +141,13 @@ def parameter_names(fun: Any) -> Parameters:
         return Parameters()
     n_named = code.co_argcount + code.co_kwonlyargcount
     variadic = iter(code.co_varnames[n_named:])
-    found = Parameters(code.co_varnames[skipped : code.co_argcount])
-    found.named = frozenset(code.co_varnames[:n_named])
+    names = Parameters(code.co_varnames[skipped : code.co_argcount])
+    names.named = frozenset(code.co_varnames[:n_named])
     if code.co_flags & _VARARGS:
-        found.rest = next(variadic)
+        names.rest = next(variadic)
     if code.co_flags & _VARKEYWORDS:
-        found.keywords = next(variadic)
-    return found
+        names.keywords = next(variadic)
+    return names
 
 
 def _free_parameters(fun: functools.partial[Any]) -> Parameters:

@@ -58,9 +58,9 @@ def torch_function(
     """
     del types, kwargs
     name = str(getattr(func, "__name__", func))
-    found = [*args, *[x for a in args if isinstance(a, list | tuple) for x in a]]
-    tracer = next((x for x in found if isinstance(x, cls)), None)
-    others = [x for x in found if framework_of(type(x))]
+    operands = [*args, *[x for a in args if isinstance(a, list | tuple) for x in a]]
+    tracer = next((x for x in operands if isinstance(x, cls)), None)
+    others = [x for x in operands if framework_of(type(x))]
     if others:
         hint = way_out_of(others[0])
     else:

@@ -271,8 +271,8 @@ def with_consts(jaxpr: Jaxpr, consts: Sequence[Any]) -> Jaxpr:
         raise ShapeMismatchError(msg)
     if all([a is b for a, b in zip(own, consts, strict=True)]):
         return jaxpr
-    given = iter([constant(c) for c in consts])
-    values = [c if type(c) is Literal else next(given) for c in jaxpr.consts]
+    remaining_consts = iter([constant(c) for c in consts])
+    values = [c if type(c) is Literal else next(remaining_consts) for c in jaxpr.consts]
     bound = Jaxpr(
         jaxpr.in_avals,
         values,
@@ -344,18 +344,18 @@ def open_params(params: Params) -> dict[str, Any]:
 
 def jaxprs_in_params(params: Params) -> list[Jaxpr]:
     """The Jaxprs among the parameters of an equation, also inside tuples."""
-    found: list[Jaxpr] = []
+    jaxprs: list[Jaxpr] = []
     for value in params.values():
         kind = type(value)
         if kind is Jaxpr:
-            found.append(value)
+            jaxprs.append(value)
         elif kind is ClosedJaxpr:
-            found.append(value.jaxpr)
+            jaxprs.append(value.jaxpr)
         elif kind is tuple:
             for v in value:
                 inner = type(v)
                 if inner is Jaxpr:
-                    found.append(v)
+                    jaxprs.append(v)
                 elif inner is ClosedJaxpr:
-                    found.append(v.jaxpr)
-    return found
+                    jaxprs.append(v.jaxpr)
+    return jaxprs

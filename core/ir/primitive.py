@@ -374,15 +374,15 @@ class HigherOrderPrimitive(Primitive):
         At first the cache refers to it weakly: a program that is used once dies at once, not when
         the garbage collector finds the cycle. What is wanted again after its death stays.
         """
-        found = cache.get(key)
-        if found is None:
+        cached = cache.get(key)
+        if cached is None:
             # Views of equations have closed Jaxprs in their parameters.
             app = Application(self, avals, open_params(params))
             cache[key] = weakref.ref(app)
             return app
-        if type(found) is Application:
-            return found
-        app = found()
+        if type(cached) is Application:
+            return cached
+        app = cached()
         if app is None:
             app = cache[key] = Application(self, avals, open_params(params))
         return app

@@ -263,12 +263,12 @@ def rng_bit_generator(
     >>> key.shape, bits.shape
     ((4,), (3,))
     """
-    found = canonicalize_explicit(dtype, "rng_bit_generator")
-    if found.name not in _BIT_DTYPES:
-        msg = f"rng_bit_generator: got dtype {found.name}, expected one of {_BIT_DTYPES}"
+    canonical = canonicalize_explicit(dtype, "rng_bit_generator")
+    if canonical.name not in _BIT_DTYPES:
+        msg = f"rng_bit_generator: got dtype {canonical.name}, expected one of {_BIT_DTYPES}"
         raise UnsupportedDtypeError(msg)
     new, bits = rng_bit_generator_p.bind(
-        as_value(key), shape=tuple(shape), dtype=found, algorithm=RandomAlgorithm(algorithm)
+        as_value(key), shape=tuple(shape), dtype=canonical, algorithm=RandomAlgorithm(algorithm)
     )
     if out_sharding is not None:
         bits = constrained_result("rng_bit_generator", bits, out_sharding)

@@ -106,7 +106,7 @@ def ffi_call(
     dynamic = not all([is_static(a) for a in avals_out])
     sizes = [ctx.shape_tensor(a.shape) for a in avals_out] if dynamic else []
     layouts = [_layout(a, rank, by_rows) for a in avals_in]
-    given: dict[str, Any] = {
+    call_attributes: dict[str, Any] = {
         "call_target_name": string(target),
         "api_version": i32(4),
         "backend_config": dictionary(dict(attributes or {})),
@@ -115,12 +115,12 @@ def ffi_call(
     }
     if sizes:
         first = len(operands)
-        given["indices_of_shape_operands"] = dense_i64(range(first, first + len(sizes)))
+        call_attributes["indices_of_shape_operands"] = dense_i64(range(first, first + len(sizes)))
     else:
         batch = dictionary({"num_batch_dims": string(str(rank - 2))})
-        given["mhlo.frontend_attributes"] = batch
+        call_attributes["mhlo.frontend_attributes"] = batch
     if aliases:
-        given["output_operand_aliases"] = array(
+        call_attributes["output_operand_aliases"] = array(
             [
                 mlir.stablehlo.OutputOperandAlias.get(
                     output_tuple_indices=[result] if len(avals_out) > 1 else [],
@@ -130,7 +130,7 @@ def ffi_call(
                 for operand, result in aliases.items()
             ]
         )
-    operation = ctx.op("stablehlo.custom_call", [*operands, *sizes], avals_out, given)
+    operation = ctx.op("stablehlo.custom_call", [*operands, *sizes], avals_out, call_attributes)
     return list(operation.results)
 
 

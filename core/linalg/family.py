@@ -77,11 +77,11 @@ def jvp_by_parts(
         return out if isinstance(out, list | tuple) else [out]
 
     jaxpr, present = jvp_jaxpr(stage(flat, avals), tuple([t is not None for t in tangents]))
-    given = [t for t in tangents if t is not None]
-    found = eval_jaxpr(jaxpr, current_trace().process, [*primals, *given])
+    nonzero_tangents = [t for t in tangents if t is not None]
+    primals_and_tangents = eval_jaxpr(jaxpr, current_trace().process, [*primals, *nonzero_tangents])
     n = len(present)
-    rest = iter(found[n:])
-    return found[:n], [next(rest) if here else None for here in present]
+    remaining_found = iter(primals_and_tangents[n:])
+    return primals_and_tangents[:n], [next(remaining_found) if here else None for here in present]
 
 
 # arguments ---------------------------------------------------------------------------------------

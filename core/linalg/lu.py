@@ -140,8 +140,8 @@ def _blocked(a: Value) -> list[Any]:
             tail = joined([top, lax.sub(rest, product)], -2)
         left = part(below, (0, m - start), (0, start))
         a = joined([head, joined([left, panel, tail], -1)], -2)
-    found = joined(pivots, -1) if pivots else lax.full((*batch, 0), 0, INT32)
-    return [a, found, order]
+    all_pivots = joined(pivots, -1) if pivots else lax.full((*batch, 0), 0, INT32)
+    return [a, all_pivots, order]
 
 
 def _panel(a: Value) -> tuple[Any, Any, Any]:

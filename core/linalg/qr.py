@@ -301,8 +301,8 @@ class Qr(Composed):
         thin_q, square = part(q, (0, m), (0, k)), part(r, (0, k), (0, k))
         dq, dr = _thin_tangents(thin_q, square, part(dx, (0, m), (0, k)))
         if k != n:
-            rest, d_rest = part(x, (0, m), (k, n)), part(dx, (0, m), (k, n))
-            other = lax.add(matmul(adjoint(dq), rest), matmul(adjoint(q), d_rest))
+            right, d_rest = part(x, (0, m), (k, n)), part(dx, (0, m), (k, n))
+            other = lax.add(matmul(adjoint(dq), right), matmul(adjoint(q), d_rest))
             dr = joined([dr, other], -1)
         if q.aval.shape[-1] != k:
             dq = joined([dq, _complement_tangent(q, dq, k)], -1)

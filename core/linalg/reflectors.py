@@ -84,13 +84,13 @@ def reflector(x: Value, first: Any) -> tuple[Any, Any, Any]:
     scaled = lax.div(x, as_dtype(per_matrix(unit, shape), dtype))
     alpha = element(scaled, first)
     tail = masked(scaled, behind)
-    rest = lax.reduce_sum(absolute_squares(tail), (n,))
-    total = lax.add(absolute_squares(alpha), rest)
-    trivial = lax.eq(rest, scalar(rest, 0))
+    tail_square = lax.reduce_sum(absolute_squares(tail), (n,))
+    total = lax.add(absolute_squares(alpha), tail_square)
+    trivial = lax.eq(tail_square, scalar(tail_square, 0))
     head = alpha
     if is_complex(dtype):
         head = lax.real(alpha)
-        trivial = lax.bitwise_and(trivial, lax.eq(lax.imag(alpha), scalar(rest, 0)))
+        trivial = lax.bitwise_and(trivial, lax.eq(lax.imag(alpha), scalar(tail_square, 0)))
     ones = lax.full_of(total.aval, 1)
     length = lax.sqrt(lax.select_n(trivial, total, ones))
     beta = lax.select_n(lax.ge(head, scalar(head, 0)), length, lax.neg(length))

@@ -109,7 +109,7 @@ def _lower_cpu(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
     if params["conjugate_a"] and not params["transpose_a"]:
         (a,) = ctx.lower_fun(lax.conj, a, avals_in=[a_aval])
     trans = "N" if not params["transpose_a"] else "C" if params["conjugate_a"] else "T"
-    given = {
+    attributes = {
         "side": char("R" if params["left_side"] else "L"),
         "uplo": char("U" if params["lower"] else "L"),
         "trans_x": char(trans),
@@ -126,7 +126,7 @@ def _lower_cpu(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         [flipped_a, ctx.transpose(b, turned, order)],
         [a_aval, turned],
         [turned],
-        given,
+        attributes,
         aliases={1: 0},
     )
     return ctx.transpose(x, b_aval, order)

@@ -82,8 +82,8 @@ def emit_callback(
         },
     ).results
     put(ctx, ordered, results[:n_tokens])
-    given = iter(results[n_tokens:])
-    return [next(given) if _has_elements(a) else _empty(ctx, a) for a in ctx.avals_out]
+    remaining_results = iter(results[n_tokens:])
+    return [next(remaining_results) if _has_elements(a) else _empty(ctx, a) for a in ctx.avals_out]
 
 
 def _has_elements(aval: ShapedArray) -> bool:

@@ -225,10 +225,10 @@ def _aliases(jaxpr: Jaxpr, kept: tuple[int, ...], donated: Sequence[int]) -> dic
             if i not in kept or i in aliases:
                 continue
             aval = jaxpr.in_avals[i]
-            found = next((k for k in free if fits(aval, jaxpr.out_avals[k])), None)
-            if found is not None:
-                aliases[i] = found
-                del free[found]
+            position = next((k for k in free if fits(aval, jaxpr.out_avals[k])), None)
+            if position is not None:
+                aliases[i] = position
+                del free[position]
     return aliases
 
 

@@ -87,14 +87,14 @@ def split_operand(call: str, ctx: Any, x: Any, sharding: NamedSharding) -> Any:
         DevicePlacementError: the sharding is about other devices.
     """
     ndim = ctx.avals_in[0].ndim
-    found = over_mesh(ctx.mesh, sharding.on_mesh(ctx.mesh), ndim)
-    if found is None:
+    axes_of_dims = over_mesh(ctx.mesh, sharding.on_mesh(ctx.mesh), ndim)
+    if axes_of_dims is None:
         msg = f"{call}: {sharding} is about other devices than the program, which runs on "
         raise DevicePlacementError(f"{msg}{ctx.mesh}", hint="use one mesh in a program")
     operation = ctx.create(
         "sdy.sharding_constraint",
         results=[x.type],
         operands=[x],
-        attributes={"sharding": sharding_attribute(found, ndim)},
+        attributes={"sharding": sharding_attribute(axes_of_dims, ndim)},
     )
     return operation.results[0]

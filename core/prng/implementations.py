@@ -120,12 +120,12 @@ def _in_one_sequence(key: Value, width: int, shape: tuple[int, ...]) -> Any:
     """The bits of one stream of words, which is not the same when it is cut into parts."""
     size = math.prod(shape)
     count = -(-width * size // 32)
-    blocks, rest = divmod(count, _MAX_WORDS)
+    blocks, n_left = divmod(count, _MAX_WORDS)
     keys = threefry_split(key, (blocks + 1,)) if blocks else lax.reshape(key, (1, 2))
     parts = []
     for i in range(blocks + 1):
         own = lax.reshape(lax.slice(keys, (i, 0), (i + 1, 2)), (2,))
-        n = _MAX_WORDS if i < blocks else rest
+        n = _MAX_WORDS if i < blocks else n_left
         parts.append(threefry_2x32(own, lax.iota_of(uint32, (n,), 0)))
     words = lax.concatenate(parts, 0) if blocks else parts[0]
     if width == 64:

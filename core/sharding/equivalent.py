@@ -33,9 +33,9 @@ def sharding_at(
         if tuple([math.prod([mesh.shape[n] for n in names]) for names in entries]) != tuple(parts):
             continue
         for ordered in itertools.product(*map(itertools.permutations, entries)):
-            found = NamedSharding(mesh, PartitionSpec(*_trimmed(ordered)))
-            if list(found.positions(ndim)) == list(positions):
-                return found
+            sharding = NamedSharding(mesh, PartitionSpec(*_trimmed(ordered)))
+            if list(sharding.positions(ndim)) == list(positions):
+                return sharding
     return None
 
 

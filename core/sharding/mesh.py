@@ -72,16 +72,16 @@ class Mesh(TypedAxes):
         if len(set(flat)) != len(flat):
             raise DevicePlacementError("Mesh: a device appears twice in devices")
         key = (flat, grid.shape, names, types)
-        found = _INTERNED.get(key)
-        if found is None:
-            found = object.__new__(cls)
+        cached = _INTERNED.get(key)
+        if cached is None:
+            cached = object.__new__(cls)
             grid.flags.writeable = False
-            found.devices = grid
-            found.device_tuple = flat
-            found.axis_names = names
-            found.axis_types = types
-            found = _INTERNED.setdefault(key, found)
-        return found
+            cached.devices = grid
+            cached.device_tuple = flat
+            cached.axis_names = names
+            cached.axis_types = types
+            cached = _INTERNED.setdefault(key, cached)
+        return cached
 
     @property
     def axis_sizes(self) -> tuple[int, ...]:

@@ -68,23 +68,23 @@ class NamedSharding(Sharding):
     ) -> NamedSharding:
         try:
             key = (mesh, spec, memory_kind)
-            found = _INTERNED.get(key)
-            if found is None:
+            cached = _INTERNED.get(key)
+            if cached is None:
                 _check(mesh, spec)
                 if memory_kind is not None and type(mesh) is Mesh and mesh.size:
                     kind = own_memory_kind("NamedSharding", mesh.device_tuple[0], memory_kind)
                     if kind is None:
                         return NamedSharding(mesh, spec)
-                found = object.__new__(cls)
-                found.mesh = cast("Mesh", mesh)  # an abstract one has the same axes
-                found.spec = spec
-                found._memory_kind = memory_kind
-                found._backend = {}
-                found = _INTERNED.setdefault(key, found)
+                cached = object.__new__(cls)
+                cached.mesh = cast("Mesh", mesh)  # an abstract one has the same axes
+                cached.spec = spec
+                cached._memory_kind = memory_kind
+                cached._backend = {}
+                cached = _INTERNED.setdefault(key, cached)
         except Exception as error:
             hide_internal_frames(error)
             raise
-        return found
+        return cached
 
     @property
     def device_tuple(self) -> tuple[Any, ...]:

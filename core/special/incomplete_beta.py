@@ -102,9 +102,9 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     # The fraction converges quickly up to the mean; beyond it the tail is computed.
     turned = x > (a + 1.0) / (a + b + 2.0)
     p, q = where(turned, b, a), where(turned, a, b)
-    z, rest = where(turned, y, x), where(turned, x, y)
-    factor = _log_factor(p, q, z, rest).of(lax.exp)
-    part = factor / _fraction(~known, p, q, z, rest)
+    z, one_minus_z = where(turned, y, x), where(turned, x, y)
+    factor = _log_factor(p, q, z, one_minus_z).of(lax.exp)
+    part = factor / _fraction(~known, p, q, z, one_minus_z)
     inner = where(turned, 1.0 - part, part)
     return first_of(
         [

@@ -361,8 +361,8 @@ def floordiv(a: Any, b: Any) -> Dim:
         if b < 0:
             a, b = -a, -b
     scope = common_scope(a, b)
-    quotient, rest = divide_terms(terms_of(a), terms_of(b))
-    return from_terms(scope, quotient) + _floordiv_rest(scope, from_terms(scope, rest), b)
+    quotient, remainder = divide_terms(terms_of(a), terms_of(b))
+    return from_terms(scope, quotient) + _floordiv_rest(scope, from_terms(scope, remainder), b)
 
 
 def _floordiv_rest(scope: Scope, remainder: Dim, b: Dim) -> Dim:
@@ -419,18 +419,18 @@ def mod(a: Any, b: Any) -> Dim:
         if b < 0:
             return -mod(-a, -b)
     scope = common_scope(a, b)
-    rest = from_terms(scope, divide_terms(terms_of(a), terms_of(b))[1])
-    if _is_remainder(scope, rest, b):
-        return rest
-    if isinstance(b, int) and isinstance(rest, DimExpr):
-        divisor = math.gcd(b, *(c for _, c in rest.terms))
+    remainder = from_terms(scope, divide_terms(terms_of(a), terms_of(b))[1])
+    if _is_remainder(scope, remainder, b):
+        return remainder
+    if isinstance(b, int) and isinstance(remainder, DimExpr):
+        divisor = math.gcd(b, *(c for _, c in remainder.terms))
         if divisor > 1:
-            terms = {m: c // divisor for m, c in rest.terms}
+            terms = {m: c // divisor for m, c in remainder.terms}
             return divisor * mod(from_terms(scope, terms), b // divisor)
-        inner = _operands_of(MOD, rest)
+        inner = _operands_of(MOD, remainder)
         if inner is not None and inner[1] % b == 0:
             return mod(inner[0], b)
-    return of_factor(scope, Factor(MOD, (rest, b)))
+    return of_factor(scope, Factor(MOD, (remainder, b)))
 
 
 def max_dim(*dims: object) -> Dim:

@@ -111,15 +111,15 @@ def divide_terms(a: Terms, b: Terms) -> tuple[Terms, Terms]:
         remainder = {m: c % n for m, c in a.items()}
         return quotient, {m: c for m, c in remainder.items() if c}
     lead, lead_coefficient = min(b.items(), key=term_order)
-    quotient, rest = {}, a
+    quotient, dividend = {}, a
     for _ in range(_MAX_DIVISION_STEPS):
-        for monomial, coefficient in sorted(rest.items(), key=term_order):
+        for monomial, coefficient in sorted(dividend.items(), key=term_order):
             ratio = _divide_monomials(monomial, lead)
             if ratio is not None and coefficient % lead_coefficient == 0:
                 step = {ratio: coefficient // lead_coefficient}
                 quotient = add_terms(quotient, step, 1)
-                rest = add_terms(rest, multiply_terms(step, b), -1)
+                dividend = add_terms(dividend, multiply_terms(step, b), -1)
                 break
         else:
-            return quotient, rest
+            return quotient, dividend
     return {}, a

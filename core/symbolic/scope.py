@@ -281,6 +281,6 @@ def symbolic_shape(
             "is made, as in SymbolicScope(constraints)"
         )
         raise ArgumentValueError(msg)
-    found = SymbolicScope(constraints) if scope is None else scope
+    symbolic_scope = SymbolicScope(constraints) if scope is None else scope
     sizes = getattr(like, "shape", like)
-    return parse_shape("..." if shape_spec is None else shape_spec, found.variable, sizes)
+    return parse_shape("..." if shape_spec is None else shape_spec, symbolic_scope.variable, sizes)

@@ -186,22 +186,22 @@ def _linear_in_one(equation: _Equation, solved: Mapping[str, Any]) -> _Step | No
     (name,) = unknown
     scope = equation.dim.scope
     coefficient: Terms = {}
-    rest: Terms = {}
+    other_terms: Terms = {}
     for monomial, c in equation.dim.terms:
         powers = {factor: power for factor, power in monomial if name in _variables(factor)}
         if not powers:
-            rest[monomial] = c
+            other_terms[monomial] = c
             continue
         ((factor, power),) = list(powers.items())[:1]
         if len(powers) > 1 or power > 1 or factor.kind != VAR:
             return None
         others = tuple(pair for pair in monomial if pair[0] != factor)
         coefficient = add_terms(coefficient, {others: c}, 1)
-    found = from_terms(scope, coefficient)
-    low, high = scope.bounds(found)
+    coefficient_dim = from_terms(scope, coefficient)
+    low, high = scope.bounds(coefficient_dim)
     if low <= 0 <= high:
         return None
-    return _Step(equation, name, found, from_terms(scope, rest))
+    return _Step(equation, name, coefficient_dim, from_terms(scope, other_terms))
 
 
 def _variables(factor: Factor) -> frozenset[str]:

@@ -32,9 +32,9 @@ def flatten_asking(tree: object, is_leaf: Callable[[Any], Any]) -> tuple[list[An
             failures.append(error)
             return True
 
-    found = _flatten(tree, ask)
+    flat = _flatten(tree, ask)
     if not failures:
-        return found
+        return flat
     try:
         if isinstance(failures[0], RecursionError):
             _flatten(tree)  # raises the error of trees that are too deep, if that is why
@@ -236,10 +236,10 @@ def flatten_up_to(
     try:
         return treedef.flatten_up_to(full_tree)
     except ValueError as error:
-        found = prefix_errors(prefix_tree, full_tree, is_leaf)
-        if not found:
+        errors = prefix_errors(prefix_tree, full_tree, is_leaf)
+        if not errors:
             raise
-        raise mismatch(call, found, prefix_name, full_name) from error
+        raise mismatch(call, errors, prefix_name, full_name) from error
 
 
 def broadcast_prefix(
@@ -315,9 +315,9 @@ def flatten_axes(
     if prefix.node_data() is None:
         return values * treedef.num_leaves
     # Compared as definitions: rebuilding the tree would call constructors of user classes.
-    found = list(_structure_differences(prefix, treedef, (), equal=False))
-    if found:
-        raise mismatch(call, found, axes_name, full_name)
+    differences = list(_structure_differences(prefix, treedef, (), equal=False))
+    if differences:
+        raise mismatch(call, differences, axes_name, full_name)
     result: list[Any] = []
     for value, count in zip(values, _leaf_counts(prefix, treedef), strict=True):
         result.extend([value] * count)

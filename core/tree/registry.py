@@ -274,8 +274,8 @@ def _check_fields(
         if isinstance(fields, str):
             msg = f"register_dataclass: {name} is the string {fields!r}, expected a list of names"
             raise ArgumentTypeError(msg)
-    given = [*data, *meta, *drop]
-    twice = sorted(name for name, n in collections.Counter(given).items() if n > 1)
+    all_fields = [*data, *meta, *drop]
+    twice = sorted(name for name, n in collections.Counter(all_fields).items() if n > 1)
     if twice:
         msg = f"register_dataclass: fields {twice} of {nodetype.__name__} are listed twice"
         raise ArgumentValueError(msg)
@@ -283,7 +283,7 @@ def _check_fields(
         return
     known = {field.name: field.init for field in dataclasses.fields(nodetype)}
     needed = {name for name, init in known.items() if init}
-    missing, unknown = sorted(needed - set(given)), sorted(set(given) - set(known))
+    missing, unknown = sorted(needed - set(all_fields)), sorted(set(all_fields) - set(known))
     if missing or unknown:
         msg = (
             f"register_dataclass: the field lists do not fit {nodetype.__name__}: "
@@ -482,10 +482,10 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], A
     >>> tree_util.flatten_one_level_with_keys([7])
     (((SequenceKey(idx=0), 7),), None)
     """
-    found = default_registry.flatten_one_level_with_keys(tree)
-    if found is None:
+    children = default_registry.flatten_one_level_with_keys(tree)
+    if children is None:
         raise _no_node("flatten_one_level_with_keys", tree)
-    items, aux_data = found
+    items, aux_data = children
     if aux_data is type(tree):
         # jaxlib 0.10 names every field of a named tuple after the first one here.
         items = [

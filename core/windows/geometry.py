@@ -137,10 +137,10 @@ def pairs(call: str, padding: Sequence[Any], n: int) -> Pads:
     if len(given) != n or any([len(pair) != 2 for pair in given]):
         msg = f"{call}: padding is {padding!r}, expected {n} pairs (before, after), one per axis"
         raise RankError(msg)
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for low, high in given:
-        found.append((index_of(low, call, "padding"), index_of(high, call, "padding")))
-    return tuple(found)
+        result.append((index_of(low, call, "padding"), index_of(high, call, "padding")))
+    return tuple(result)
 
 
 def _ints(call: str, name: str, values: Sequence[Any], n: int, least: int) -> Ints:

@@ -70,8 +70,8 @@ def emit_winners(
 
     inits = [ctx.splat(_worst(aval, select_prim), scalar), ctx.splat(_BEYOND, number)]
     outs = [result_of(aval, windows), result_of(numbers, windows)]
-    found = emit_reduce_window(ctx, [x, positions], inits, outs, windows, body)
-    return found[1], outs[1]
+    winners = emit_reduce_window(ctx, [x, positions], inits, outs, windows, body)
+    return winners[1], outs[1]
 
 
 def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
@@ -81,13 +81,13 @@ def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
     inside = patches.inside(x.aval.shape, windows)
     best = values[0]
     place = lax.full_of(best.aval.update(dtype=_INT32, weak_type=False), 0)
-    found = None if inside is None else inside[0]
+    is_inside = None if inside is None else inside[0]
     for k in range(1, len(values)):
         takes = is_better(values[k], best, select_prim)
         if inside is not None:
-            missed = lax.bitwise_and(inside[k], lax.bitwise_not(found))
+            missed = lax.bitwise_and(inside[k], lax.bitwise_not(is_inside))
             takes = lax.bitwise_or(takes, missed)
-            found = lax.bitwise_or(found, inside[k])
+            is_inside = lax.bitwise_or(is_inside, inside[k])
         best = lax.select(takes, values[k], best)
         place = lax.select(takes, lax.full_of(place.aval, k), place)
     return place

@@ -51,18 +51,18 @@ class AbstractedAxes:
         )
         names = argument_names(call.tree, call.parameters)
         seen: dict[Hashable, tuple[int, str]] = {}
-        found: list[ShapedArray] = []
+        abstract_avals: list[ShapedArray] = []
         for aval, entry, argument in zip(avals, entries, names, strict=False):
             named = _named_axes(label, entry, aval, argument)
-            found.append(_with_names(label, aval, named, argument, seen))
+            abstract_avals.append(_with_names(label, aval, named, argument, seen))
         # Keyword arguments come last and keep their sizes.
-        found += avals[len(found) :]
+        abstract_avals += avals[len(abstract_avals) :]
         sizes = {
             str(_variable(key, seen)): size
             for key, (size, _) in seen.items()
             if type(size) is int and size > 0
         }
-        return tuple(found), sizes
+        return tuple(abstract_avals), sizes
 
 
 def _is_entry(x: object) -> bool:

@@ -109,35 +109,35 @@ def resolve(
     if argnums is None and argnames is None:
         return (), ()
     nums = None if argnums is None else indices(call, f"{kind}_argnums", argnums)
-    given = None if argnames is None else names(call, f"{kind}_argnames", argnames)
-    if not nums and not given:
+    argument_names = None if argnames is None else names(call, f"{kind}_argnames", argnames)
+    if not nums and not argument_names:
         return (), ()
     signature = signature_of(fun)
     if signature is None:
-        if kind == "donate" and given:
+        if kind == "donate" and argument_names:
             raise ArgumentSpecError(
                 f"{call}: {kind}_argnames={argnames!r}, but {name_of(fun)} has no signature that "
                 "tells where these arguments are",
                 hint=f"use {kind}_argnums",
             )
-        return tuple(sorted(set(nums or ()))), tuple(sorted(set(given or ())))
+        return tuple(sorted(set(nums or ()))), tuple(sorted(set(argument_names or ())))
     if nums:
         nums = _checked_positions(call, fun, f"{kind}_argnums", nums, signature)
-    if given:
-        _check_names(call, fun, f"{kind}_argnames", given, signature)
+    if argument_names:
+        _check_names(call, fun, f"{kind}_argnames", argument_names, signature)
     parameters = positional_names(signature)
     if nums is None:
-        nums = tuple([i for i, name in enumerate(parameters) if name in (given or ())])
-    elif given is None:
+        nums = tuple([i for i, name in enumerate(parameters) if name in (argument_names or ())])
+    elif argument_names is None:
         by_keyword = {p.name for p in signature.parameters.values() if p.kind in _NAMED}
-        given = tuple(
+        argument_names = tuple(
             [
                 parameters[i]
                 for i in nums
                 if 0 <= i < len(parameters) and parameters[i] in by_keyword
             ]
         )
-    return tuple(sorted(set(nums))), tuple(sorted(set(given or ())))
+    return tuple(sorted(set(nums))), tuple(sorted(set(argument_names or ())))
 
 
 def _checked_positions(

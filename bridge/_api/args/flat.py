@@ -74,16 +74,16 @@ class FlatCall:
 
     def call(self, *xs: Any) -> list[Value]:
         """The function of the leaves."""
-        given = self.tree.unflatten(xs)
+        arguments = self.tree.unflatten(xs)
         positions = self._positions
         if positions is None:
-            out = self._fun(*given, **self._kwargs)
+            out = self._fun(*arguments, **self._kwargs)
         else:
             args = list(self._args)
             if isinstance(positions, int):
-                args[positions] = given
+                args[positions] = arguments
             else:
-                for i, x in zip(positions, given, strict=True):
+                for i, x in zip(positions, arguments, strict=True):
                     args[i] = x
             out = self._fun(*args, **self._kwargs)
         tracers: list[Any] = []

@@ -65,14 +65,14 @@ def resolve_placement(
         raise DevicePlacementError(msg, hint="give one of them")
     wanted = [None if device is None else single_device("device", device)]
     for option, tree in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        given = leaves(tree)
-        if any([_is_named(leaf) for leaf in given]):
-            _check_named(option, given)
+        requested = leaves(tree)
+        if any([_is_named(leaf) for leaf in requested]):
+            _check_named(option, requested)
             if device is not None or backend is not None:
                 msg = f"jit: {option} names a mesh, and device={device}, backend={backend!r}"
                 raise DevicePlacementError(msg, hint="leave device and backend out")
             continue
-        wanted += [single_device(option, leaf) for leaf in given]
+        wanted += [single_device(option, leaf) for leaf in requested]
     places = {d for d in wanted if d is not None}
     if len(places) > 1 or (places and backend is not None):
         names = ", ".join(sorted(map(str, places)))
@@ -80,8 +80,8 @@ def resolve_placement(
         msg = f"jit: the options name several places to run at: {got}"
         raise DevicePlacementError(msg, hint="name one device, or use shard_map over a mesh")
     if places:
-        (found,) = places
-        sharding = SingleDeviceSharding(found)
+        (placement,) = places
+        sharding = SingleDeviceSharding(placement)
         return lambda: sharding
     if backend is not None:
         # Looked up at the first call: the platform need not be started before.
@@ -206,15 +206,15 @@ class ShardingTrees:
         outs = _resolved(f"jit({name}): out_shardings", self._wanted_outputs(name, out_tree))
         (mesh, *_), option = [s.mesh for s in (*ins, *outs) if s is not None], f"jit({name})"
         names = argument_names(call.tree, call.parameters)
-        given = _over(f"{option}: in_shardings", mesh, ins, in_avals, names)
-        for i, (place, sig) in enumerate(zip(given, signatures, strict=False)):
+        in_wishes = _over(f"{option}: in_shardings", mesh, ins, in_avals, names)
+        for i, (place, sig) in enumerate(zip(in_wishes, signatures, strict=False)):
             if place is None or not sig.committed:
                 continue
             if not place.is_equivalent_to(sig.sharding, sig.aval.ndim):
                 raise _committed_elsewhere(name, call, i, sig, place)
         results = [name_of_leaf(out_tree, i, "the result") for i in range(len(out_avals))]
         wanted = _over(f"{option}: out_shardings", mesh, outs, out_avals, results)
-        return Wishes(mesh, tuple(given), tuple(wanted))
+        return Wishes(mesh, tuple(in_wishes), tuple(wanted))
 
 
 def _resolved(option: str, wanted: Sequence[object]) -> list[NamedSharding | None]:
@@ -242,10 +242,10 @@ def _over(
     names: Sequence[str],
 ) -> list[NamedSharding | None]:
     """The shardings over one mesh, each of which splits its array evenly."""
-    found: list[NamedSharding | None] = []
+    shardings_of_leaves: list[NamedSharding | None] = []
     for sharding, aval, name in zip(wanted, avals, names, strict=False):
         if sharding is None:
-            found.append(None)
+            shardings_of_leaves.append(None)
             continue
         place = sharding.without_open_axes()
         for axis, (size, n) in enumerate(zip(aval.shape, place.parts_of(aval.ndim), strict=True)):
@@ -259,8 +259,8 @@ def _over(
         if there is None:
             msg = f"{option} of {name}: {sharding} is about other devices than {mesh}"
             raise DevicePlacementError(msg, hint="use one mesh for all shardings of a function")
-        found.append(there)
-    return found
+        shardings_of_leaves.append(there)
+    return shardings_of_leaves
 
 
 def _committed_elsewhere(

@@ -101,12 +101,12 @@ class Splitter:
         else:
             # The number of arguments tells calls apart whose static values agree.
             key = (n, *[static_key(args[i]) for i in static])
-        given = [args[i] for i in dynamic] if part is None else args[part]
+        dynamic_args = [args[i] for i in dynamic] if part is None else args[part]
         if not kwargs:
-            return given, key
-        rest = {k: v for k, v in kwargs.items() if k not in self.names}
-        key = (*key, tuple(rest), *self._named_key(kwargs))
-        return [*given, *rest.values()], key
+            return dynamic_args, key
+        dynamic_kwargs = {k: v for k, v in kwargs.items() if k not in self.names}
+        key = (*key, tuple(dynamic_kwargs), *self._named_key(kwargs))
+        return [*dynamic_args, *dynamic_kwargs.values()], key
 
     def tree_key(
         self, args: tuple[object, ...], kwargs: dict[str, object]

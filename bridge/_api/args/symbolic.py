@@ -50,7 +50,7 @@ def symbolic_args_specs(
             "scope is made, as in SymbolicScope(constraints)"
         )
         raise ArgumentValueError(msg)
-    found = SymbolicScope(constraints) if scope is None else scope
+    symbolic_scope = SymbolicScope(constraints) if scope is None else scope
     leaves, tree = flatten(args)
     specs = flatten_axes(
         "symbolic_args_specs", tree, shapes_specs, axes_name="shapes_specs", full_name="args"
@@ -58,7 +58,7 @@ def symbolic_args_specs(
     paths = [keystr(path) for path, _ in flatten_with_path(args)[0]]
     return tree.unflatten(
         [
-            _struct(leaf, spec, found, f"args{path}")
+            _struct(leaf, spec, symbolic_scope, f"args{path}")
             for leaf, spec, path in zip(leaves, specs, paths, strict=True)
         ]
     )

@@ -103,20 +103,20 @@ def checkpoint(
     @named_like(fun)
     @api_boundary
     def checkpointed(*args: object, **kwargs: object) -> Any:
-        given = splitter.arguments(args, kwargs)
-        flags = _flags(call, prevent_cse, splitter, args, len(given.leaves))
-        if has_float0(given.leaves):
-            flags = [f for f, x in zip(flags, given.leaves, strict=True) if not is_float0(x)]
-            given.hide_float0()
-        if has_refs(given.leaves):
-            flags = [f for f, x in zip(flags, given.leaves, strict=True) if not has_refs([x])]
-            given.leaves, given.tree = hide_refs(given.leaves, given.tree)
-        values = leaf_values(call, given)
+        arguments = splitter.arguments(args, kwargs)
+        flags = _flags(call, prevent_cse, splitter, args, len(arguments.leaves))
+        if has_float0(arguments.leaves):
+            flags = [f for f, x in zip(flags, arguments.leaves, strict=True) if not is_float0(x)]
+            arguments.hide_float0()
+        if has_refs(arguments.leaves):
+            flags = [f for f, x in zip(flags, arguments.leaves, strict=True) if not has_refs([x])]
+            arguments.leaves, arguments.tree = hide_refs(arguments.leaves, arguments.tree)
+        values = leaf_values(call, arguments)
         known = [known_value(v) for v in values] if concrete else None
         if known is not None and any([k is None for k in known]):
             known = None
         avals = tuple([v.aval for v in values])
-        traced = trace_call(fun, given, avals, fun, refs=True, known=known)
+        traced = trace_call(fun, arguments, avals, fun, refs=True, known=known)
         # Contents of references are arguments and results of the equation.
         refs = RefCall(call, traced.refs, ())
         contents = refs.contents()

@@ -277,8 +277,8 @@ def _pushed_forward(
     for t, d in zip(results[n_outs[0] :], dims[n_outs[0] :], strict=True):
         end = t.aval.ndim - (d is not None)
         stacked.append(broadcast_batch(t, n, end) if d is None else move_batch_axis(t, d, end))
-    rest = iter(stacked)
-    return outs, [next(rest) if here else None for here in present]
+    remaining_stacked = iter(stacked)
+    return outs, [next(remaining_stacked) if here else None for here in present]
 
 
 def _columns_by_leaf(
@@ -313,22 +313,22 @@ def _pulled_back(
         if out.aval.dtype not in floats or options.holomorphic:
             check_output(options, out.aval, _result_name(options, flat, i))
     basis, n = _basis([o.aval for o in outs[: flat.n_out]])
-    rest = [None] * (len(outs) - flat.n_out)
+    no_gradients = [None] * (len(outs) - flat.n_out)
     present: list[bool] = []
 
     def pull(*cotangents: Any) -> list[Any]:
-        grads = backward(linear, [*cotangents, *rest], current_trace().process)
+        grads = backward(linear, [*cotangents, *no_gradients], current_trace().process)
         present.extend(g is not None for g in grads)
         return [g for g in grads if g is not None]
 
     results, dims = batch_flat(pull, basis, [0] * len(basis), n)
-    given = iter(
+    remaining_gradients = iter(
         [
             broadcast_batch(g, n, 0) if d is None else move_batch_axis(g, d, 0)
             for g, d in zip(results, dims, strict=True)
         ]
     )
-    return outs, spread([next(given) if here else None for here in present], flags)
+    return outs, spread([next(remaining_gradients) if here else None for here in present], flags)
 
 
 def _rows(rows: Value | None, part: tuple[int, int], out: ShapedArray, aval: ShapedArray) -> Any:

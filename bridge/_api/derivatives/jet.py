@@ -67,11 +67,10 @@ def jet(
     1.0 1.0 1.0
     """
     check_callable("jet", fun)
-    for role, given in (("primals", primals), ("series", series)):
-        if not isinstance(given, tuple | list):
-            msg = (
-                f"jet({name_of(fun)}): {role} is a {type(given).__name__}, expected a tuple or list"
-            )
+    for role, inputs in (("primals", primals), ("series", series)):
+        if not isinstance(inputs, tuple | list):
+            kind = type(inputs).__name__
+            msg = f"jet({name_of(fun)}): {role} is a {kind}, expected a tuple or list"
             raise ArgumentSpecError(msg)
     if len(primals) != len(series):
         msg = f"jet({name_of(fun)}): got {len(primals)} primals and {len(series)} series"
@@ -81,19 +80,19 @@ def jet(
     order, terms = _terms(call, primals, series, values, factorial_scaled)
     curves = [[v, *t] for v, t in zip(values, terms, strict=True)]
     body = trace_body(call, fun, in_tree, tuple([v.aval for v in values]), _take_apart, "jet")
-    given = [[h, *[None] * order] for h in body.hoisted] + curves
-    flags = tuple([not is_constant(x) for x in given])
+    inputs = [[h, *[None] * order] for h in body.hoisted] + curves
+    flags = tuple([not is_constant(x) for x in inputs])
     program, moving = jet_jaxpr(body.jaxpr, order, flags)
-    operands: list[Any] = [*[x[0] for x in given], *coefficients(given, flags)]
+    operands: list[Any] = [*[x[0] for x in inputs], *coefficients(inputs, flags)]
     if option("disable_jit"):
         outs = eval_jaxpr(program, current_trace().process, operands)
     else:
         outs = closed_call_p.bind(*operands, jaxpr=program)
     n = len(moving)
-    found = joined(outs[:n], outs[n:], moving, order)
+    output_series = joined(outs[:n], outs[n:], moving, order)
     scales = [math.factorial(k) if factorial_scaled else 1 for k in range(order + 1)]
-    lists = [_listed(x, scales) for x in found]
-    return body.out.unflatten([public(x[0]) for x in found]), body.out.unflatten(lists)
+    lists = [_listed(x, scales) for x in output_series]
+    return body.out.unflatten([public(x[0]) for x in output_series]), body.out.unflatten(lists)
 
 
 def jet2(
@@ -155,8 +154,8 @@ def _terms(
             raise ArgumentSpecError(msg, expected="a list of its derivatives, or zero_series")
     sizes = {len(p): n for n, p in zip(names, lists, strict=True) if not isinstance(p, ZeroSeries)}
     if len(sizes) > 1:
-        found = ", ".join([f"{n} has {size}" for size, n in sizes.items()])
-        msg = f"{call}: the series have different lengths: {found}"
+        numbers_of_terms = ", ".join([f"{n} has {size}" for size, n in sizes.items()])
+        msg = f"{call}: the series have different lengths: {numbers_of_terms}"
         raise ArgumentSpecError(msg)
     order = next(iter(sizes), 0)
     scales = [math.factorial(k) if factorial_scaled else 1 for k in range(order + 1)]
@@ -175,10 +174,10 @@ def _coefficients(what: str, value: Any, part: Any, scales: Sequence[int], order
     """The terms of one leaf as coefficients; None where nothing changes."""
     if isinstance(part, ZeroSeries) or not has_tangent(value.aval):
         return [None] * order
-    found: list[Any] = []
+    coefficients: list[Any] = []
     for k, term in enumerate(part, 1):
         if isinstance(term, ZeroTerm):
-            found.append(None)
+            coefficients.append(None)
             continue
         c = as_value(term)
         if c.aval.shape != value.aval.shape:
@@ -192,5 +191,5 @@ def _coefficients(what: str, value: Any, part: Any, scales: Sequence[int], order
                     msg, got=c.aval.str_short(), expected=value.aval.tangent.str_short()
                 )
             c = convert_element_type(c, dtype)
-        found.append(scaled(c, 1.0 / scales[k]))
-    return found
+        coefficients.append(scaled(c, 1.0 / scales[k]))
+    return coefficients

@@ -102,8 +102,8 @@ def _jvp(
     values = values_of(call, primals, tree, "primals")
     ts = tangent_values(call, tangents, [v.aval for v in values], tree, ("tangents", "primals"))
     function = flat.call if refs is None else refs[0].function(flat.call)
-    given = [user_value(v) if t is None else v for v, t in zip(values, ts, strict=True)]
-    outs, out_tangents = jvp_flat(function, given, ts, call)
+    primals_for_users = [user_value(v) if t is None else v for v, t in zip(values, ts, strict=True)]
+    outs, out_tangents = jvp_flat(function, primals_for_users, ts, call)
     n = flat.n_out
     if refs is not None:
         dual, tangent_refs = refs
@@ -162,8 +162,12 @@ def tangent_values(
     result: list[Value | None] = []
     for i, (leaf, aval) in enumerate(zip(leaves, avals, strict=True)):
         wanted = cotangent_aval(aval) if integers else aval.tangent
-        given = leaf.aval if issubclass(type(leaf), EngineValue) else None
-        if given is not None and given.shape == wanted.shape and given.dtype == wanted.dtype:
+        primal_aval = leaf.aval if issubclass(type(leaf), EngineValue) else None
+        if (
+            primal_aval is not None
+            and primal_aval.shape == wanted.shape
+            and primal_aval.dtype == wanted.dtype
+        ):
             result.append(leaf)
             continue
         if is_float0(leaf):

@@ -90,7 +90,7 @@ class _Parts:
             return put_together(self.structure, self.residuals)
         leaves = _argument_leaves(call, trees[0], self.args_res)
         opaque = iter(self.opaque)
-        found: list[Any] = []
+        equations: list[Any] = []
         for place in self.places:
             value: Any = next(opaque) if place is None else leaves[place]
             if value is None or type(value) is NotNeeded:
@@ -99,14 +99,14 @@ class _Parts:
                     f"{call}: {name} is needed, but was taken out of it",
                     hint="put it back first: pullback.args_res[i] = value of argument i",
                 )
-            found.append(as_value(value))
-            if place is not None and found[-1].aval.strong != in_avals[place].strong:
+            equations.append(as_value(value))
+            if place is not None and equations[-1].aval.strong != in_avals[place].strong:
                 raise ArgumentValueError(
                     f"{call}: args_res has another type for {_leaf_name(trees[0], place)}",
-                    got=found[-1].aval.str_short(),
+                    got=equations[-1].aval.str_short(),
                     expected=in_avals[place].str_short(),
                 )
-        return put_together(self.structure, found)
+        return put_together(self.structure, equations)
 
 
 def _argument_leaves(call: str, in_tree: PyTreeDef, args_res: Sequence[Any]) -> list[Any]:
@@ -234,12 +234,12 @@ class Pullback:
             linear = self._apart().tape(call, self._trees, in_avals)
         # Auxiliary data of the call are results of the tape too; they have no cotangents.
         cts += [None] * (len(linear.out_nodes) - len(cts))
-        given = backward(linear, cts, current_trace().process)
+        gradients = backward(linear, cts, current_trace().process)
         flags = [a.tangent.dtype == a.dtype for a in in_avals]
         return in_tree.unflatten(
             [
                 tangent_or_zeros(ct, a.tangent)
-                for ct, a in zip(spread(given, flags), in_avals, strict=True)
+                for ct, a in zip(spread(gradients, flags), in_avals, strict=True)
             ]
         )
 

@@ -58,13 +58,13 @@ def saved_residuals(
 
         active = [a.tangent.dtype != float0 for a in jaxpr.in_avals]
         _, linear = linearize_flat(body, inputs, active)
-        found = _residuals(linear)
+        residuals = _residuals(linear)
         order = {id(t): i for i, t in enumerate(inputs)}
         for app, _, outs, _ in staging.equations:
             for out in outs if app.multiple else (outs,):
                 order[id(out)] = len(order)
-        found.sort(key=lambda v: order.get(id(v), -1) if v._trace is staging else len(order))
-        return [(v.aval, _origin(v, staging)) for v in found]
+        residuals.sort(key=lambda v: order.get(id(v), -1) if v._trace is staging else len(order))
+        return [(v.aval, _origin(v, staging)) for v in residuals]
     finally:
         leave_scope(scope)
         staging.done = True
@@ -90,7 +90,7 @@ def _residuals(linear: Linearized) -> list[Any]:
     for node in linear.out_nodes:
         if node is not None:
             live[node] = True
-    found: dict[int, Any] = {}
+    residuals: dict[int, Any] = {}
     for app, mask, args, node in reversed(linear.tape):
         if not any(live[node : node + len(app.outs)]):
             continue
@@ -98,8 +98,8 @@ def _residuals(linear: Linearized) -> list[Any]:
             if mask >> i & 1:
                 live[a] = True
             elif type(a) is not Literal:
-                found.setdefault(id(a), a)
-    return list(found.values())
+                residuals.setdefault(id(a), a)
+    return list(residuals.values())
 
 
 def _origin(value: Any, staging: StagingTrace) -> str:

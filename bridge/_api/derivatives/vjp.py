@@ -165,13 +165,13 @@ class Transposed:
             r if r is None or not self._axes else psum_shared(r, like, self._axes)
             for r, like in zip(transpose_linear(call, jaxpr, cts, hoisted), likes, strict=True)
         ]
-        (given, _) = tree.unflatten(
+        (cotangents_of_args, _) = tree.unflatten(
             [
                 public(zeros_of(cotangent_aval(a)) if r is None else r)
                 for r, a in zip(results, jaxpr.in_avals[n_hoisted:], strict=True)
             ]
         )
-        return given
+        return cotangents_of_args
 
     def __repr__(self) -> str:
         return f"<transpose of {self._call}>"

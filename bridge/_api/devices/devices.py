@@ -58,14 +58,14 @@ def local_devices(
     """
     if process_index is None:
         process_index = host_id
-    found = _backend(backend)
+    client = _backend(backend)
     if process_index is None:
-        process_index = found.client.process_index()
-    known = sorted({d.process_index for d in found.devices})
+        process_index = client.client.process_index()
+    known = sorted({d.process_index for d in client.devices})
     if process_index not in known:
         msg = f"local_devices: process_index={process_index!r}, expected one of {known}"
         raise ArgumentValueError(msg)
-    return [d for d in found.devices if d.process_index == process_index]
+    return [d for d in client.devices if d.process_index == process_index]
 
 
 def device_count(backend: str | None = None) -> int:

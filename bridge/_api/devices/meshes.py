@@ -35,8 +35,8 @@ def make_single_device_sharding(
     >>> tb.sharding.make_single_device_sharding(tb.devices("cpu")[0]).num_devices
     1
     """
-    found = single_device("make_single_device_sharding: device", device)
-    return SingleDeviceSharding(found, memory_kind=memory_kind)
+    checked_device = single_device("make_single_device_sharding: device", device)
+    return SingleDeviceSharding(checked_device, memory_kind=memory_kind)
 
 
 @api_boundary

@@ -270,8 +270,8 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     """
     if platform is not None:
         get_backend(platform)
-    found = living_arrays()
+    living = living_arrays()
     if platform is None:
-        return found
+        return living
     names = {platform, "cuda", "rocm"} if platform == "gpu" else {platform}
-    return [x for x in found if any(d.platform in names for d in x.devices())]
+    return [x for x in living if any(d.platform in names for d in x.devices())]

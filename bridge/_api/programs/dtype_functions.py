@@ -26,11 +26,11 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     >>> dtypes.canonicalize_dtype('float64')
     dtype('float32')
     """
-    found = canonicalize(float if dtype is None else dtype)
-    if dtypes.is_extended(found) and not allow_extended_dtype:
-        msg = f"canonicalize_dtype: got the extended dtype {found}"
+    canonical = canonicalize(float if dtype is None else dtype)
+    if dtypes.is_extended(canonical) and not allow_extended_dtype:
+        msg = f"canonicalize_dtype: got the extended dtype {canonical}"
         raise UnsupportedDtypeError(msg, hint="pass allow_extended_dtype=True")
-    return found
+    return canonical
 
 
 def issubdtype(a: Any, b: Any) -> bool:

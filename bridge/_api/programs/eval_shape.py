@@ -42,17 +42,17 @@ def eval_shape(fun: Callable[..., object], *args: object, **kwargs: object) -> A
         # It knows which arguments these are.
         return fun.eval_shape(*args, **kwargs)  # type: ignore[attr-defined]  # jit makes it
     leaves, structure = flatten((args, kwargs))
-    given: dict[int, ShapeDtypeStruct] = {}
+    structs: dict[int, ShapeDtypeStruct] = {}
     call = Arguments(
-        _without_structs(fun, given), leaves, structure, parameters=parameter_names(fun)
+        _without_structs(fun, structs), leaves, structure, parameters=parameter_names(fun)
     )
     jaxpr, tree = trace_to_jaxpr("eval_shape", fun, call, locate=False, captures=Captures())
     result = tree.unflatten([struct_of(a) for a in jaxpr.out_avals[: tree.num_leaves]])
     outs, full = flatten(result)
-    if given or full.num_leaves != tree.num_leaves:
+    if structs or full.num_leaves != tree.num_leaves:
         # Arrays of float0 stand in the structure of the traced result.
         outs = [ShapeDtypeStruct(x.shape, x.dtype) if is_float0(x) else x for x in outs]
-        result = full.unflatten([given.get(i, x) for i, x in enumerate(outs)])
+        result = full.unflatten([structs.get(i, x) for i, x in enumerate(outs)])
     return result
 
 

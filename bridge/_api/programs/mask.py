@@ -183,7 +183,7 @@ def _logical_sizes(
     if missing:
         msg = f"{call}: logical_env has no size for {', '.join(map(repr, missing))}"
         raise ArgumentSpecError(msg, expected=f"sizes for {sorted(padded)}")
-    found: dict[str, Any] = {}
+    sizes_by_name: dict[str, Any] = {}
     for name, most in padded.items():
         size = logical_env[name]
         if hasattr(size, "__index__") and not isinstance(size, ArrayOperators):
@@ -193,8 +193,8 @@ def _logical_sizes(
                 raise ShapeMismatchError(msg, expected=f"a size from 0 to {most}")
         else:
             (size,) = values_of(call, [size], flatten(0)[1], f"logical_env[{name!r}]")
-        found[name] = size
-    return found
+        sizes_by_name[name] = size
+    return sizes_by_name
 
 
 def _traced(

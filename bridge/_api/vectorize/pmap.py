@@ -219,14 +219,16 @@ class _Mapping:
         axes: Sequence[int | None],
         sizes: Sequence[tuple[int, int]],
     ) -> int:
-        given = self.axis_size
-        found = {size for _, size in sizes} | (set() if given is None else {given})
-        if found == {0}:
+        declared_size = self.axis_size
+        all_sizes = {size for _, size in sizes} | (
+            set() if declared_size is None else {declared_size}
+        )
+        if all_sizes == {0}:
             msg = f"{self.call}: the mapped axis has size 0"
             raise AxisSizeError(msg, expected="at least one element: each has a device")
-        if len(found) == 1:
-            return found.pop()
-        if not found:
+        if len(all_sizes) == 1:
+            return all_sizes.pop()
+        if not all_sizes:
             what = "no argument is mapped (all of in_axes is None)" if avals else (
                 "the call has no array argument")  # fmt: skip
             raise AxisSizeError(
@@ -234,7 +236,7 @@ class _Mapping:
                 hint="map an argument, or give axis_size",
             )
         names = argument_names(call.tree, call.parameters)
-        lines = [] if given is None else [f"axis_size={given}"]
+        lines = [] if declared_size is None else [f"axis_size={declared_size}"]
         lines += [
             f"argument {names[i]} has size {size} at axis {axes[i]} of {avals[i].str_short()}"
             for i, size in sizes
@@ -310,19 +312,19 @@ def _check_global_shapes(shapes: Any) -> None:
 def _devices(devices: Sequence[Any] | None, backend: str | None) -> tuple[Any, ...] | None:
     if devices is None:
         return None
-    found = tuple(devices)
-    if not found:
+    device_tuple = tuple(devices)
+    if not device_tuple:
         msg = "pmap: devices is empty"
         raise DevicePlacementError(msg, expected="None, or a sequence of at least one device")
-    for device in found:
+    for device in device_tuple:
         if not (hasattr(device, "platform") and hasattr(device, "client")):
             msg = f"pmap: devices contains {device!r} of type {type(device).__name__}"
             raise DevicePlacementError(msg, expected="devices, as tracebridge.devices() gives them")
-    if len(set(found)) != len(found):
+    if len(set(device_tuple)) != len(device_tuple):
         raise DevicePlacementError("pmap: a device appears twice in devices")
-    platforms = {d.platform for d in found}
+    platforms = {d.platform for d in device_tuple}
     if len(platforms) > 1 or (backend is not None and backend not in platforms):
         names = ", ".join(sorted(platforms))
         msg = f"pmap: devices are of the platforms {names} and backend={backend!r}"
         raise DevicePlacementError(msg, expected="devices of one platform, that of backend")
-    return found
+    return device_tuple

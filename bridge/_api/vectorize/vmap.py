@@ -371,9 +371,9 @@ def _take_special(
     size: Any,
 ) -> None:
     """Put the batches of results that are no values into ``special``, and 0 in their places."""
-    found = [i for i, r in enumerate(results) if is_float0(r) or is_vmappable(r)]
-    wanted = _output_dims(fun, out_axes, structure) if found else []
-    for i in found:
+    special_positions = [i for i, r in enumerate(results) if is_float0(r) or is_vmappable(r)]
+    wanted = _output_dims(fun, out_axes, structure) if special_positions else []
+    for i in special_positions:
         result, results[i] = results[i], 0
         if is_float0(result):
             special[i] = _float0_batch(result.shape, wanted[i], size)

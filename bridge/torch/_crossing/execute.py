@@ -63,8 +63,8 @@ def boundary(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr`` with bool inputs as bytes: torch has bools other than 0 and 1, XLA has not."""
     if not any([a.dtype == bool_ for a in jaxpr.in_avals]):
         return jaxpr
-    found = jaxpr.cache.get("torch boundary")
-    if found is None:
+    cached = jaxpr.cache.get("torch boundary")
+    if cached is None:
         avals = [a.update(dtype=uint8) if a.dtype == bool_ else a for a in jaxpr.in_avals]
 
         def run(*xs: Any) -> list[Any]:
@@ -74,8 +74,8 @@ def boundary(jaxpr: Jaxpr) -> Jaxpr:
             ]
             return eval_jaxpr(jaxpr, current_trace().process, values)
 
-        found = jaxpr.cache["torch boundary"] = stage(run, avals, jaxpr.debug, locate=False)
-    return found
+        cached = jaxpr.cache["torch boundary"] = stage(run, avals, jaxpr.debug, locate=False)
+    return cached
 
 
 def make_run(

@@ -143,8 +143,8 @@ def _gradients_of(
 ) -> tuple[Any, ...]:
     """What the backward pass gives torch: None, then a gradient or None for each leaf."""
     if numbers is None and not grad_enabled() and not is_special():
-        given = [grads[i] for i in node.sources] if node.detached else grads
-        leaves = [*saved, *given]
+        cotangents = [grads[i] for i in node.sources] if node.detached else grads
+        leaves = [*saved, *cotangents]
         values = make_dense(leaves, len(saved))
         if values is not None:
             # The common case: all results have a cotangent, all tensors are plain.
@@ -152,8 +152,8 @@ def _gradients_of(
     mask = tuple([g is not None for g in grads])
     if not any(mask):
         return (None,) * (len(node.active) + 1)
-    given = [g for g in grads if g is not None]
-    results = _general_backward(node, saved, numbers, given, mask)
+    cotangents = [g for g in grads if g is not None]
+    results = _general_backward(node, saved, numbers, cotangents, mask)
     return gradients(results, node.reached(mask))
 
 
@@ -216,11 +216,13 @@ def _graph_backward(
     if not any(mask):
         return [None] * len(active)
     wanted = reached(active, paths, mask)
-    given = [g for g in grads if g is not None]
-    leaves = _pullback_inputs(sources, saved, numbers, given[0].device)
+    cotangents = [g for g in grads if g is not None]
+    leaves = _pullback_inputs(sources, saved, numbers, cotangents[0].device)
     captured = _captured(handle, types)
     results = iter(
-        torch.ops.tracebridge.call.default([*leaves, *given], vjp_handle(captured, wanted, mask))
+        torch.ops.tracebridge.call.default(
+            [*leaves, *cotangents], vjp_handle(captured, wanted, mask)
+        )
     )
     return [next(results) if w else None for w in wanted]
 

@@ -173,8 +173,8 @@ class LateRuns:
             if tail is None:
                 results.append(next(early))
             elif k in late:
-                given = [kept.get(i, env[i]) for i in tail.places]
-                results.append(LateGradient.of(tail, given, device))
+                tail_inputs = [kept.get(i, env[i]) for i in tail.places]
+                results.append(LateGradient.of(tail, tail_inputs, device))
             else:
                 results.append(tail.run([env[i] for i in tail.places])[0])
         return results

@@ -127,8 +127,8 @@ class _Digest:
     def of(self, x: Any) -> bytes:
         """The digest of an object."""
         key = id(x), self.package
-        found = self.known.get(key)
-        if found is None:
+        cached = self.known.get(key)
+        if cached is None:
             if id(x) in self.open:
                 return b"%d levels up" % (len(self.open) - self.open[id(x)])
             self.count[0] += 1
@@ -138,11 +138,11 @@ class _Digest:
             outer, self.hash = self.hash, hashlib.blake2b(digest_size=_DIGEST_BYTES)
             package = self.package
             self._method_of(x)(self, x)
-            found = self.known[key] = self.hash.digest()
+            cached = self.known[key] = self.hash.digest()
             self.alive.append(x)  # so that no other object gets its address
             self.hash, self.package = outer, package
             del self.open[id(x)]
-        return found
+        return cached
 
     def apart(self, x: Any) -> bytes:
         """The digest of an object, whatever was met before: for items in no order.
@@ -406,7 +406,7 @@ def attributes_of(x: Any) -> dict[str, Any]:
     kind = type(x)
     # Those of users' objects may have any name.
     memos = _MEMOS if package_of(kind) == "tracebridge" else ("__weakref__",)
-    found = {
+    attributes = {
         name: value
         for name, value in getattr(x, "__dict__", {}).items()
         if not isinstance(getattr(kind, name, None), functools.cached_property)
@@ -418,8 +418,8 @@ def attributes_of(x: Any) -> dict[str, Any]:
             if name.startswith("__") and not name.endswith("__"):
                 own = f"_{base.__name__.lstrip('_')}{name}"
             if hasattr(x, own):
-                found[own] = getattr(x, own)
-    return {k: v for k, v in found.items() if k not in memos}
+                attributes[own] = getattr(x, own)
+    return {k: v for k, v in attributes.items() if k not in memos}
 
 
 def _pickles_itself(kind: type) -> bool:

@@ -159,9 +159,9 @@ class _Values:
 
     def function(self, tracker: Any) -> Any:
         """A function that the compiled code has made."""
-        found = self.made.get(id(tracker))
-        if found is not None:
-            return found
+        cached = self.made.get(id(tracker))
+        if cached is not None:
+            return cached
         code = tracker.get_code()
         trackers = tracker.closure.items if tracker.closure else []
         cells = tuple([types.CellType() for _ in trackers])

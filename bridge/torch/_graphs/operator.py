@@ -259,11 +259,11 @@ class Node(torch.autograd.Function):
         mask = tuple([g is not None for g in grads])
         if not any(mask):
             return (None,) * (len(active) + 3)
-        given = [g for g in grads if g is not None]
+        cotangents = [g for g in grads if g is not None]
         wanted = reached(active, ctx.paths, mask)
         saved = list(ctx.saved_tensors)
         # Compiled autograd lets Dynamo read these lines, and differentiates what it finds.
-        again = [*saved[: len(active)], *given]
+        again = [*saved[: len(active)], *cotangents]
         if torch.compiler.is_dynamo_compiling():
             results = CALL(again, vjp_handle(ctx.h, wanted, mask))
         else:
@@ -275,11 +275,11 @@ class Node(torch.autograd.Function):
                 ):
                     results = CALL(again, vjp_handle(ctx.h, wanted, mask))
                 else:
-                    results = CALL([*saved, *given], bwd_handle(ctx.h, active, mask))
+                    results = CALL([*saved, *cotangents], bwd_handle(ctx.h, active, mask))
                     places = [w for a, w in zip(active, wanted, strict=True) if a]
                     results = [g for g, w in zip(results, places, strict=True) if w]
-        found = iter(results)
-        return (None, None, None, *[next(found) if w else None for w in wanted])
+        remaining_results = iter(results)
+        return (None, None, None, *[next(remaining_results) if w else None for w in wanted])
 
 
 _apply_node = super(torch.autograd.Function, Node).apply  # pyright: ignore[reportAttributeAccessIssue] - of torch._C, no stubs

@@ -149,5 +149,5 @@ def _taking(
     operands: list[int | ShapedArray] = list(shared_avals)
     for k, position in enumerate(forwarded):
         operands[union.index(position)] = k
-    rest = range(n_forwarded + n_res, jaxpr.n_in)
-    return permute_jaxpr(jaxpr, [*residuals, *operands, *rest])
+    operand_inputs = range(n_forwarded + n_res, jaxpr.n_in)
+    return permute_jaxpr(jaxpr, [*residuals, *operands, *operand_inputs])

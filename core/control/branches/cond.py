@@ -82,18 +82,20 @@ class Choice(HigherOrderPrimitive):
         nonzero = tuple([t is not None for t in tangents[n_lead:]])
         key = ("cond_linearize", branches, nonzero)
         cache = largest_jaxpr(branches).cache
-        found = cache.get(key)
-        if found is None:
-            found = cache[key] = _linearized(branches, nonzero)
-        split, nonzero_out = found
+        cached = cache.get(key)
+        if cached is None:
+            cached = cache[key] = _linearized(branches, nonzero)
+        split, nonzero_out = cached
         lead, operands = primals[:n_lead], primals[n_lead:]
         results = self.bind(*primals, **{**params, "branches": split.first})
         n = len(nonzero_out)
         residuals = [*results[n:], *[operands[i] for i in split.forwarded]]
-        given = [t for t in tangents if t is not None]
+        nonzero_tangents = [t for t in tangents if t is not None]
         linear = {**params, "branches": split.second}
-        rest = iter(self.bind(*lead, *residuals, *given, **linear) if any(nonzero_out) else ())
-        return results[:n], [next(rest) if nz else None for nz in nonzero_out]
+        remaining_tangents = iter(
+            self.bind(*lead, *residuals, *nonzero_tangents, **linear) if any(nonzero_out) else ()
+        )
+        return results[:n], [next(remaining_tangents) if nz else None for nz in nonzero_out]
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         lead, operands = args[: self.n_lead], args[self.n_lead :]
@@ -162,11 +164,13 @@ class Choice(HigherOrderPrimitive):
             cache[key] = split
         lead, operands = args[: self.n_lead], args[self.n_lead :]
         pairs = list(zip(operands, unknown[self.n_lead :], strict=True))
-        given = [a for a, u in pairs if not u]
-        results = self.bind(*lead, *given, **{**params, "branches": split.first})
+        known_args = [a for a, u in pairs if not u]
+        results = self.bind(*lead, *known_args, **{**params, "branches": split.first})
         n = flags.count(False)
-        rest = [*results[n:], *[a for a, u in pairs if u]]
-        others = iter(self.bind(*lead, *rest, **{**params, "branches": split.second}))
+        residuals_and_unknown = [*results[n:], *[a for a, u in pairs if u]]
+        others = iter(
+            self.bind(*lead, *residuals_and_unknown, **{**params, "branches": split.second})
+        )
         known_out = iter(results[:n])
         return [next(others) if u else next(known_out) for u in flags]
 

@@ -98,8 +98,8 @@ def platform_dependent(
         if not callable(fun):
             msg = f"platform_dependent: {name} is {fun!r} of type {type(fun).__name__}"
             raise ArgumentSpecError(msg, expected="a function")
-    found = traced_branches("platform_dependent", functions, names, args)
+    branches = traced_branches("platform_dependent", functions, names, args)
     outs = platform_dependent_p.bind(
-        *found.operands, branches=found.jaxprs, platforms=tuple(platforms)
+        *branches.operands, branches=branches.jaxprs, platforms=tuple(platforms)
     )
-    return found.finish(outs)
+    return branches.finish(outs)

@@ -290,10 +290,10 @@ def _same_constants(
             order[position[id(value)]] = k
         places = tuple([position[id(value)] for value in body.hoisted])
         key = ("cond_consts", places, tuple([c.aval for c in consts]))
-        found = jaxpr.cache.get(key)
-        if found is None:
-            found = jaxpr.cache[key] = permute_jaxpr(jaxpr, [*order, *range(n, jaxpr.n_in)])
-        wired.append(found)
+        cached = jaxpr.cache.get(key)
+        if cached is None:
+            cached = jaxpr.cache[key] = permute_jaxpr(jaxpr, [*order, *range(n, jaxpr.n_in)])
+        wired.append(cached)
     return consts, wired
 
 
@@ -302,8 +302,8 @@ def _same_results(call: str, bodies: Sequence[Body], labels: Sequence[str]) -> l
     first = bodies[0]
     for body, label in zip(bodies, labels, strict=True):
         if body.out != first.out:
-            found = equality_errors_of_structures(first.out, body.out)
-            where = f"; {found[0].describe(labels[0], label)}" if found else ""
+            differences = equality_errors_of_structures(first.out, body.out)
+            where = f"; {differences[0].describe(labels[0], label)}" if differences else ""
             msg = f"{call}: the branches return different structures{where}"
             raise TreeMismatchError(_listed(msg, labels, [str(b.out) for b in bodies]))
     wanted = [_common(avals) for avals in zip(*[b.jaxpr.out_avals for b in bodies], strict=True)]

@@ -119,8 +119,8 @@ def result_types(call: str, result_shape_dtypes: object) -> tuple[tuple[ShapedAr
         shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
         if shape is None or dtype is None:
             where = keystr(leaves_with_path(result_shape_dtypes)[i][0])
-            given = f"{shown(leaf)} of type {type(leaf).__name__}"
-            msg = f"{call}: result_shape_dtypes{where} is {given}"
+            description = f"{shown(leaf)} of type {type(leaf).__name__}"
+            msg = f"{call}: result_shape_dtypes{where} is {description}"
             raise ArgumentSpecError(
                 msg,
                 expected="something with shape and dtype, such as ShapeDtypeStruct(shape, dtype)",
@@ -159,11 +159,11 @@ def in_sequence(
     if type(size) is int and (fits if unroll is None else unroll):
         rows: list[list[Any]] = []
         for i in range(size):
-            given = [
+            slices_of_args = [
                 a if d is None else lax.index_in_dim(a, i, 0, keepdims=False)
                 for a, d in zip(args, dims, strict=True)
             ]
-            rows.append(primitive.bind(*given, **params))
+            rows.append(primitive.bind(*slices_of_args, **params))
         if rows:
             stacked = zip(*rows, strict=True)
             return [lax.concatenate([lax.expand_dims(r, (0,)) for r in c], 0) for c in stacked]
@@ -173,8 +173,8 @@ def in_sequence(
 
     def step(*values: Any) -> list[Any]:
         constant, sliced = iter(values[:n_fixed]), iter(values[n_fixed:])
-        given = [next(constant) if d is None else next(sliced) for d in dims]
-        return primitive.bind(*given, **params)
+        slices_of_args = [next(constant) if d is None else next(sliced) for d in dims]
+        return primitive.bind(*slices_of_args, **params)
 
     slices = [element_aval(a.aval) for a in moved]
     body = stage(step, [*[a.aval for a in fixed], *slices], locate=False)

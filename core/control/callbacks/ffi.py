@@ -138,16 +138,16 @@ class FfiCall(Primitive):
         if method.startswith("sequential"):
             unroll = method == "sequential_unrolled"
             return in_sequence(self, ctx.size, args, dims, params, unroll=unroll), [0] * n_out
-        given: list[Any] = []
+        batched_args: list[Any] = []
         for a, d in zip(args, dims, strict=True):
             if d is not None:
-                given.append(move_batch_axis(a, d, 0))
+                batched_args.append(move_batch_axis(a, d, 0))
             elif method == "legacy_vectorized":
-                given.append(a)
+                batched_args.append(a)
             elif method == "expand_dims":
-                given.append(lax.expand_dims(a, (0,)))
+                batched_args.append(lax.expand_dims(a, (0,)))
             else:
-                given.append(broadcast_batch(a, ctx.size, 0))
+                batched_args.append(broadcast_batch(a, ctx.size, 0))
         has_axis = [d is not None or method != "legacy_vectorized" for d in dims]
         batched = {
             **params,
@@ -155,7 +155,7 @@ class FfiCall(Primitive):
             "input_layouts": _batched(params["input_layouts"], has_axis),
             "output_layouts": _batched(params["output_layouts"], [True] * n_out),
         }
-        return self.bind(*given, **batched), [0] * n_out
+        return self.bind(*batched_args, **batched), [0] * n_out
 
 
 ffi_call_p = FfiCall()

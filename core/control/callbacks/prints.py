@@ -184,13 +184,13 @@ def check_format(call: str, fmt: str, args: Sequence[Value], kwargs: Mapping[str
     except ValueError as error:
         msg = f"{call}: {fmt!r} is no format string: {error}"
         raise ArgumentSpecError(msg, hint="write {{ and }} for braces") from error
-    given = {*range(len(args)), *kwargs}
-    missing = [n for n in names.used if n not in given]
+    fields_of_call = {*range(len(args)), *kwargs}
+    missing = [n for n in names.used if n not in fields_of_call]
     if missing:
         shown = _shown(missing)
         msg = f"{call}: {fmt!r} names values that are not given: {shown}"
         raise FormatFieldError(msg, got=_listed(args, kwargs))
-    unused = [n for n in given if n not in names.used]
+    unused = [n for n in fields_of_call if n not in names.used]
     if unused:
         shown = _shown(unused)
         msg = f"{call}: {fmt!r} does not use these of its values: {shown}"

@@ -57,18 +57,18 @@ class PureCallback(CallbackPrimitive):
         if method.startswith("sequential"):
             unroll = method == "sequential_unrolled"
             return in_sequence(self, ctx.size, args, dims, params, unroll=unroll), [0] * n_out
-        given: list[Any] = []
+        batched_args: list[Any] = []
         for a, d in zip(args, dims, strict=True):
             if d is not None:
-                given.append(move_batch_axis(a, d, 0))
+                batched_args.append(move_batch_axis(a, d, 0))
             elif method == "legacy_vectorized":
-                given.append(a)
+                batched_args.append(a)
             elif method == "expand_dims":
-                given.append(lax.expand_dims(a, (0,)))
+                batched_args.append(lax.expand_dims(a, (0,)))
             else:
-                given.append(broadcast_batch(a, ctx.size, 0))
+                batched_args.append(broadcast_batch(a, ctx.size, 0))
         avals = tuple([batched_aval(a, ctx.size) for a in params["result_avals"]])
-        return self.bind(*given, **{**params, "result_avals": avals}), [0] * n_out
+        return self.bind(*batched_args, **{**params, "result_avals": avals}), [0] * n_out
 
 
 pure_callback_p = PureCallback()

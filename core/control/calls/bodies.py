@@ -88,11 +88,11 @@ def trace_body(
     is an error.
     """
     memo = (key, in_tree, avals, tracing_key(), axis_env())
-    found = _BODIES.get(fun, memo)
-    if found is not None:
-        if found.custom and not writes:
+    cached = _BODIES.get(fun, memo)
+    if cached is not None:
+        if cached.custom and not writes:
             note_custom(call)
-        return found
+        return cached
     structures: list[Any] = []
 
     def flat(*values: Any) -> list[Any]:

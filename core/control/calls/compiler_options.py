@@ -28,15 +28,15 @@ def lifted_options(jaxpr: Jaxpr) -> tuple[Jaxpr, tuple[tuple[str, Any], ...]]:
     Raises:
         ArgumentValueError: it calls functions with different options.
     """
-    given = {
+    names_by_options = {
         app.params["compiler_options"]: app.params["name"]
         for app, _ in jaxpr.equations
         if "compiler_options" in app.params
     }
-    if not given:
+    if not names_by_options:
         return jaxpr, ()
-    if len(given) > 1:
-        check_outermost(*next((name, options) for options, name in given.items()))
+    if len(names_by_options) > 1:
+        check_outermost(*next((name, options) for options, name in names_by_options.items()))
     equations: list[Any] = []
     for app, idx in jaxpr.equations:
         plain = app
@@ -44,6 +44,6 @@ def lifted_options(jaxpr: Jaxpr) -> tuple[Jaxpr, tuple[tuple[str, Any], ...]]:
             params = {k: v for k, v in app.params.items() if k != "compiler_options"}
             plain = app.primitive.application(app.avals, params)
         equations.append((plain, idx))
-    (options,) = given
+    (options,) = names_by_options
     parts = (jaxpr.in_avals, jaxpr.consts, equations, jaxpr.outs, jaxpr.out_avals)
     return Jaxpr(*parts, jaxpr.sources, jaxpr.debug), options

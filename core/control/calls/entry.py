@@ -59,7 +59,7 @@ class CallEntry:
         """``run`` with the checks and notes of donation, for the fast path."""
         donated, name = self.donated, self.name
         # The signatures are those of the key, so that they tell which memory is borrowed.
-        given = tuple([i for i in donated if not self.sigs[i].borrowed])
+        own_donated = tuple([i for i in donated if not self.sigs[i].borrowed])
         several = len(self.sigs) > 1
         spread = is_spread(self.program.placement)
 
@@ -71,7 +71,7 @@ class CallEntry:
             if several:
                 check_donation(arrays, donated, name)
             out = run(*args)
-            mark_donated(arrays, given, name)
+            mark_donated(arrays, own_donated, name)
             return out
 
         return run_donating

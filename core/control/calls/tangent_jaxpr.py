@@ -24,9 +24,9 @@ def tangent_jaxpr(
     n, n_out = jaxpr.n_in, len(jaxpr.outs)
     wanted = (instantiate,) * n_out if isinstance(instantiate, bool) else instantiate
     key = ("tangents", nonzero_in, wanted)
-    found = jaxpr.cache.get(key)
-    if found is not None:
-        return found
+    cached = jaxpr.cache.get(key)
+    if cached is not None:
+        return cached
     nonzero_out: list[bool] = []
 
     def run(*args: Any) -> list[Any]:
@@ -45,5 +45,5 @@ def tangent_jaxpr(
 
     avals = [a.tangent for a, nz in zip(jaxpr.in_avals, nonzero_in, strict=True) if nz]
     whole = stage(run, [*jaxpr.in_avals, *avals], jaxpr.debug, locate=False)
-    found = jaxpr.cache[key] = (whole, tuple(nonzero_out))
-    return found
+    cached = jaxpr.cache[key] = (whole, tuple(nonzero_out))
+    return cached

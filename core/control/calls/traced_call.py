@@ -121,11 +121,11 @@ def trace_call(
     current = state()
     axes = () if current is None else current.axis_env
     key = (avals, args.tree, args.static_key, tracing_key(), axes, args.refs)
-    found = _TRACED.get(cache_on, key) if known is None else None
-    if found is not None:
-        if found.refs is not None and not refs:
+    cached = _TRACED.get(cache_on, key) if known is None else None
+    if cached is not None:
+        if cached.refs is not None and not refs:
             raise refuse_captures(name_of(fun))
-        return found
+        return cached
     start = time.perf_counter()
     name = name_of(fun)
     check_tracing(name, where_is(fun))

@@ -64,16 +64,16 @@ def closure_convert(
     n = len(example_args)
 
     def converted(*args: object) -> Any:
-        given, rest = args[:n], list(args[n:])
-        leaves, tree = flatten(given)
-        if tree != in_tree or len(rest) != len(hoisted):
+        user_args, closed_values = args[:n], list(args[n:])
+        leaves, tree = flatten(user_args)
+        if tree != in_tree or len(closed_values) != len(hoisted):
             msg = f"closure_convert({name_of(fun)}): the arguments differ from the examples"
             raise TreeMismatchError(
                 msg,
-                got=f"{tree} and {len(rest)} values",
+                got=f"{tree} and {len(closed_values)} values",
                 expected=f"{in_tree} and {len(hoisted)} values",
             )
-        values = iter(rest)
+        values = iter(closed_values)
         consts = [
             as_value(next(values)) if m else c for c, m in zip(jaxpr.consts, moved, strict=True)
         ]

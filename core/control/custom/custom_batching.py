@@ -72,15 +72,15 @@ def _batch_now(
             move_batch_axis(v.value, v.dim, 0) if mine else v
             for v, mine in zip(values, flags, strict=True)
         ]
-        given = [user_value(v) for v in moved]
-        outs, batched, tree = call.run_rule(trace.size, flags, given)
+        user_values = [user_value(v) for v in moved]
+        outs, batched, tree = call.run_rule(trace.size, flags, user_values)
         _check_now(call, [v.aval for v in values], outs, batched, tree, trace.size)
-    found: list[Any] = []
+    results_in_front: list[Any] = []
     for out, is_batched in zip(outs, batched, strict=True):
         if out._trace is trace:
             raise closes_over(call)
-        found.append(trace.input(out, 0) if is_batched else out)
-    return found, tree
+        results_in_front.append(trace.input(out, 0) if is_batched else out)
+    return results_in_front, tree
 
 
 def _check_now(

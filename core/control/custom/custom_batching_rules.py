@@ -216,13 +216,13 @@ class DerivativeRule:
             return _unchanged(self._jaxpr)
         n, n_out = len(self._nonzero), len(self._nonzero_out)
         primal = flags[:n]
-        given = iter(flags[n:])
-        tangent = tuple([nz and next(given) for nz in self._nonzero])
+        remaining_flags = iter(flags[n:])
+        tangent = tuple([nz and next(remaining_flags) for nz in self._nonzero])
         together = zip(primal, tangent, self._nonzero, strict=True)
         if not any([p and (t or not nz) for p, t, nz in together]):
-            found = self._map_single(size, flags)
-            if found is not None:
-                return found
+            batched_pair = self._map_single(size, flags)
+            if batched_pair is not None:
+                return batched_pair
         either = tuple([p or t for p, t in zip(primal, tangent, strict=True)])
         base, out = self._base.batched(size, either)
         whole, present = self._derive(base, self._nonzero, self._nonzero_out)
@@ -294,8 +294,8 @@ class TransposedRule:
         """As ``VmapRule.batched``."""
         if not any(flags):
             return _unchanged(self._jaxpr)
-        given = iter(flags)
-        of_base = tuple([is_linear or next(given) for is_linear in self._linear])
+        remaining_flags = iter(flags)
+        of_base = tuple([is_linear or next(remaining_flags) for is_linear in self._linear])
         base, out = self._base.batched(size, of_base)
         out = tuple([o for o, here in zip(out, self._ct_in, strict=True) if here])
         base = dce_jaxpr(base, self._ct_in, keep_in=True)[0]

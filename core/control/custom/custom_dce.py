@@ -123,8 +123,8 @@ class DceRule:
         """(consts, arguments) -> used results; without a call of the rule if all are used."""
         if all(used):
             return self._jaxpr
-        found = self._known.get(used)
-        if found is None:
+        cached = self._known.get(used)
+        if cached is None:
             token = _BEING_TRACED.set(_BEING_TRACED.get() | {_mark(self._call)})
             try:
                 jaxpr = check_closed(self._trace(used), self._call.name, self._call.rule_name)
@@ -140,8 +140,8 @@ class DceRule:
                 _BEING_TRACED.reset(token)
             if self._const_avals:
                 jaxpr = permute_jaxpr(jaxpr, [*self._const_avals, *range(jaxpr.n_in)])
-            found = self._known[used] = jaxpr
-        return found
+            cached = self._known[used] = jaxpr
+        return cached
 
     def _trace(self, used: Flags) -> Jaxpr:
         call = self._call
@@ -164,7 +164,7 @@ class DceRule:
             got = str(flatten(result)[1])
             hint = "results that are not used may be None, also whole subtrees of them"
             raise CustomRuleError(msg, got=got, expected=str(tree), hint=hint) from error
-        found: list[Any] = []
+        checked_results: list[Any] = []
         for i, (leaf, wanted) in enumerate(zip(leaves, used, strict=True)):
             if not wanted:
                 continue
@@ -181,8 +181,8 @@ class DceRule:
             if value.aval.shape != aval.shape or value.aval.dtype != aval.dtype:
                 msg = f"{start} {where} of another type than {call.name} does"
                 raise CustomRuleError(msg, got=value.aval.str_short(), expected=aval.str_short())
-            found.append(value)
-        return found
+            checked_results.append(value)
+        return checked_results
 
 
 @final
@@ -312,10 +312,12 @@ class CustomDceCall(CallPrimitive):
         wanted = (*[False] * len(outs), *[True] * sum(nonzero_out))
         linear = dce_jaxpr(both, wanted, keep_in=True)[0]
         derived = DerivativeRule(rule, tangent_jaxpr, nonzero, nonzero_out)
-        given = [t for t in tangents if t is not None]
+        nonzero_tangents = [t for t in tangents if t is not None]
         some = SomeResults(derived, wanted)
-        rest = iter(self.bind(*primals, *given, jaxpr=linear, rule=some, positions=None))
-        return outs, [next(rest) if nz else None for nz in nonzero_out]
+        remaining_tangents = iter(
+            self.bind(*primals, *nonzero_tangents, jaxpr=linear, rule=some, positions=None)
+        )
+        return outs, [next(remaining_tangents) if nz else None for nz in nonzero_out]
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         """Results without a cotangent are not used: the rule leaves them out."""

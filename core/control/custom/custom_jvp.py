@@ -88,12 +88,12 @@ class JvpCall:
         self, primals: Sequence[Any], tangents: Sequence[Value | None]
     ) -> tuple[list[Any], list[Any], PyTreeDef]:
         """Results, their tangents (None: zero) and their structure; a tangent None is a zero."""
-        given = [
+        filled_tangents = [
             self._zeros(p.aval.tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
         ]
         p_tree = self.in_tree.unflatten([user_value(p) for p in primals])
-        t_tree = self.in_tree.unflatten([user_value(t) for t in given])
+        t_tree = self.in_tree.unflatten([user_value(t) for t in filled_tangents])
         pair = self.rule(p_tree, t_tree)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             msg = (
@@ -125,15 +125,15 @@ class JvpCall:
         self, tangents: Sequence[Any], avals: Sequence[ShapedArray], tree: PyTreeDef
     ) -> list[Any]:
         """Tangents as values; None for zeros and where the result is no float."""
-        found: list[Any] = []
+        checked_tangents: list[Any] = []
         got: list[ShapedArray] = []
         for t in tangents:
             if isinstance(t, SymbolicZero) or getattr(t, "dtype", None) == float0:
-                found.append(None)
+                checked_tangents.append(None)
                 got.append(ShapedArray(t.shape, t.dtype))
                 continue
             value = as_value(t)
-            found.append(value)
+            checked_tangents.append(value)
             got.append(value.aval)
         expected = [a.tangent for a in avals]
         if any(
@@ -144,7 +144,7 @@ class JvpCall:
                 "fit the result"
             )
             raise CustomRuleError(msg, got=describe(tree, got), expected=describe(tree, expected))
-        return found
+        return checked_tangents
 
     def check_results(
         self,

@@ -146,9 +146,9 @@ class CustomVjpCall(CustomRuleCall):
         outs, residuals = results[:n_out], results[n_out:]
         in_avals = [p.aval for p in primals[n:]]
         app = custom_lin(forward.backward, name, residuals, in_avals, perturbed, jaxpr.out_avals)
-        given = [t for t in tangents[n:] if t is not None]
-        rest = iter(current_trace().process(app, [*residuals, *given]))
-        return outs, [next(rest) if has_tangent(a) else None for a in jaxpr.out_avals]
+        nonzero_tangents = [t for t in tangents[n:] if t is not None]
+        remaining_tangents = iter(current_trace().process(app, [*residuals, *nonzero_tangents]))
+        return outs, [next(remaining_tangents) if has_tangent(a) else None for a in jaxpr.out_avals]
 
     def batched_rule(
         self,

@@ -69,10 +69,12 @@ class VjpCall:
         self, primals: Sequence[Any], perturbed: Sequence[bool]
     ) -> tuple[list[Any], list[Any], PyTreeDef, Any]:
         """Results and residuals as values; the results' structure; the ResidualTree."""
-        given = [user_value(p) for p in primals]
+        user_primals = [user_value(p) for p in primals]
         if self.symbolic_zeros:
-            given = [CustomVJPPrimal(p, f) for p, f in zip(given, perturbed, strict=True)]
-        pair = self.fwd(*self.in_tree.unflatten(given))
+            user_primals = [
+                CustomVJPPrimal(p, f) for p, f in zip(user_primals, perturbed, strict=True)
+            ]
+        pair = self.fwd(*self.in_tree.unflatten(user_primals))
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             msg = (
                 f"{self.name}: its forward rule {self.fwd_name} returned {kind_of(pair)}, expected "
@@ -97,21 +99,21 @@ class VjpCall:
         in_avals: Sequence[ShapedArray],
     ) -> list[Any]:
         """Cotangents of the arguments as values; ``None`` is a zero, both ways."""
-        given = [
+        user_cotangents = [
             user_value(self._zeros(a.tangent) if ct is None else ct)
             for ct, a in zip(cotangents, out_avals, strict=True)
         ]
-        result = self.bwd(residuals, out_tree.unflatten(given))
+        result = self.bwd(residuals, out_tree.unflatten(user_cotangents))
         leaves = self._like_arguments(result)
-        found: list[Any] = []
+        checked_gradients: list[Any] = []
         for i, (leaf, aval) in enumerate(zip(leaves, in_avals, strict=True)):
             if leaf is None or not has_tangent(aval):
-                found.append(None)
+                checked_gradients.append(None)
                 continue
             if isinstance(leaf, SymbolicZero):
                 if leaf.shape != aval.shape:
                     self._wrong_type(i, leaf.aval, aval)
-                found.append(None)
+                checked_gradients.append(None)
                 continue
             if getattr(leaf, "dtype", None) == float0:
                 self._wrong_type(i, ShapedArray(leaf.shape, float0), aval)
@@ -120,8 +122,8 @@ class VjpCall:
             if value.aval.shape != aval.shape or not _fits(value.aval, dtype):
                 self._wrong_type(i, value.aval, aval)
             same = value.aval.dtype == dtype
-            found.append(value if same else convert_element_type(value, dtype))
-        return found
+            checked_gradients.append(value if same else convert_element_type(value, dtype))
+        return checked_gradients
 
     def _zeros(self, aval: ShapedArray) -> Any:
         return SymbolicZero(aval) if self.symbolic_zeros else concrete_zeros(aval)

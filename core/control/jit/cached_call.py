@@ -86,9 +86,9 @@ class Jitted(JitPrograms):
         """Everything that the fast path does not do."""
         cache = self.cache
         if (cache.keyed or cache.keyed_trees) and state() is None:
-            found = self.find_converted(args, kwargs)
-            if found is not None:
-                run, arrays = found
+            entry_and_arguments = self.find_converted(args, kwargs)
+            if entry_and_arguments is not None:
+                run, arrays = entry_and_arguments
                 self.counts.left("converted")
                 try:
                     return run(arrays)
@@ -132,11 +132,11 @@ class Jitted(JitPrograms):
         try:
             if cache.keyed_trees:
                 table = cache.keyed_trees
-                given, key = self.keys.tree(args, kwargs)
+                arguments, key = self.keys.tree(args, kwargs)
             else:
                 table = cache.keyed
-                given, key = self.keys.flat(args, kwargs)
-            flat = list(given)
+                arguments, key = self.keys.flat(args, kwargs)
+            flat = list(arguments)
             for i, leaf in enumerate(flat):
                 kind = type(leaf)
                 if kind in SCALAR_TYPES:
@@ -194,15 +194,19 @@ class Jitted(JitPrograms):
         """The same for calls with keywords, static arguments, numbers or ndarrays."""
         cache = self.cache
         run = entry.run(star=True)
-        given, key = self.keys.flat(args, kwargs)
-        if cache.keyed_trees or len(given) != len(arrays) or any([_is_tree(x) for x in given]):
+        arguments, key = self.keys.flat(args, kwargs)
+        if (
+            cache.keyed_trees
+            or len(arguments) != len(arrays)
+            or any([_is_tree(x) for x in arguments])
+        ):
             cache.keyed.clear()
             cache.keyed_trees[(call.tree, call.static_key), *[a._sig for a in arrays]] = run
             return
         # Leaves have the keywords in sorted order, a call as they were written.
         names = list(call.tree.children()[1].node_data()[1])
         written = [name for name in kwargs if name in names]
-        n = len(given) - len(names)
+        n = len(arguments) - len(names)
         places = [*range(n), *[n + names.index(name) for name in written]]
         sigs = [arrays[i]._sig for i in places]
         if places != list(range(len(places))):

@@ -249,10 +249,10 @@ class JitPrograms:
             outs = self.equation(call, traced, [*values, *used.contents()])
             return traced.out_tree.unflatten(used.write_back(outs))
         # The program writes to the memory of the contents, unless a check may refuse its results.
-        given, places = used.consumed(values)
+        contents, places = used.consumed(values)
         if not wants_checks():
             call.donated = tuple(sorted({*call.donated, *places}))
-        arrays = [to_array(v) for v in given]
+        arrays = [to_array(v) for v in contents]
         outs = cast("CallEntry", self.make_entry(call, arrays, traced)).call(arrays)
         return traced.out_tree.unflatten(used.write_back(outs, fresh=True))
 
@@ -273,8 +273,8 @@ class JitPrograms:
         placed = None if self.options.placement is None else self.options.placement()
         key = (call.tree, call.static_key, sigs, donated, tracing_key(), placed)
         key = (*key, option("default_device"), traced_with_refs is not None, call.refs)
-        found = self.runs.get(key)
-        if found is None:
+        cached = self.runs.get(key)
+        if cached is None:
             self.note_miss(key, call.parameters, again=traced_with_refs is not None)
             traced = traced_with_refs or self.trace(
                 call, tuple([s.aval for s in sigs]), sigs, refs=True
@@ -295,9 +295,9 @@ class JitPrograms:
             out_tree = (
                 traced.out_tree if traced_with_refs is None else list_of(len(traced.whole.outs))
             )
-            found = CallEntry(self.name, program, out_tree, committed, call.donated, sigs)
-            self.runs.set(key, found)
-        return found
+            cached = CallEntry(self.name, program, out_tree, committed, call.donated, sigs)
+            self.runs.set(key, cached)
+        return cached
 
     def note_miss(self, key: Any, parameters: tuple[str, ...], *, again: bool) -> None:
         """Note, and say if an option asks for it, why a call has no program yet.

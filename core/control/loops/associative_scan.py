@@ -59,8 +59,8 @@ def associative_scan(
     axes = [_axis_of(v, axis) for v in values]
     sizes = {v.aval.shape[a]: p for v, a, p in zip(values, axes, leaf_paths(elems), strict=True)}
     if len(sizes) > 1:
-        found = ", ".join([f"elems{path} has {size}" for size, path in sizes.items()])
-        msg = f"associative_scan: the sizes along axis {axis} disagree: {found}"
+        shown_sizes = ", ".join([f"elems{path} has {size}" for size, path in sizes.items()])
+        msg = f"associative_scan: the sizes along axis {axis} disagree: {shown_sizes}"
         raise AxisSizeError(msg)
     if reverse:
         values = [lax.rev(v, (a,)) for v, a in zip(values, axes, strict=True)]

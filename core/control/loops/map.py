@@ -51,19 +51,19 @@ def map(f: Callable[[Any], Any], xs: object, *, batch_size: int | None = None) -
     values, tree = flatten_values("map", "xs", xs)
     n = number_of_steps("map", xs, values, None)
     size = size or n or 1
-    rounds, rest = divmod(n, size)
+    rounds, n_left = divmod(n, size)
     parts: list[list[Any]] = []
     out_tree: Any = None
-    if rounds or not rest:
+    if rounds or not n_left:
         blocks = [_leading(v, 0, rounds * size) for v in values]
         blocks = [lax.reshape(b, (rounds, size, *b.aval.shape[1:])) for b in blocks]
         apply = functools.partial(_many, size)
         _, ys = run_scan("map", f, apply, (), tree.unflatten(blocks), rounds)
         leaves, out_tree = flatten_values("map", "the results", ys)
         parts.append([lax.reshape(y, (rounds * size, *y.aval.shape[2:])) for y in leaves])
-    if rest:
+    if n_left:
         last = [_leading(v, rounds * size, n) for v in values]
-        outs, out_tree = _batched(f, tree, last, rest)
+        outs, out_tree = _batched(f, tree, last, n_left)
         parts.append(outs)
     if len(parts) == 1:
         return out_tree.unflatten(parts[0])

@@ -126,22 +126,22 @@ class While(HigherOrderPrimitive):
             for p, t, nz in zip(init, init_t, nonzero, strict=True)
             if nz
         ]
-        given = [t for t in consts_t if t is not None]
+        nonzero_consts_t = [t for t in consts_t if t is not None]
         cond: Jaxpr = params["cond_jaxpr"]
         cond = permute_jaxpr(cond, [*range(cond.n_in), *[t.aval for t in started]])
         results = self.bind(
             *cond_consts,
             *body_consts,
-            *given,
+            *nonzero_consts_t,
             *init,
             *started,
             body_jaxpr=body,
             cond_jaxpr=cond,
             cond_nconsts=len(cond_consts),
-            body_nconsts=len(body_consts) + len(given),
+            body_nconsts=len(body_consts) + len(nonzero_consts_t),
         )
-        rest = iter(results[len(init) :])
-        return results[: len(init)], [next(rest) if nz else None for nz in nonzero]
+        remaining_results = iter(results[len(init) :])
+        return results[: len(init)], [next(remaining_results) if nz else None for nz in nonzero]
 
     def transpose(
         self, ct: Sequence[Value | None], *args: Value, **params: object
@@ -242,8 +242,8 @@ class While(HigherOrderPrimitive):
         process = current_trace().process
         known = iter(process(smaller, _chosen(kept, args)))
         known_of = [next(known) if here else None for here in carry]
-        rest = process(whole, args)
-        return [r if u else k for r, k, u in zip(rest, known_of, flags, strict=True)]
+        results = process(whole, args)
+        return [r if u else k for r, k, u in zip(results, known_of, flags, strict=True)]
 
 
 while_p = While()
@@ -269,9 +269,9 @@ def _silent(params: Params, call: str) -> dict[str, Any]:
 def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]:
     """The jvp of the body, (consts, tangents, carry, tangents) -> (carry, tangents)."""
     key = ("while_jvp", consts, carry)
-    found = body.cache.get(key)
-    if found is not None:
-        return found
+    cached = body.cache.get(key)
+    if cached is not None:
+        return cached
     while True:
         joint, nonzero = jvp_jaxpr(body, (*consts, *carry), carry)
         wider = tuple([a or b for a, b in zip(carry, nonzero, strict=True)])
@@ -285,8 +285,8 @@ def _joint_body(body: Jaxpr, consts: Flags, carry: Flags) -> tuple[Jaxpr, Flags]
         *range(n_consts, n),
         *range(n + n_t, joint.n_in),
     ]
-    found = body.cache[key] = (permute_jaxpr(joint, order), carry)
-    return found
+    cached = body.cache[key] = (permute_jaxpr(joint, order), carry)
+    return cached
 
 
 def _batched(
@@ -301,9 +301,9 @@ def _batched(
     body: Jaxpr = params["body_jaxpr"]
     cond: Jaxpr = params["cond_jaxpr"]
     key = ("while_batch", cond, size, axis, cond_consts, body_consts, carry)
-    found = body.cache.get(key)
-    if found is not None:
-        return found
+    cached = body.cache.get(key)
+    if cached is not None:
+        return cached
 
     def dims(flags: Sequence[bool]) -> tuple[int | None, ...]:
         return tuple([0 if b else None for b in flags])
@@ -321,8 +321,8 @@ def _batched(
         effects = body.effects | cond.effects
         check_effects(effects, "in_batched_choice", "vmap of while_loop")
         new_body, new_cond = _guarded(new_body, new_cond, len(body_consts), len(cond_consts))
-    found = body.cache[key] = (new_body, new_cond, carry)
-    return found
+    cached = body.cache[key] = (new_body, new_cond, carry)
+    return cached
 
 
 def _guarded(body: Jaxpr, test: Jaxpr, n_body: int, n_cond: int) -> tuple[Jaxpr, Jaxpr]:

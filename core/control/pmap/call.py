@@ -182,9 +182,9 @@ class Pmapped:
         """The executable for these arguments; None if the function closes over tracers."""
         sigs: tuple[Any, ...] = tuple([getattr(leaf, "_sig", None) for leaf in call.leaves])
         key = (call.tree, call.static_key, tuple(avals), sigs, tracing_key())
-        found = self.runs.get(key)
-        if found is not None:
-            return found
+        cached = self.runs.get(key)
+        if cached is not None:
+            return cached
         mapped = self.trace(call, avals, n_args)
         if any([isinstance(h, Tracer) for h in mapped.hoisted]):
             return None
@@ -194,13 +194,13 @@ class Pmapped:
         program = compile_pmap(mapped.params, tuple([i + n for i in ours]))
         close_program(program, [to_array(h) for h in mapped.hoisted])
         places = program.placement.in_shardings
-        given = [
+        all_sigs = [
             signature(a, place, True) if s is None else s
             for a, s, place in zip(avals, sigs, places, strict=True)
         ]
-        found = CallEntry(self.name, program, mapped.out_tree, True, call.donated, given)
-        self.runs.set(key, found)
-        return found
+        cached = CallEntry(self.name, program, mapped.out_tree, True, call.donated, all_sigs)
+        self.runs.set(key, cached)
+        return cached
 
     def clear(self) -> None:
         """Forget executables."""

@@ -51,8 +51,8 @@ def summed(jaxpr: Jaxpr, params: Params, n_values: int, ct_axes: Axes, out_axes:
         return jaxpr
     name, size = params["axis_name"], params["axis_size"]
     key = ("pmap sums", name, size, n_values, ct_axes, out_axes)
-    found = jaxpr.cache.get(key)
-    if found is None:
+    cached = jaxpr.cache.get(key)
+    if cached is None:
 
         def run(*xs: object) -> list[Any]:
             cts = [
@@ -65,8 +65,8 @@ def summed(jaxpr: Jaxpr, params: Params, n_values: int, ct_axes: Axes, out_axes:
                 for o, axis in zip(outs, out_axes, strict=True)
             ]
 
-        found = jaxpr.cache[key] = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
-    return found
+        cached = jaxpr.cache[key] = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
+    return cached
 
 
 def as_vmap(params: Params) -> Jaxpr:
@@ -78,8 +78,8 @@ def as_vmap(params: Params) -> Jaxpr:
     if in_order and not any([a.primitive.names_axis(name, a.params) for a, _ in jaxpr.equations]):
         return _one_by_one(params)
     key = ("pmap as vmap", name, size, in_axes, out_axes)
-    found = jaxpr.cache.get(key)
-    if found is None:
+    cached = jaxpr.cache.get(key)
+    if cached is None:
         dims = tuple([None if axis is None else 0 for axis in in_axes])
         with axis_scope(params):
             body, out_dims = batch_jaxpr(jaxpr, size, name, dims)
@@ -94,8 +94,8 @@ def as_vmap(params: Params) -> Jaxpr:
                 _placed(o, d, a, size) for o, d, a in zip(outs, out_dims, out_axes, strict=True)
             ]
 
-        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
-    return found
+        cached = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return cached
 
 
 def _one_by_one(params: Params) -> Jaxpr:
@@ -103,8 +103,8 @@ def _one_by_one(params: Params) -> Jaxpr:
     jaxpr, size = params["jaxpr"], params["axis_size"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
     key = ("pmap one by one", size, in_axes, out_axes)
-    found = jaxpr.cache.get(key)
-    if found is None:
+    cached = jaxpr.cache.get(key)
+    if cached is None:
 
         def run(*xs: object) -> list[Any]:
             rows = [
@@ -124,8 +124,8 @@ def _one_by_one(params: Params) -> Jaxpr:
                 for outs, a in zip(zip(*rows, strict=True), out_axes, strict=True)
             ]
 
-        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
-    return found
+        cached = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return cached
 
 
 def _placed(out: Any, dim: int | None, axis: int | None, size: int) -> Any:
@@ -142,8 +142,8 @@ def as_replicas(params: Params) -> Jaxpr:
     jaxpr, size, name = params["jaxpr"], params["axis_size"], params["axis_name"]
     in_axes, out_axes = params["in_axes"], params["out_axes"]
     key = ("pmap as replicas", name, size, in_axes, out_axes)
-    found = jaxpr.cache.get(key)
-    if found is None:
+    cached = jaxpr.cache.get(key)
+    if cached is None:
 
         def run(*xs: object) -> list[Any]:
             here = axis_index_p.bind(axes=(name,))
@@ -156,8 +156,8 @@ def as_replicas(params: Params) -> Jaxpr:
                 for o, a in zip(_run(jaxpr, mine), out_axes, strict=True)
             ]
 
-        found = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
-    return found
+        cached = jaxpr.cache[key] = stage(run, _whole_avals(params), jaxpr.debug, locate=False)
+    return cached
 
 
 def _gathered(x: Any, name: Any, size: int, axis: int) -> Any:
@@ -176,8 +176,8 @@ def as_parts(params: Params) -> Jaxpr:
     """What one device runs: its parts have the mapped axis with size 1."""
     jaxpr, in_axes, out_axes = params["jaxpr"], params["in_axes"], params["out_axes"]
     key = ("pmap as parts", in_axes, out_axes)
-    found = jaxpr.cache.get(key)
-    if found is None:
+    cached = jaxpr.cache.get(key)
+    if cached is None:
         avals = [batched_aval(a, 1, axis) for a, axis in zip(jaxpr.in_avals, in_axes, strict=True)]
 
         def run(*xs: Any) -> list[Any]:
@@ -190,8 +190,8 @@ def as_parts(params: Params) -> Jaxpr:
                 for o, axis in zip(_run(jaxpr, elements), out_axes, strict=True)
             ]
 
-        found = jaxpr.cache[key] = stage(run, avals, jaxpr.debug, locate=False)
-    return found
+        cached = jaxpr.cache[key] = stage(run, avals, jaxpr.debug, locate=False)
+    return cached
 
 
 def inner_replicas(jaxpr: Jaxpr) -> int:

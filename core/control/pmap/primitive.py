@@ -118,11 +118,13 @@ class Pmap(HigherOrderPrimitive):
         primal = self.derived(params, split.primal, ins, [*outs, *[0] * n_res])
         results = self.bind(*primals, **primal)
         residuals = [*[primals[i] for i in split.forwarded], *results[n:]]
-        given = [t for t in tangents if t is not None]
+        nonzero_tangents = [t for t in tangents if t is not None]
         in_axes = [*[ins[i] for i in split.forwarded], *[0] * n_res, *_chosen(ins, nonzero)]
         out_axes = _chosen(outs, split.nonzero_out)
         linear = self.derived(params, split.linear, in_axes, out_axes)
-        out = iter(self.bind(*residuals, *given, **linear) if any(split.nonzero_out) else ())
+        out = iter(
+            self.bind(*residuals, *nonzero_tangents, **linear) if any(split.nonzero_out) else ()
+        )
         return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
@@ -143,8 +145,8 @@ class Pmap(HigherOrderPrimitive):
         jaxpr = summed(jaxpr, params, len(values), tuple(ct_axes), result_axes)
         derived = self.derived(params, jaxpr, [*value_axes, *ct_axes], result_axes)
         results = iter(self.bind(*values, *cts, **derived))
-        given = iter([next(results) if p else None for p in present])
-        return [next(given) if is_linear else None for is_linear in linear]
+        remaining_cotangents = iter([next(results) if p else None for p in present])
+        return [next(remaining_cotangents) if is_linear else None for is_linear in linear]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
@@ -182,8 +184,8 @@ class Pmap(HigherOrderPrimitive):
             _chosen(outs, split.unknown_out),
         )
         others = iter(self.bind(*known[n_known:], *_chosen(args, unknown), **second))
-        given = iter(known[:n_known])
-        return [next(others) if u else next(given) for u in split.unknown_out]
+        remaining_known = iter(known[:n_known])
+        return [next(others) if u else next(remaining_known) for u in split.unknown_out]
 
     def dce(
         self, used_outs: tuple[bool, ...], app: Application

@@ -39,12 +39,12 @@ def check_device_count(params: Params, inner: int = 1) -> None:
     Raises:
         DevicePlacementError: says how many are needed, and for what.
     """
-    size, name, given = params["axis_size"], params["name"], params["devices"]
+    size, name, given_devices = params["axis_size"], params["name"], params["devices"]
     devices = local_devices(params)
-    if given is not None and len(devices) != size:
+    if given_devices is not None and len(devices) != size:
         msg = f"pmap({name}): the mapped axis has size {size}, but devices has {len(devices)}"
         raise DevicePlacementError(msg, expected="one device for each element")
-    if given is not None and inner > 1:
+    if given_devices is not None and inner > 1:
         msg = f"pmap({name}): devices is given, but there is another pmap inside"
         raise DevicePlacementError(msg, hint="leave devices out, or use vmap inside")
     if size * inner > len(devices):

@@ -173,13 +173,13 @@ class MappedRefs:
         """The result of ``mapped``, which is ``call`` for all elements; writes contents back."""
         refs = [self._leaves[i] for i in self._places]
         # The others are not among the arguments: they need no mapping.
-        given = [None if h else a for a, h in zip(self._leaves, self._kept, strict=True)]
+        mapped_leaves = [None if h else a for a, h in zip(self._leaves, self._kept, strict=True)]
         lent: list[Ref] = []
         try:
             for i, ref in zip(self._places, refs, strict=True):
-                given[i] = lend(ref, "is mapped by vmap: use the argument of the function")
+                mapped_leaves[i] = lend(ref, "is mapped by vmap: use the argument of the function")
                 lent.append(ref)
-            out, finals = mapped(given)
+            out, finals = mapped(mapped_leaves)
         finally:
             for ref in lent:
                 take_back(ref)

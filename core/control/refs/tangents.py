@@ -90,11 +90,11 @@ def tangent_contents(
     Raises:
         RefError: the tangent of a reference is none, or one occurs twice.
     """
-    given, refs = list(leaves), list[Ref | None]()
+    contents, refs = list(leaves), list[Ref | None]()
     for i in places:
         tangent = leaves[i]
         if type(tangent) is Ref:
-            given[i] = tangent[...]
+            contents[i] = tangent[...]
             refs.append(tangent)
         elif is_float0(tangent):
             refs.append(None)
@@ -108,7 +108,7 @@ def tangent_contents(
     named = [(names[i], ref) for i, ref in zip(places, refs, strict=True) if ref is not None]
     taken = [("primals", x) for x in primals if type(x) is Ref]
     check_distinct(call, [*taken, *named], ())
-    return given, refs
+    return contents, refs
 
 
 def write_finals(

@@ -76,10 +76,12 @@ class Checkpoint(CallPrimitive):
             for r, where in zip(results[n:], split.memories, strict=True)
         ]
         again = [primals[i] for i in split.forwarded]
-        given = [t for t in tangents if t is not None]
+        nonzero_tangents = [t for t in tangents if t is not None]
         flags = _chosen(params["prevent_cse"], split.forwarded)
         linear = self.with_jaxpr({**params, "prevent_cse": flags}, split.linear, "lin")
-        out = iter(self.bind(*again, *kept, *given, **linear) if any(split.nonzero_out) else ())
+        out = iter(
+            self.bind(*again, *kept, *nonzero_tangents, **linear) if any(split.nonzero_out) else ()
+        )
         return results[:n], [next(out) if nz else None for nz in split.nonzero_out]
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
@@ -110,13 +112,13 @@ class Checkpoint(CallPrimitive):
         n_known = len(parts.known.outs) - parts.n_residuals
         again = [known_args[i] for i in forwarded]
         residuals = [*[args[i] for i in again], *results[n_known:]]
-        rest = [residuals[i] for i in order]
-        rest += [a for a, u in zip(args, unknown, strict=True) if u]
+        kept_residuals = [residuals[i] for i in order]
+        kept_residuals += [a for a, u in zip(args, unknown, strict=True) if u]
         late = self.with_jaxpr({**params, "prevent_cse": ()}, parts.unknown, "unknown")
-        late["prevent_cse"] = (any(flags),) * len(rest)
-        others = iter(self.bind(*rest, **late))
-        given = iter(results[:n_known])
-        return [next(others) if u else next(given) for u in parts.unknown_out]
+        late["prevent_cse"] = (any(flags),) * len(kept_residuals)
+        others = iter(self.bind(*kept_residuals, **late))
+        remaining_results = iter(results[:n_known])
+        return [next(others) if u else next(remaining_results) for u in parts.unknown_out]
 
     def dce(self, used_outs: Flags, app: Application) -> tuple[Any, list[bool], list[bool]]:
         jaxpr, used_in = dce_jaxpr(app.params["jaxpr"], used_outs)
@@ -207,8 +209,8 @@ def _keep_some(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
     for position, i in enumerate(order):
         old[i] = position
     linear = permute_jaxpr(parts.unknown, [*old, *range(n_res, parts.unknown.n_in)])
-    found: list[Decision] = decisions.of_results(primal)[n_out:]
-    memories = [d if isinstance(d, Offloadable) else None for d in found]
+    decisions_of_results: list[Decision] = decisions.of_results(primal)[n_out:]
+    memories = [d if isinstance(d, Offloadable) else None for d in decisions_of_results]
     if any(memories):
         linear = _brought_back(linear, len(forwarded), memories)
     assert len(memories) == n_kept

@@ -35,8 +35,8 @@ def batch_scan(
         for a, d, b in zip(init, init_d, carry, strict=True)
     ]
     xs = [_moved(a, d, 1) for a, d in zip(xs, xs_d, strict=True)]
-    given = derived(params, body, len(consts), len(init))
-    results = primitive.bind(*consts, *init, *xs, **given)
+    batched_params = derived(params, body, len(consts), len(init))
+    results = primitive.bind(*consts, *init, *xs, **batched_params)
     return results, [*[0 if b else None for b in carry], *[1 if b else None for b in ys]]
 
 
@@ -54,9 +54,9 @@ def _batched_body(
 ) -> tuple[Jaxpr, tuple[bool, ...], tuple[bool, ...]]:
     """The batched body; which carries and which ys are batched."""
     key = ("scan_batch", size, axis, consts, init, xs)
-    found = jaxpr.cache.get(key)
-    if found is not None:
-        return found
+    cached = jaxpr.cache.get(key)
+    if cached is not None:
+        return cached
     carry, n_ys = init, len(jaxpr.outs) - len(init)
     while True:
         in_dims = tuple([0 if b else None for b in (*consts, *carry, *xs)])
@@ -67,5 +67,5 @@ def _batched_body(
         if wider == carry:
             break
         carry = wider
-    found = jaxpr.cache[key] = (body, carry, batched[len(carry) :])
-    return found
+    cached = jaxpr.cache[key] = (body, carry, batched[len(carry) :])
+    return cached

@@ -149,19 +149,19 @@ def _over_refs(
 ) -> tuple[Callable[..., Any], Any]:
     """A body and xs without references: the body gets the part of each at the number of a step."""
     refs = [(i, leaf) for i, leaf in enumerate(leaves) if has_refs([leaf])]
-    given = {f"xs leaf {i}": ref.shape for i, ref in refs}
-    sizes = {shape[0] for shape in given.values() if shape}
-    if len(sizes) != 1 or not all(given.values()):
-        msg = f"{call}: references to loop over have shapes {given}, expected equal leading axes"
+    shapes = {f"xs leaf {i}": ref.shape for i, ref in refs}
+    sizes = {shape[0] for shape in shapes.values() if shape}
+    if len(sizes) != 1 or not all(shapes.values()):
+        msg = f"{call}: references to loop over have shapes {shapes}, expected equal leading axes"
         raise AxisSizeError(msg)
     (size,) = sizes
 
     def body(carry: Any, x: Any) -> Any:
         step, rest = x
-        given = list(rest)
+        shapes = list(rest)
         for i, ref in refs:
-            given.insert(i, ref.at[step])
-        args = carry, tree.unflatten(given)
+            shapes.insert(i, ref.at[step])
+        args = carry, tree.unflatten(shapes)
         return f(*args) if apply is None else apply(f, *args)
 
     arrays = [leaf for leaf in leaves if not has_refs([leaf])]
@@ -270,13 +270,13 @@ def number_of_steps(call: str, xs: Any, values: Sequence[Any], length: Any) -> A
         sizes.setdefault(length, "length")
     if len(sizes) > 1:
         paths = leaf_paths(xs)
-        found = ", ".join(
+        shown_sizes = ", ".join(
             [
                 f"length is {size}" if i == "length" else f"xs{paths[i]} has {size}"
                 for size, i in sizes.items()
             ]
         )
-        msg = f"{call}: the sizes of the leading axes disagree: {found}"
+        msg = f"{call}: the sizes of the leading axes disagree: {shown_sizes}"
         raise AxisSizeError(msg)
     if not sizes:
         msg = f"{call}: got neither arrays to loop over (xs) nor a length"

@@ -119,9 +119,9 @@ def _joint_body(
     n_ys = len(jaxpr.outs) - n_carry
     nonzero = (*consts_nz, *carry_nz, *xs_nz)
     key = ("scan_jvp", n_consts, n_carry, nonzero)
-    found = jaxpr.cache.get(key)
-    if found is not None:
-        return found
+    cached = jaxpr.cache.get(key)
+    if cached is not None:
+        return cached
     joint, nonzero_out = jvp_jaxpr(jaxpr, nonzero, (*carry_nz, *[False] * n_ys))
     tangents = iter(range(n_in, joint.n_in))
     tangent_of = [next(tangents) if nz else None for nz in nonzero]
@@ -130,17 +130,17 @@ def _joint_body(
         order.extend(range(start, stop))
         order.extend([p for p in tangent_of[start:stop] if p is not None])
     n_out = len(jaxpr.outs)
-    given = iter(joint.outs[n_out:])
-    tangent_outs_at = [next(given) if nz else None for nz in nonzero_out]
+    remaining_outs = iter(joint.outs[n_out:])
+    tangent_outs_at = [next(remaining_outs) if nz else None for nz in nonzero_out]
     results = [
         *joint.outs[:n_carry],
         *[s for s, nz in zip(tangent_outs_at, carry_nz, strict=False) if nz and s is not None],
         *joint.outs[n_carry:n_out],
         *[s for s in tangent_outs_at[n_carry:] if s is not None],
     ]
-    found = permute_jaxpr(joint, order, results), tuple(nonzero_out[n_carry:])
-    jaxpr.cache[key] = found
-    return found
+    cached = permute_jaxpr(joint, order, results), tuple(nonzero_out[n_carry:])
+    jaxpr.cache[key] = cached
+    return cached
 
 
 # linearization -----------------------------------------------------------------------------------
@@ -158,17 +158,17 @@ class ScanSplit:
 
     def __init__(self, jaxpr: Jaxpr, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags) -> None:
         n_consts, n_carry, n_in = len(consts_nz), len(carry_nz), jaxpr.n_in
-        found = LinearGraph(jaxpr, (*consts_nz, *carry_nz, *xs_nz))
-        graph, outs, residuals = found.graph, found.outs, found.residuals()
+        linearized = LinearGraph(jaxpr, (*consts_nz, *carry_nz, *xs_nz))
+        graph, outs, residuals = linearized.graph, linearized.outs, linearized.residuals()
         varies = varying(graph, n_consts, n_in)
         if mixes(graph, varies):
-            whole = graph.program(found.inputs, [*outs, *residuals], jaxpr.debug)
+            whole = graph.program(linearized.inputs, [*outs, *residuals], jaxpr.debug)
             self.primal = residual_scan(whole, n_consts, n_carry, len(outs))
         else:
             shape = (n_consts, n_carry, n_in)
             self.primal = split_residuals(graph, varies, shape, outs, residuals, jaxpr.debug)
         first = len(graph.equations)
-        tangents = found.tangent_outs
+        tangents = linearized.tangent_outs
         for i, nz in enumerate(carry_nz):
             if nz and tangents[i] is None:
                 tangents[i] = graph.zeros(graph.avals[outs[i]].tangent)
@@ -176,10 +176,10 @@ class ScanSplit:
         self.out_nz = tuple([t is not None for t in tangents])
         n_fixed = sum(consts_nz) + sum(carry_nz)
         self.linear = graph.program(
-            self.primal.in_scan_order(residuals, found.tangents, n_fixed),
+            self.primal.in_scan_order(residuals, linearized.tangents, n_fixed),
             [t for t in tangents if t is not None],
             jaxpr.debug,
-            [*graph.equations[first:], *found.tape],
+            [*graph.equations[first:], *linearized.tape],
             keep_effects=False,
         )
 
@@ -235,9 +235,9 @@ def staged_linearize_of_scan(primitive: Primitive, app: Application, mask: int) 
     graph = Graph()
     primals = graph.inputs(app.avals)
     positions = bits(mask, n)
-    given = graph.inputs([app.avals[i].tangent for i in positions])
+    tangent_inputs = graph.inputs([app.avals[i].tangent for i in positions])
     tangents: list[int | None] = [None] * n
-    for i, number in zip(positions, given, strict=True):
+    for i, number in zip(positions, tangent_inputs, strict=True):
         tangents[i] = number
     split = split_scan(params, tangents)
     results, constant, stacked = split.primal.add_to(graph, primitive, params, primals)

@@ -42,8 +42,8 @@ def dce_scan(
     kept = [*used[:n_consts], *carry, *used[n_consts + n_carry :]]
     smaller = permute_jaxpr(body, [i for i, keep in enumerate(kept) if keep])
     avals = tuple(chosen(kept, app.avals))
-    given = derived(params, smaller, sum(kept[:n_consts]), sum(carry))
-    return primitive.application(avals, given), kept, [*carry, *ys]
+    smaller_params = derived(params, smaller, sum(kept[:n_consts]), sum(carry))
+    return primitive.application(avals, smaller_params), kept, [*carry, *ys]
 
 
 def unknown_carries(unknown: Flags, params: Params) -> Flags:
@@ -113,8 +113,8 @@ class KnownSplit:
         fixed = [*constant, *chosen(consts_u, consts)]
         carries = chosen(self.carry, init)
         operands = [*fixed, *carries, *stacked, *chosen(xs_u, xs)]
-        given = derived(params, self._unknown_body, len(fixed), len(carries))
-        return known_out, operands, given
+        unknown_params = derived(params, self._unknown_body, len(fixed), len(carries))
+        return known_out, operands, unknown_params
 
 
 def split_known(params: Params, unknown: Flags) -> KnownSplit:

@@ -61,8 +61,8 @@ class ResidualScan(NamedTuple):
         else:
             made = eval_jaxpr(before, current_trace().process, consts)
         held, constant = made[: self.n_held], made[self.n_held :]
-        given = derived(params, self.body, len(held), len(init))
-        results = primitive.bind(*held, *init, *xs, **given)
+        params_with_residuals = derived(params, self.body, len(held), len(init))
+        results = primitive.bind(*held, *init, *xs, **params_with_residuals)
         stacked = [results[i] for i in self.stacked] + [xs[i] for i in self.xs_kept]
         return results[: self.n_out], constant, stacked
 
@@ -78,8 +78,8 @@ class ResidualScan(NamedTuple):
             else graph.inline(before, consts)
         )
         held, constant = made[: self.n_held], made[self.n_held :]
-        given = derived(params, self.body, len(held), len(init))
-        first = graph.add_bound(primitive, [*held, *init, *xs], given)
+        params_with_residuals = derived(params, self.body, len(held), len(init))
+        first = graph.add_bound(primitive, [*held, *init, *xs], params_with_residuals)
         stacked = [first + i for i in self.stacked] + [xs[i] for i in self.xs_kept]
         return list(range(first, first + self.n_out)), constant, stacked
 

@@ -35,18 +35,18 @@ def transpose_scan(
         return _transpose_linear(primitive, ct, args, linear, params)
     # Some carries do not depend on linear arguments: run them forwards, then go back.
     split = split_known(params, linear)
-    _, operands, given = split.bind_known(primitive, args, params)
+    _, operands, unknown_params = split.bind_known(primitive, args, params)
     unknown_ct = chosen(split.unknown_out, ct)
     among = tuple([is_linear_input(a) for a in operands])
-    results = _transpose_linear(primitive, unknown_ct, operands, among, given)
+    results = _transpose_linear(primitive, unknown_ct, operands, among, unknown_params)
     # The unknown scan takes the unknown arguments in their order, between and after residuals.
     consts, carry, xs = groups(params, split.unknown)
     n_consts, n_xs = sum(consts), sum(xs)
-    first = given["num_consts"] - n_consts
-    moved = results[first : given["num_consts"] + given["num_carry"]]
+    first = unknown_params["num_consts"] - n_consts
+    moved = results[first : unknown_params["num_consts"] + unknown_params["num_carry"]]
     moved += results[len(results) - n_xs :] if n_xs else []
-    rest = iter(moved)
-    return [next(rest) if u else None for u in (*consts, *carry, *xs)]
+    remaining_moved = iter(moved)
+    return [next(remaining_moved) if u else None for u in (*consts, *carry, *xs)]
 
 
 def _transpose_linear(
@@ -83,14 +83,14 @@ def staged_transpose_of_scan(
     if params["split_transpose"] or not all(unknown_carries(linear, params)):
         return None
     graph = Graph()
-    given = bits(ct_mask, n_out)
-    numbers = graph.inputs([cotangent_aval(app.outs[i]) for i in given])
+    ct_positions = bits(ct_mask, n_out)
+    numbers = graph.inputs([cotangent_aval(app.outs[i]) for i in ct_positions])
     values = graph.inputs([a for a, here in zip(avals, linear, strict=True) if not here])
     cts: list[int | None] = [None] * n_out
-    for i, number in zip(given, numbers, strict=True):
+    for i, number in zip(ct_positions, numbers, strict=True):
         cts[i] = number
-    rest = iter(values)
-    args = [None if here else next(rest) for here in linear]
+    remaining_values = iter(values)
+    args = [None if here else next(remaining_values) for here in linear]
 
     def bind(parameters: dict[str, Any], *operands: Sequence[int]) -> Sequence[int]:
         first = graph.add_bound(primitive, [x for group in operands for x in group], parameters)
@@ -118,12 +118,12 @@ def _go_back(
     jaxpr: Jaxpr = params["jaxpr"]
     consts_here, init_here, xs_here = groups(params, linear)
     n_consts, n_carry = len(consts_here), len(init_here)
-    given = tuple([c is not None for c in ct])
-    key = ("scan_transpose", n_carry, tuple(consts_here), tuple(xs_here), given)
+    has_cotangent = tuple([c is not None for c in ct])
+    key = ("scan_transpose", n_carry, tuple(consts_here), tuple(xs_here), has_cotangent)
     back = jaxpr.cache.get(key)
     if back is None:
         inside = (*consts_here, *[True] * n_carry, *xs_here)
-        back = jaxpr.cache[key] = Backward(jaxpr, n_consts, n_carry, inside, given)
+        back = jaxpr.cache[key] = Backward(jaxpr, n_consts, n_carry, inside, has_cotangent)
     if back.body is None:
         return [None] * len(args)
     consts_avals, carry_avals, _ = groups(params, jaxpr.in_avals)
@@ -172,10 +172,10 @@ def _bind_two_loops(
     ordered = permute_jaxpr(ordered, None, [*ordered.outs, *cts])
     ordered = permute_jaxpr(ordered, [*range(n_fixed), *cts, *slices])
     first = primitive.bind(*fixed, *ct_carry, *sliced, **derived(params, ordered, n_fixed, n_ct))
-    rest, _ = dce_jaxpr(body, (*[False] * n_ct, *[True] * n_rest), keep_in=True)
-    rest = permute_jaxpr(rest, [*range(n_fixed), *after, *cts, *slices])
+    unordered, _ = dce_jaxpr(body, (*[False] * n_ct, *[True] * n_rest), keep_in=True)
+    unordered = permute_jaxpr(unordered, [*range(n_fixed), *after, *cts, *slices])
     second = primitive.bind(
-        *fixed, *sums, *first[n_ct:], *sliced, **derived(params, rest, n_fixed, n_sums)
+        *fixed, *sums, *first[n_ct:], *sliced, **derived(params, unordered, n_fixed, n_sums)
     )
     return [*first[:n_ct], *second]
 

@@ -69,23 +69,23 @@ class LinearSolve(HigherOrderPrimitive):
         outs = self.bind(*primals, **params)
         solution = outs[:n]
         right: list[Any] = list(changes["b"])
-        given = [t for t in changes["matvec"] if t is not None]
-        if given:
+        matvec_tangents = [t for t in changes["matvec"] if t is not None]
+        if matvec_tangents:
             nonzero = tuple([t is not None for t in changes["matvec"]])
             product, present = jvp_jaxpr(params["matvec"], (*nonzero, *[False] * n))
-            args = [*values["matvec"], *solution, *given]
+            args = [*values["matvec"], *solution, *matvec_tangents]
             results = iter(eval_jaxpr(product, current_trace().process, args)[n:])
             moved = [next(results) if here else None for here in present]
             right = [_difference(t, m) for t, m in zip(right, moved, strict=True)]
-        rest = [None] * (len(outs) - n)
+        no_tangents = [None] * (len(outs) - n)
         if all([r is None for r in right]):
-            return outs, [*[None] * n, *rest]
+            return outs, [*[None] * n, *no_tangents]
         filled = [
             zeros_of(x.aval.tangent) if r is None else r
             for x, r in zip(solution, right, strict=True)
         ]
-        found = self.bind(*primals[: len(primals) - n], *filled, **params)
-        return outs, [*found[:n], *rest]
+        tangents_of_solution = self.bind(*primals[: len(primals) - n], *filled, **params)
+        return outs, [*tangents_of_solution[:n], *no_tangents]
 
     def transpose(self, ct: Sequence[Value | None], *args: Value, **params: Any) -> Sequence[Any]:
         groups = _groups(params, args)
@@ -108,8 +108,8 @@ class LinearSolve(HigherOrderPrimitive):
         counts: dict[str, int] = dict(zip(PARTS, params["const_counts"], strict=True))
         swapped["const_counts"] = tuple([counts[TRANSPOSED[part]] for part in PARTS])
         consts = [c for part in PARTS for c in groups[TRANSPOSED[part]]]
-        found = self.bind(*consts, *cts, **swapped)
-        return [*[None] * len(consts), *found[:n]]
+        solution = self.bind(*consts, *cts, **swapped)
+        return [*[None] * len(consts), *solution[:n]]
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any

@@ -87,8 +87,8 @@ def custom_root(
     )
     outs = call_custom_jvp(call, leaves)
     n = len(problem.values)
-    found = problem.tree.unflatten(outs[:n])
-    return (found, problem.solve.out.unflatten(outs[n:])) if has_aux else found
+    root = problem.tree.unflatten(outs[:n])
+    return (root, problem.solve.out.unflatten(outs[n:])) if has_aux else root
 
 
 def _stopped(values: Sequence[Any]) -> list[Any]:
@@ -170,16 +170,19 @@ class _Problem(SolverParts):
         root, further = outs[:n_x], outs[n_x:]
         point = [as_value(v) for v in (*primals[:n], *root)]
         moved = [has_tangent(v.aval) for v in point]
-        given = [as_value(t) for t, m in zip(tangents[:n], moved[:n], strict=True) if m]
+        nonzero_tangents = [as_value(t) for t, m in zip(tangents[:n], moved[:n], strict=True) if m]
         jaxpr, process = self.residual.jaxpr, current_trace().process
         # Along the parameters, at a fixed root.
         by_params = linearize_jaxpr(jaxpr, (*moved[:n], *[False] * n_x), True)
-        right = _pushed(by_params, point, given, process, n_x)
+        right = _pushed(by_params, point, nonzero_tangents, process, n_x)
         assert self.tangent is not None
         closed_over = [as_value(p) for p in primals[n + self.n_solve + n_x :]]
         operands = [*closed_over, *[as_value(r) for r in root], *[lax.neg(r) for r in right]]
-        found = eval_jaxpr(self.tangent.jaxpr, process, operands)
-        return outs, [*found, *[concrete_zeros(as_value(v).aval.tangent) for v in further]]
+        tangents_of_root = eval_jaxpr(self.tangent.jaxpr, process, operands)
+        return outs, [
+            *tangents_of_root,
+            *[concrete_zeros(as_value(v).aval.tangent) for v in further],
+        ]
 
 
 def _residuals(split: Any, point: Sequence[Any], process: Any, n_out: int) -> list[Any]:

@@ -155,9 +155,9 @@ def canonical_precision(precision: object, name: str) -> Any:
         return DotAlgorithmPreset[precision]
     if isinstance(precision, DotAlgorithmPreset | DotAlgorithm):
         return precision
-    given = precision if isinstance(precision, tuple | list) else (precision, precision)
-    if len(given) == 2 and all(map(_is_precision, given)):
-        first, second = [p if isinstance(p, Precision) else _NAMES[p] for p in given]
+    pair = precision if isinstance(precision, tuple | list) else (precision, precision)
+    if len(pair) == 2 and all(map(_is_precision, pair)):
+        first, second = [p if isinstance(p, Precision) else _NAMES[p] for p in pair]
         return first, second
     raise OptionValueError(call=name, got=f"precision={precision!r}", expected=_EXPECTED)
 

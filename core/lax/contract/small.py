@@ -102,10 +102,10 @@ def _part(
     stops = [at[i] + 1 if i in at else aval.shape[i] for i in range(aval.ndim)]
     sizes = tuple([b - a for a, b in zip(starts, stops, strict=True)])
     x = ctx.slice(x, aval.update(shape=sizes), starts, stops, [1] * aval.ndim)
-    rest = [i for i in range(aval.ndim) if i not in at]
-    kept = aval.update(shape=tuple([aval.shape[i] for i in rest]))
+    other_axes = [i for i in range(aval.ndim) if i not in at]
+    kept = aval.update(shape=tuple([aval.shape[i] for i in other_axes]))
     x = ctx.reshape(x, kept)
-    order = sorted(range(len(rest)), key=lambda i: places[rest[i]])
-    if order != list(range(len(rest))):
+    order = sorted(range(len(other_axes)), key=lambda i: places[other_axes[i]])
+    if order != list(range(len(other_axes))):
         x = ctx.transpose(x, kept.update(shape=tuple([kept.shape[i] for i in order])), order)
-    return ctx.broadcast_in_dim(x, out, [places[rest[i]] for i in order])
+    return ctx.broadcast_in_dim(x, out, [places[other_axes[i]] for i in order])

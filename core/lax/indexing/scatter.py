@@ -64,11 +64,11 @@ class Scatter(Primitive):
         window_ndim = x.ndim - len(inserted) - len(batching[0])
         window_axes = numbers.update_window_dims
         check_window_axes(self.name, window_axes, window_ndim, updates.ndim)
-        rest = [n for i, n in enumerate(updates.shape) if i not in window_axes]
-        if tuple(rest) != indices.shape[:-1]:
+        batch_shape = [n for i, n in enumerate(updates.shape) if i not in window_axes]
+        if tuple(batch_shape) != indices.shape[:-1]:
             msg = (
                 f"{self.name}: the axes of updates {updates.str_short()} beside the window "
-                f"{window_axes} have sizes {tuple(rest)}, expected those of the indices, "
+                f"{window_axes} have sizes {tuple(batch_shape)}, expected those of the indices, "
                 f"{indices.shape[:-1]}"
             )
             raise ShapeMismatchError(msg)

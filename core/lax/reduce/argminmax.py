@@ -128,12 +128,12 @@ class _Search:
         best, out = self.extremum(x, aval, axis)
         dims = [i for i in range(aval.ndim) if i != axis]
         flags = aval.update(dtype=_BOOL)
-        found = ctx.compare(x, ctx.broadcast_in_dim(best, aval, dims), flags, "EQ")
+        is_best = ctx.compare(x, ctx.broadcast_in_dim(best, aval, dims), flags, "EQ")
         if is_float(aval.dtype):
-            found = ctx.op1("stablehlo.or", [found, ctx.compare(x, x, flags, "NE")], flags)
+            is_best = ctx.op1("stablehlo.or", [is_best, ctx.compare(x, x, flags, "NE")], flags)
         positions = aval.update(dtype=int32)
         never = ctx.splat(_NEVER, positions)
-        candidates = ctx.select(found, ctx.iota(positions, axis), never, positions)
+        candidates = ctx.select(is_best, ctx.iota(positions, axis), never, positions)
 
         def first(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
             return [ctx.op1("stablehlo.minimum", [a[0], b[0]], _I32)]
@@ -194,8 +194,8 @@ class _Search:
         within = self._small(*self._block_at(x, blocks, which), 1)
         index = aval.update(shape=(outer, inner), dtype=int32)
         start = ctx.op1("stablehlo.multiply", [which, ctx.splat(length, index)], index)
-        found = ctx.op1("stablehlo.add", [start, within], index)
-        return ctx.reshape(found, _without(aval, axis).update(dtype=int32))
+        position = ctx.op1("stablehlo.add", [start, within], index)
+        return ctx.reshape(position, _without(aval, axis).update(dtype=int32))
 
     def _small(self, x: object, aval: ShapedArray, axis: int) -> Any:
         emit = self.in_two_passes if aval.shape[axis] >= _TWO_PASSES else self.in_one_pass

@@ -208,20 +208,20 @@ class _Extremes:
         n = aval.shape[last]
         is_half = itemsize_bits(aval.dtype) == 16
         n_lanes = _FEW_LANES if is_half or (n % _LANES and not n % _FEW_LANES) else _LANES
-        count, rest = divmod(n, n_lanes)
+        count, remainder = divmod(n, n_lanes)
         whole = x
-        if rest:
-            x = self.part(whole, aval, 0, n - rest)
+        if remainder:
+            x = self.part(whole, aval, 0, n - remainder)
         lanes = aval.update(shape=(*aval.shape[:last], count, n_lanes))
         x = self.reduce(ctx.reshape(x, lanes), lanes, (last,), combine)
         lanes = _without(lanes, (last,))
         # The barrier keeps XLA from making one reduction of the two.
         x = ctx.op1("stablehlo.optimization_barrier", [x], lanes)
         x = self.reduce(x, lanes, (*outer, last), combine)
-        if not rest:
+        if not remainder:
             return x
-        tail = aval.update(shape=(*aval.shape[:last], rest))
-        y = self.reduce(self.part(whole, aval, n - rest, n), tail, (*outer, last), combine)
+        tail = aval.update(shape=(*aval.shape[:last], remainder))
+        y = self.reduce(self.part(whole, aval, n - remainder, n), tail, (*outer, last), combine)
         return emit_extremum(ctx, x, y, _without(tail, (*outer, last)), maximum=self.maximum)
 
     def part(self, x: Any, aval: ShapedArray, start: int, stop: int) -> Any:

@@ -102,18 +102,18 @@ def _product_tangent(x: Value, t: Any, axes: tuple[int, ...]) -> Any:
     """
     kept = tuple([i for i in range(x.aval.ndim) if i not in axes])
     shape = x.aval.shape
-    rest = tuple([shape[i] for i in kept])
+    kept_shape = tuple([shape[i] for i in kept])
     n: Any = 1
     for a in axes:
         n = n * shape[a]
-    x, t = [lax.reshape(lax.transpose(v, (*axes, *kept)), (n, *rest)) for v in (x, t)]
+    x, t = [lax.reshape(lax.transpose(v, (*axes, *kept)), (n, *kept_shape)) for v in (x, t)]
     if type(n) is not int:
         return _product_tangent_by_scans(x, t)
     if n == 0:
         return None
 
     def rows(v: Operand, start: int, stop: int) -> Any:
-        return lax.slice(v, (start, *[0] * len(rest)), (stop, *rest))
+        return lax.slice(v, (start, *[0] * len(kept_shape)), (stop, *kept_shape))
 
     tail = None
     while n > 1:
@@ -124,7 +124,7 @@ def _product_tangent(x: Value, t: Any, axes: tuple[int, ...]) -> Any:
         x, t = _join(left, (rows(x, half, 2 * half), rows(t, half, 2 * half)))
         n = half
     _, t = _join(tail, (x, t))
-    return lax.reshape(t, rest)
+    return lax.reshape(t, kept_shape)
 
 
 def _join(a: tuple[Any, Any] | None, b: tuple[Any, Any]) -> tuple[Any, Any]:

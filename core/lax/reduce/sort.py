@@ -258,8 +258,8 @@ def _less(ctx: LoweringContext, pairs: Sequence[tuple[Any, Any, ShapedArray]]) -
         less = ctx.compare(a, b, flag, "LT", kind)
         if result is not None:
             equal = ctx.compare(a, b, flag, "EQ", kind)
-            rest = ctx.op1("stablehlo.and", [equal, result], flag)
-            less = ctx.op1("stablehlo.or", [less, rest], flag)
+            if_equal = ctx.op1("stablehlo.and", [equal, result], flag)
+            less = ctx.op1("stablehlo.or", [less, if_equal], flag)
         result = less
     return result
 

@@ -56,8 +56,8 @@ class Concatenate(Primitive):
             msg = f"concatenate: operands need the same dtype, got {got}"
             hint = "convert them, or use tracebridge.numpy.concatenate, which promotes"
             raise DtypeMismatchError(msg, hint=hint)
-        rest = (*first.shape[:axis], *first.shape[axis + 1 :])
-        if any([(*a.shape[:axis], *a.shape[axis + 1 :]) != rest for a in avals]):
+        other_sizes = (*first.shape[:axis], *first.shape[axis + 1 :])
+        if any([(*a.shape[:axis], *a.shape[axis + 1 :]) != other_sizes for a in avals]):
             msg = f"concatenate: sizes may differ along axis {axis} alone, got {got}"
             raise ShapeMismatchError(msg)
         size: Any = 0

@@ -199,10 +199,10 @@ def reshard(array: Array, placement: Sharding, *, committed: bool) -> Array:
     parts: list[Any] = []
     for device, index in wanted.items():
         have = held.get(str(index), {})
-        found = have.get(device) or next(
+        local_part = have.get(device) or next(
             (b for d, b in have.items() if d.client is device.client), None
         )
-        parts.append(array._to_numpy()[index] if found is None else found)
+        parts.append(array._to_numpy()[index] if local_part is None else local_part)
     return assemble(_on_devices(parts, aval, placement), aval, placement, committed=committed)
 
 
@@ -229,8 +229,8 @@ def put_parts(part: Callable[[Any], Any], aval: ShapedArray, placement: Sharding
     for index in wanted.values():
         key = str(index)
         if key not in known:
-            found = part(index)
-            known[key] = found if found.dtype.isnative else found.astype(aval.dtype)
+            piece = part(index)
+            known[key] = piece if piece.dtype.isnative else piece.astype(aval.dtype)
         parts.append(known[key])
     return assemble(_on_devices(parts, aval, placement), aval, placement)
 

@@ -172,20 +172,20 @@ def get_backend(platform: str | None = None) -> Backend:
     check_not_forked()
     if platform is None:
         return _DEFAULT[0] if _DEFAULT else _choose_default()
-    found = _BACKENDS.get(platform)
-    if found is not None:
-        return found
+    cached = _BACKENDS.get(platform)
+    if cached is not None:
+        return cached
     with _LOCK:
-        found = _BACKENDS.get(platform)
-        if found is None:
+        cached = _BACKENDS.get(platform)
+        if cached is None:
             made = _make_cpu() if platform == "cpu" else _make_plugin(platform)
             if made is None:
                 known = ", ".join(["cpu", *sorted(plugins.discover_plugins())])
                 msg = f"Unknown backend {platform!r}: it is not installed or has no device"
                 raise BackendNotFoundError(msg, expected=known)
-            found = _BACKENDS.setdefault(made.platform, made)
-            _BACKENDS[platform] = found
-    return found
+            cached = _BACKENDS.setdefault(made.platform, made)
+            _BACKENDS[platform] = cached
+    return cached
 
 
 def _choose_default() -> Backend:

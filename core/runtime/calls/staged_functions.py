@@ -147,22 +147,22 @@ class StagedFunction:
                 keys.append(value.aval)
                 values.append(value)
         key = (*keys, statics) if not current.key else (*keys, statics, current.key)
-        found = None if self.exact else self.bodies.get(key)
-        if found is None:
-            found = self.make_body(keys, statics, key)
-        for i, aval in enumerate(found.scalars):
+        body = None if self.exact else self.bodies.get(key)
+        if body is None:
+            body = self.make_body(keys, statics, key)
+        for i, aval in enumerate(body.scalars):
             if aval is not None:
                 values[i] = coerce(values[i], aval)
-        results = found.rule.replay(current.trace.process, values)
-        return results[0] if found.single else results
+        results = body.rule.replay(current.trace.process, values)
+        return results[0] if body.single else results
 
     def make_body(self, keys: list[Any], statics: tuple[Any, ...], key: Any) -> StagedBody:
         """Stage the function for these kinds of arguments."""
         if self.exact:
             key = (key, tuple([(type(s), repr(s)) for s in statics]))
-            found = self.bodies.get(key)
-            if found is not None:
-                return found
+            cached = self.bodies.get(key)
+            if cached is not None:
+                return cached
         scalars = [k in SCALAR_TYPES if isinstance(k, type) else False for k in keys]
         avals = [scalar_value(k()).aval if s else k for k, s in zip(keys, scalars, strict=True)]
         is_list: list[bool] = []
@@ -175,11 +175,11 @@ class StagedFunction:
 
         rule = stage_function(lambda *vs: flat(*vs), avals)
         rule, targets = fold_scalars(rule, scalars)
-        found = StagedBody(rule, targets, not is_list[-1])
+        cached = StagedBody(rule, targets, not is_list[-1])
         if len(self.bodies) >= MAX_ENTRIES:
             self.bodies.clear()
-        self.bodies[key] = found
-        return found
+        self.bodies[key] = cached
+        return cached
 
     # eager ---------------------------------------------------------------------------------------
 
@@ -234,27 +234,27 @@ class StagedFunction:
         body_key = (*avals, statics)
         if current is not None and current.key:
             body_key = (*body_key, current.key)
-        found = None if self.exact else self.bodies.get(body_key)
-        if found is None:
-            found = self.make_body(avals, statics, body_key)
-        jaxpr = found.rule.jaxpr
-        if found.single and jaxpr.outs[0] < jaxpr.n_in and found.scalars[jaxpr.outs[0]] is None:
+        body = None if self.exact else self.bodies.get(body_key)
+        if body is None:
+            body = self.make_body(avals, statics, body_key)
+        jaxpr = body.rule.jaxpr
+        if body.single and jaxpr.outs[0] < jaxpr.n_in and body.scalars[jaxpr.outs[0]] is None:
             return _pick(jaxpr.outs[0])
         arrays = [
             v if aval is None else scalar_array(v, aval)
-            for v, aval in zip(values, found.scalars, strict=True)
+            for v, aval in zip(values, body.scalars, strict=True)
         ]
         sigs = [a._sig for a in arrays]
         placement, committed = choose_placement(sigs, self.name, wishes=wishes_inside(jaxpr))
         program = compile_jaxpr(jaxpr, self.name, placement)
-        form = SINGLE if found.single else LIST
+        form = SINGLE if body.single else LIST
         run = make_run(program, len(arrays), form, committed=committed)
-        has_scalars = any([aval is not None for aval in found.scalars])
+        has_scalars = any([aval is not None for aval in body.scalars])
         if has_scalars and is_spread(placement):
-            return _with_scalars_at(run, found.scalars, sigs, placement)
+            return _with_scalars_at(run, body.scalars, sigs, placement)
         if not all_at(sigs, placement):
             run = moving(run, placement)
-        return _with_scalars(run, found.scalars) if has_scalars else run
+        return _with_scalars(run, body.scalars) if has_scalars else run
 
 
 def _operand(x: object, name: str) -> Any:

@@ -95,15 +95,15 @@ def _inspect(
     Raises:
         EffectError: there are some in inner programs, whose values cannot be given out.
     """
-    found = [
+    inspected = [
         (callback, idx[0])
         for app, idx in jaxpr.equations
         if (callback := app.primitive.sharding_callback(app.params)) is not None
     ]
-    if len(found) != n_inspections:
+    if len(inspected) != n_inspections:
         msg = f"{name}: inspect_array_sharding of a value in a loop, branch or inner function"
         raise EffectError(msg, hint="inspect values of the outer function, or arrays")
-    variables = [i for _, i in found]
+    variables = [i for _, i in inspected]
     every = jaxpr.variable_avals()
     avals = [every[i] for i in variables]
     outs, out_avals = (*jaxpr.outs, *variables), (*jaxpr.out_avals, *avals)
@@ -114,7 +114,7 @@ def _inspect(
     lowered = lower_module(wider, name, platform, keep_unused=True, mesh=placement.mesh)
     lowered.inspections = ()
     program = compile_spmd(lowered, place, out_avals, (), options)
-    for (callback, _), sharding in zip(found, program.out_shardings[n:], strict=True):
+    for (callback, _), sharding in zip(inspected, program.out_shardings[n:], strict=True):
         callback(sharding)
 
 

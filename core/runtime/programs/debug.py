@@ -32,10 +32,10 @@ def check_finite(
 
     ``find_culprit()`` says more about the operation within ``name`` that it came from.
     """
-    found = first_bad(arrays)
-    if found is None:
+    bad = first_bad(arrays)
+    if bad is None:
         return
-    index, what, wanted = found
+    index, what, wanted = bad
     inside = "" if find_culprit is None else find_culprit()
     frame = user_frame()
     msg = f"result {index} of {name} contains {what} (option {wanted} is on)"

@@ -85,9 +85,9 @@ class Checker:
     ) -> Checked:
         """The transformed ``jaxpr``, with at least the lanes ``wanted`` among its results."""
         key = (jaxpr, lanes_in, line, wanted)
-        found = self._memo.get(key)
-        if found is not None:
-            return found
+        cached = self._memo.get(key)
+        if cached is not None:
+            return cached
         layouts: list[Layout] = []
         n = 1 + len(lanes_in)
 
@@ -99,8 +99,8 @@ class Checker:
 
         avals = [CODE, *[lane_aval(k) for k in lanes_in], *jaxpr.in_avals]
         staged = stage(run, avals, jaxpr.debug, locate=False)
-        found = self._memo[key] = Checked(staged, lanes_in, layouts[0])
-        return found
+        cached = self._memo[key] = Checked(staged, lanes_in, layouts[0])
+        return cached
 
     def run(self, jaxpr: Jaxpr, state: State, args: Sequence[Any], line: str = "") -> list[Any]:
         """The results of ``jaxpr`` under the current trace; failures go into ``state``.
@@ -122,9 +122,9 @@ class Checker:
         if primitive is check_p:
             self._check(state, app, args, line)
             return []
-        found = CHECKS.get(primitive)
-        if found is not None and found[0] in self.enabled:
-            found[1](state, app, args, line)
+        cached = CHECKS.get(primitive)
+        if cached is not None and cached[0] in self.enabled:
+            cached[1](state, app, args, line)
         result = current_trace().process(app, args)
         outs = result if app.multiple else [result]
         if NanError in self.enabled and primitive.makes_nan:
@@ -190,10 +190,10 @@ class Checker:
     def _choice(self, state: State, app: Application, args: list[Any], line: str) -> list[Any]:
         branches = app.params["branches"]
         lanes_in = state.layout
-        found = [self.checked(b, lanes_in, line) for b in branches]
-        if all([_as_before(f, b) for f, b in zip(found, branches, strict=True)]):
+        checked_branches = [self.checked(b, lanes_in, line) for b in branches]
+        if all([_as_before(f, b) for f, b in zip(checked_branches, branches, strict=True)]):
             return current_trace().process(app, args)
-        layout = merged([f.layout for f in found])
+        layout = merged([f.layout for f in checked_branches])
         new = tuple([self.checked(b, lanes_in, line, layout).jaxpr for b in branches])
         # Lanes stand in the order in which a branch found them: bring them into one.
         new = tuple(

@@ -203,12 +203,12 @@ def _integer_pow(app: Application, args: Sequence[Series]) -> Series:
     if n == 0:
         return [first, *[None] * (len(x) - 1)]
     power: Series | None = None
-    base, rest = x, abs(n)
-    while rest:
-        if rest % 2:
+    base, exponent = x, abs(n)
+    while exponent:
+        if exponent % 2:
             power = base if power is None else product(power, base)
-        rest //= 2
-        if rest:
+        exponent //= 2
+        if exponent:
             base = product(base, base)
     if power is None:
         return [first, *[None] * (len(x) - 1)]

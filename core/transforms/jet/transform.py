@@ -67,15 +67,15 @@ def by_derivative(app: Application, args: list[Series], order: int) -> list[Seri
     if not any(present[n:]):
         return outs
     slope, _ = dce_jaxpr(staged.jaxpr, (*[False] * n, *[True] * sum(present[n:])), True)
-    found = run_jet(
+    slope_series = run_jet(
         slope,
         [*[x[:order] for x in args], *[derivative(args[i]) for i in moving]],
         order - 1,
     )
-    given = iter(found)
+    remaining_found = iter(slope_series)
     for out, here in zip(outs, present[n:], strict=True):
         if here:
-            coefficients = next(given)
+            coefficients = next(remaining_found)
             out[1:] = [scaled(c, 1.0 / k) for k, c in enumerate(coefficients, 1)]
     return outs
 
@@ -189,9 +189,9 @@ def _scan(app: Application, args: list[Series], order: int) -> list[Series]:
     carry = _carried(body, order, c_flags, _moving(init), x_flags)
     n_ys = len(body.outs) - n_carry
     flags = (*c_flags, *carry, *x_flags)
-    jaxpr, given = jet_jaxpr(body, order, flags, (*carry, *[False] * n_ys))
+    jaxpr, has_series = jet_jaxpr(body, order, flags, (*carry, *[False] * n_ys))
     jaxpr = _grouped(jaxpr, body.n_in, (n_consts, n_carry, len(xs)), flags, order)
-    jaxpr = _grouped_outs(jaxpr, len(body.outs), n_carry, given, order)
+    jaxpr = _grouped_outs(jaxpr, len(body.outs), n_carry, has_series, order)
     outs = scan_p.bind(
         *[x[0] for x in consts],
         *coefficients(consts, c_flags),
@@ -210,7 +210,7 @@ def _scan(app: Application, args: list[Series], order: int) -> list[Series]:
     ys = outs[first:]
     return [
         *joined(outs[:n_carry], outs[n_carry:first], carry, order),
-        *joined(ys[:n_ys], ys[n_ys:], given[n_carry:], order),
+        *joined(ys[:n_ys], ys[n_ys:], has_series[n_carry:], order),
     ]
 
 

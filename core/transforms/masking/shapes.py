@@ -83,8 +83,8 @@ def _reshape(masker: Masker, app: Application, args: list[Any]) -> Any:
         source = lax.add(source, lax.mul(coordinate, literal(memory, "int32")))
         memory *= masker.padded_size(aval.shape[axis])
     flat = lax.reshape(x, (memory,))
-    found = lax.index_take(flat, [lax.reshape(source, (math.prod(shape),))], (0,))
-    return lax.reshape(found, shape)
+    reshaped = lax.index_take(flat, [lax.reshape(source, (math.prod(shape),))], (0,))
+    return lax.reshape(reshaped, shape)
 
 
 def _linear_position(masker: Masker, shape: tuple[int, ...], logical: tuple[object, ...]) -> Any:
@@ -262,10 +262,10 @@ def _gather(masker: Masker, app: Application, args: list[Any]) -> Any:
         # The same look-up, of whether the entries are there, decides where the filler goes.
         here = full_of(x.aval.update(dtype="bool", weak_type=False), True)
         here = masker.fill(here, aval.update(dtype="bool"), looked_at, literal(False, "bool"))
-        found = gather_p.bind(here, indices, **{**params, "fill_value": False})
+        in_bounds = gather_p.bind(here, indices, **{**params, "fill_value": False})
         nowhere = lax.broadcast_in_dim(literal(-1, "int32"), indices.aval.shape, ())
         nowhere = lax.convert_element_type(nowhere, indices.aval.dtype)
-        out = lax.select(found, out, gather_p.bind(x, nowhere, **params))
+        out = lax.select(in_bounds, out, gather_p.bind(x, nowhere, **params))
     return out
 
 
