@@ -16,7 +16,7 @@ from tracebridge.core.dtypes.canonicalize import to_inexact
 from tracebridge.core.dtypes.dtypes import is_complex, is_inexact, real_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
-from tracebridge.core.runtime.arrays.argument_types import Axis
+from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -26,6 +26,7 @@ from tracebridge.numpy._promote import (
     hashable_axis,
     normalize_axes,
 )
+from tracebridge.numpy._reduction import OptionalArrays
 from tracebridge.numpy._staging import static_dtype
 from tracebridge.numpy.quantiles import median_staged, quantiles
 from tracebridge.numpy.reductions import (
@@ -90,21 +91,20 @@ def nanprod(
     return prod(_fill_staged((a,), (1,)), axis, dtype, out, keepdims, initial, where)
 
 
-def _restore_nan(reduced: Any, a: Any, *mask_and_statics: Any) -> Any:
-    """NaN where nothing but NaNs was selected."""
-    *mask, axis, keepdims = mask_and_statics
+def _restore_nan(a: Any, axis: Axis, keepdims: bool, reduced: Any, mask: Value | None) -> Any:
+    """``reduced``, with NaN where nothing but NaNs of ``a`` was selected."""
     if not is_inexact(a.aval.dtype):
         return reduced
     axes = normalize_axes(axis, a.aval.ndim, "nanmax")
     is_nan = lax.ne(a, a)
-    if mask:
-        unselected = lax.bitwise_not(broadcast_to(mask_of(mask[0], "nanmax"), a.aval.shape))
+    if mask is not None:
+        unselected = lax.bitwise_not(broadcast_to(mask_of(mask, "nanmax"), a.aval.shape))
         is_nan = lax.bitwise_or(is_nan, unselected)
     nothing = keep_axes(lax.reduce_and(is_nan, axes), a, axes, keepdims)
     return lax.select_n(nothing, reduced, full_of(reduced.aval, np.nan))
 
 
-_restore_staged = StagedFunction(_restore_nan, "nanmax", judges=False)
+_restore_staged = OptionalArrays(_restore_nan, "nanmax", 2)
 
 
 def _nan_extreme(
@@ -114,8 +114,8 @@ def _nan_extreme(
     reduced = reduce(filled, axis, out, keepdims, initial, where)
     if initial is not None:
         return reduced
-    arrays = (reduced, a) if where is None else (reduced, a, where)
-    return _restore_staged(arrays, (hashable_axis(axis, "nanmax"), bool(keepdims)))
+    statics = (hashable_axis(axis, "nanmax"), bool(keepdims))
+    return _restore_staged(a, (reduced, where), statics)
 
 
 _fill_lowest = StagedFunction(
@@ -168,17 +168,16 @@ def _selected(x: Value, mask: Value | None) -> Any:
     return lax.bitwise_and(number, broadcast_to(mask_of(mask, "nanmean"), x.aval.shape))
 
 
-def _nanmean(*args: Any) -> Any:
-    x, *mask, axis, dtype, keepdims = args
+def _nanmean(x: Value, axis: Axis, dtype: DType | None, keepdims: bool, mask: Value | None) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "nanmean")
     kind = dtype or (x.aval.dtype if is_inexact(x.aval.dtype) else to_inexact(x.aval.dtype))
-    on = _selected(x, mask[0] if mask else None)
+    on = _selected(x, mask)
     work = kind if is_inexact(kind) else to_inexact(kind)
     mean, _ = masked_mean(lax.convert_dtype(x, wide_of(work)), on, axes)
     return lax.convert_dtype(mean if keepdims else drop_axes(mean, axes), kind)
 
 
-_nanmean_staged = StagedFunction(_nanmean, "nanmean", judges=False)
+_nanmean_staged = OptionalArrays(_nanmean, "nanmean", 1)
 
 
 def nanmean(
@@ -196,28 +195,34 @@ def nanmean(
     1.5
     """
     check_no_out("nanmean", out)
-    xs = (a,) if where is None else (a, where)
     statics = (hashable_axis(axis, "nanmean"), static_dtype("nanmean", dtype), bool(keepdims))
-    return _nanmean_staged(xs, statics)
+    return _nanmean_staged(a, (where,), statics)
 
 
-def _nanvar(*args: Any) -> Any:
-    x, *operands_and_statics = args
-    *values, axis, dtype, ddof, keepdims, root, has_where, has_mean = operands_and_statics
+def _nanvar(
+    x: Value,
+    axis: Axis,
+    dtype: DType | None,
+    ddof: Any,
+    keepdims: bool,
+    root: bool,
+    mask: Value | None,
+    mean: Value | None,
+) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "nanvar")
     source = x.aval.dtype
     kind = dtype or source
     kind = kind if is_inexact(kind) else to_inexact(kind)
-    on = _selected(x, values[0] if has_where else None)
+    on = _selected(x, mask)
     x = lax.convert_dtype(
         x, wide_of(kind) if is_complex(kind) or not is_complex(source) else source
     )
-    result = masked_spread(x, on, axes, ddof, root, values[-1] if has_mean else None)
+    result = masked_spread(x, on, axes, ddof, root, mean)
     result = lax.convert_dtype(result, real_of(kind))
     return result if keepdims else drop_axes(result, axes)
 
 
-_nanvar_staged = StagedFunction(_nanvar, "nanvar", exact=True, judges=False)
+_nanvar_staged = OptionalArrays(_nanvar, "nanvar", 2, exact=True)
 
 
 def _variance(
@@ -230,17 +235,14 @@ def _variance(
     where: ArrayLike | None,
     mean: ArrayLike | None,
 ) -> Any:
-    xs = [a, *[v for v in (where, mean) if v is not None]]
     statics = (
         hashable_axis(axis, name),
         static_dtype(name, dtype),
         ddof,
         bool(keepdims),
         name == "nanstd",
-        where is not None,
-        mean is not None,
     )
-    return _nanvar_staged(xs, statics)
+    return _nanvar_staged(a, (where, mean), statics)
 
 
 def nanvar(

@@ -33,7 +33,7 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.staged_functions import StagedFunction, unary_with_statics
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.core.symbolic.compare import is_empty
 from tracebridge.numpy._promote import (
     broadcast_operands,
@@ -42,7 +42,7 @@ from tracebridge.numpy._promote import (
     hashable_axis,
     normalize_axes,
 )
-from tracebridge.numpy._staging import static_dtype
+from tracebridge.numpy._reduction import Reduction
 from tracebridge.numpy.elementwise_logic import truth
 
 _BOOL = np.dtype(np.bool_)
@@ -254,67 +254,17 @@ def count_of(x: Value, axes: tuple[int, ...]) -> Any:
     return n
 
 
-class _Reduction:
-    """A staged reduction; optional array arguments are part of the key by their presence."""
-
-    __slots__ = ("_name", "_plain", "_staged")
-
-    def __init__(self, name: str, fun: Callable[..., Any]) -> None:
-        self._name = name
-
-        def plain(x: Value, *statics: Any) -> Any:
-            return fun(x, *statics, None, None)
-
-        def with_initial(x: Value, initial: Value, *statics: Any) -> Any:
-            return fun(x, *statics, initial, None)
-
-        def with_where(x: Value, where: Value, *statics: Any) -> Any:
-            return fun(x, *statics, None, where)
-
-        def with_both(x: Value, initial: Value, where: Value, *statics: Any) -> Any:
-            return fun(x, *statics, initial, where)
-
-        forms = (plain, with_initial, with_where, with_both)
-        self._staged = tuple([StagedFunction(f, name, judges=False) for f in forms])
-        self._plain = unary_with_statics(self._staged[0])
-
-    def __call__(
-        self,
-        a: ArrayLike,
-        axis: Axis,
-        dtype: DTypeLike | None,
-        out: object,
-        keepdims: object,
-        initial: ArrayLike | None,
-        where: ArrayLike | None,
-    ) -> Any:
-        if out is not None:
-            check_no_out(self._name, out)
-        if not (axis is None or type(axis) is int):
-            axis = hashable_axis(axis, self._name)
-        if dtype is not None:
-            dtype = static_dtype(self._name, dtype)
-        statics = (axis, dtype, keepdims if type(keepdims) is bool else bool(keepdims))
-        if initial is None and where is None:
-            return self._plain(a, statics)
-        if where is None:
-            return self._staged[1]((a, initial), statics)
-        if initial is None:
-            return self._staged[2]((a, where), statics)
-        return self._staged[3]((a, initial, where), statics)
-
-
-_sum_staged = _Reduction("sum", sum_of)
-_prod_staged = _Reduction("prod", _prod)
-_max_staged = _Reduction(
+_sum_staged = Reduction("sum", sum_of)
+_prod_staged = Reduction("prod", _prod)
+_max_staged = Reduction(
     "max", _extreme("max", lambda x, a: lax.reduce_max(x, a), lambda x, y: lax.max(x, y), lowest)
 )
-_min_staged = _Reduction(
+_min_staged = Reduction(
     "min", _extreme("min", lambda x, a: lax.reduce_min(x, a), lambda x, y: lax.min(x, y), highest)
 )
-_all_staged = _Reduction("all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True))
-_any_staged = _Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
-_mean_staged = _Reduction("mean", mean_of)
+_all_staged = Reduction("all", _logical_reduction("all", lambda x, a: lax.reduce_and(x, a), True))
+_any_staged = Reduction("any", _logical_reduction("any", lambda x, a: lax.reduce_or(x, a), False))
+_mean_staged = Reduction("mean", mean_of)
 
 
 def sum(

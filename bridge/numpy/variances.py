@@ -19,8 +19,8 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis, DType
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
-from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to, check_no_out, hashable_axis, normalize_axes
+from tracebridge.numpy._reduction import OptionalArrays
 from tracebridge.numpy._staging import static_dtype
 from tracebridge.numpy.reductions import (
     count_of,
@@ -42,7 +42,7 @@ def _var(
     ddof: Any,
     root: bool,
     where: Value | None,
-    mean: Value | None = None,
+    mean: Value | None,
 ) -> Any:
     axes = normalize_axes(axis, x.aval.ndim, "var")
     kind = dtype or x.aval.dtype
@@ -101,20 +101,7 @@ def masked_spread(
     return lax.select_n(empty, result, full_of(result.aval, np.nan))
 
 
-_var_staged = StagedFunction(lambda x, *s: _var(x, *s, where=None), "var", exact=True, judges=False)
-
-
-_var_where = StagedFunction(lambda x, w, *s: _var(x, *s, where=w), "var", exact=True, judges=False)
-
-
-_var_mean = StagedFunction(
-    lambda x, m, *s: _var(x, *s, where=None, mean=m), "var", exact=True, judges=False
-)
-
-
-_var_both = StagedFunction(
-    lambda x, w, m, *s: _var(x, *s, where=w, mean=m), "var", exact=True, judges=False
-)
+_var_staged = OptionalArrays(_var, "var", 2, exact=True)
 
 
 def _variance(
@@ -140,9 +127,7 @@ def _variance(
         raise ArgumentTypeError(msg)
     root = name == "std"
     statics = (hashable_axis(axis, name), static_dtype(name, dtype), bool(keepdims), ddof, root)
-    if mean is None:
-        return _var_staged((a,), statics) if where is None else _var_where((a, where), statics)
-    return _var_mean((a, mean), statics) if where is None else _var_both((a, where, mean), statics)
+    return _var_staged(a, (where, mean), statics)
 
 
 def var(
