@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from tracebridge.scipy import interpolate as interpolate
     from tracebridge.scipy import ndimage as ndimage
     from tracebridge.scipy import signal as signal
+    from tracebridge.scipy import special as special
 
 _LATER = _LazyNames(
     __name__,
     {},
-    submodules=("cluster", "fft", "integrate", "interpolate", "ndimage", "signal"),
+    submodules=("cluster", "fft", "integrate", "interpolate", "ndimage", "signal", "special"),
 )
 
 __all__ = sorted(_LATER.submodules)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list

@@ -168,6 +168,26 @@ class BetaDensity(Smooth):
         return lax.mul(ans, lax.select(lax.eq(ans, 0.0), full_of(rate.aval, 0.0), rate))
 
 
+@final
+class LogBeta(Smooth):
+    """The logarithm of the beta function of numbers that are not negative."""
+
+    name = "log_beta"
+
+    def formula(self, *xs: Expression) -> Expression:
+        a, b = xs
+        some_0 = a.is_equal(0.0) | b.is_equal(0.0)
+        some_inf = a.is_equal(_INF) | b.is_equal(_INF)
+        nowhere = ~((a >= 0.0) & (b >= 0.0)) | (some_0 & some_inf)
+        edge = nowhere | some_0 | some_inf
+        inner = log_beta(*[where(edge, 1.0, v) for v in (a, b)])
+        return first_of([(nowhere, math.nan), (some_0, _INF), (some_inf, -_INF)], inner)
+
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        return lax.sub(lax.digamma(xs[i]), lax.digamma(lax.add(*xs)))
+
+
+log_beta_p = LogBeta()
 regularized_incomplete_beta_p = RegularizedIncompleteBeta()
 beta_density_p = BetaDensity()
 

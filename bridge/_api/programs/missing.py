@@ -45,7 +45,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "tracebridge.scipy": (
-        ("linalg optimize signal sparse spatial special stats", _SCIPY),
+        ("linalg optimize signal sparse spatial stats", _SCIPY),
     ),
     "tracebridge.lax": (
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),

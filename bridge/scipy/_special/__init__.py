@@ -1,0 +1,1 @@
+"""The functions of scipy.special, one file per family."""

@@ -1,0 +1,52 @@
+"""What elementwise functions share: promotion to floats, one shape, rules of derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._promote import broadcast_operands, broadcast_shape, promote_inexact
+from tracebridge.numpy._promote import broadcast_to as _to
+
+
+def floats(name: str, implementation: Callable[..., Any], *, full: bool = False) -> StagedFunction:
+    """A staged function of values of one floating dtype and one shape.
+
+    Args:
+        name: what messages call it.
+        implementation: function of values.
+        full: whether scalars are repeated as well.
+    """
+
+    def run(*xs: Any) -> Any:
+        xs = tuple(promote_inexact(*xs))
+        if is_complex(xs[0].aval.dtype):
+            msg = f"{name}: got {xs[0].aval.str_short()}, expected real numbers"
+            raise UnsupportedDtypeError(msg)
+        xs = tuple(broadcast_operands(name, *xs))
+        if full:
+            shape = broadcast_shape(name, [x.aval.shape for x in xs])
+            xs = tuple([_to(x, shape) for x in xs])
+        return implementation(*xs)
+
+    return StagedFunction(run, name)
+
+
+def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any] | None) -> Any:
+    """``function`` with the derivatives ``slopes(ans, *xs)`` of its arguments; None is zero."""
+    wrapped = custom_jvp(function)
+
+    def jvp(primals: Any, tangents: Any) -> Any:
+        ans = wrapped(*primals)
+        total = 0 * ans
+        for slope, t in zip(slopes, tangents, strict=True):
+            if slope is not None:
+                total = total + slope(ans, *primals) * t
+        return ans, total
+
+    wrapped.defjvp(jvp)
+    return wrapped

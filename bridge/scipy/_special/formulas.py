@@ -1,0 +1,214 @@
+"""Formulas of values: what public functions and distributions are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.special.incomplete_beta import betainc, log_beta_p
+from tracebridge.core.special.incomplete_gamma import igamma, igammac
+from tracebridge.scipy._special.elementwise import with_slopes
+
+LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
+_ROOT_2 = math.sqrt(2)
+_TERMS = 40
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    return tnp.where((x == 0) & ~tnp.isnan(y), tnp.zeros_like(x * y), x * tnp.log(y))
+
+
+def _xlog1py(x: Any, y: Any) -> Any:
+    return tnp.where((x == 0) & ~tnp.isnan(y), tnp.zeros_like(x * y), x * tnp.log1p(y))
+
+
+def _share(x: Any, y: Any) -> Any:
+    return tnp.where(x == 0, tnp.zeros_like(x * y), x / tnp.where(x == 0, 1, y))
+
+
+xlogy = with_slopes(_xlogy, lambda _, x, y: tnp.log(y), lambda _, x, y: _share(x, y))
+xlog1py = with_slopes(_xlog1py, lambda _, x, y: tnp.log1p(y), lambda _, x, y: _share(x, 1 + y))
+
+
+def gammaln(x: Any) -> Any:
+    """Logarithm of the size of the gamma function."""
+    return lax.lgamma(x)
+
+
+def gammasgn(x: Any) -> Any:
+    """Its sign."""
+    whole = tnp.floor(x)
+    half = tnp.where(tnp.isfinite(whole), whole, 0) / 2
+    sign = tnp.where((x < 0) & (half != tnp.floor(half)), -1, tnp.ones_like(x))
+    sign = tnp.where((x < 0) & (x == whole), math.nan, sign)
+    sign = tnp.where(x == 0, tnp.copysign(1, x).astype(x.dtype), sign)
+    return tnp.where(tnp.isnan(x), x, sign)
+
+
+def log_beta(a: Any, b: Any) -> Any:
+    """Logarithm of the size of the beta function."""
+    inside = (a >= 0) & (b >= 0)
+    good = log_beta_p.bind(tnp.where(inside, a, 1), tnp.where(inside, b, 1))
+    small, large = (tnp.where(inside, 1, f(a, b)) for f in (tnp.minimum, tnp.maximum))
+    other = gammaln(small) + (gammaln(large) - gammaln(small + large))
+    return tnp.where(inside, good, other)
+
+
+def ndtr(x: Any) -> Any:
+    """The normal distribution function."""
+    return 0.5 * lax.erfc(-x / _ROOT_2)
+
+
+def _tail_fraction(z: Any) -> Any:
+    """``z + 1 / (z + 2 / (z + 3 / ...))``, the density over the upper tail."""
+    total = z
+    for k in range(_TERMS, 0, -1):
+        total = z + k / total
+    return total
+
+
+def _log_ndtr(x: Any) -> Any:
+    low, high = x < -5, x > 0
+    far = tnp.where(low, -x, 5)
+    lower = -0.5 * far * far - LOG_ROOT_2_PI - tnp.log(_tail_fraction(far))
+    middle = tnp.log(ndtr(tnp.where(low | high, 0, x)))
+    upper = tnp.log1p(-ndtr(tnp.where(high, -x, -1)))
+    return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), tnp.where(high, upper, middle))
+
+
+def _log_ndtr_slope(ans: Any, x: Any) -> Any:
+    """The density over the function, which is ``-x`` far out."""
+    far = tnp.where(x < -5, -x, 5)
+    near = tnp.where(x < -5, 0, x)
+    inside = tnp.exp(-0.5 * near * near - LOG_ROOT_2_PI) / ndtr(near)
+    return tnp.where(x < -5, _tail_fraction(far), inside)
+
+
+log_ndtr = with_slopes(_log_ndtr, _log_ndtr_slope)
+
+
+def _ndtri(p: Any) -> Any:
+    """By Newton's method on the logarithm in the tails, which is concave: no step overshoots."""
+    upper = p > 0.5
+    q = tnp.where(upper, 1 - p, p)
+    tail = (q < 0.1) & (q > 0)
+    log_q = tnp.log(tnp.where(tail, q, 0.05))
+    start = -2 * log_q - 2 * LOG_ROOT_2_PI
+    y = -tnp.sqrt(tnp.maximum(start - tnp.log(tnp.maximum(start, 1)), 1.0))
+    for _ in range(5):
+        ans = _log_ndtr(y)
+        y = y - (ans - log_q) / _log_ndtr_slope(ans, y)
+    centre = _ROOT_2 * lax.erf_inv(2 * p - 1)
+    found = tnp.where(tail, tnp.where(upper, -y, y), centre)
+    found = tnp.where(p == 0, -math.inf, tnp.where(p == 1, math.inf, found))
+    return tnp.where((p < 0) | (p > 1) | tnp.isnan(p), math.nan, found)
+
+
+ndtri = with_slopes(_ndtri, lambda y, p: tnp.exp(0.5 * y * y + LOG_ROOT_2_PI))
+
+
+def gammainc(a: Any, x: Any) -> Any:
+    """The lower incomplete gamma function."""
+    return igamma(a, x)
+
+
+def gammaincc(a: Any, x: Any) -> Any:
+    """The upper one."""
+    return igammac(a, x)
+
+
+def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
+    """The regularized incomplete beta function."""
+    return betainc(a, b, x)
+
+
+def _entr(x: Any) -> Any:
+    return tnp.where(x < 0, -math.inf, -_xlogy(x, x))
+
+
+entr = with_slopes(_entr, lambda _, x: -tnp.log(x) - 1)
+
+
+def _rel_entr(p: Any, q: Any) -> Any:
+    both = (p > 0) & (q > 0)
+    inside = tnp.where(both, p, 1) * (
+        tnp.log(tnp.where(both, p, 1)) - tnp.log(tnp.where(both, q, 1))
+    )
+    outside = tnp.where((p == 0) & (q >= 0), 0, math.inf)
+    result = tnp.where(both, inside, outside)
+    return tnp.where(tnp.isnan(p) | tnp.isnan(q), math.nan, result)
+
+
+rel_entr = _rel_entr
+
+
+def kl_div(p: Any, q: Any) -> Any:
+    """Like the relative entropy, not negative anywhere."""
+    value = _rel_entr(p, q)
+    both = (p > 0) & (q > 0)
+    outside = tnp.where((p == 0) & (q >= 0), q, value)
+    return tnp.where(both, value - p + q, outside)
+
+
+def boxcox(x: Any, power: Any) -> Any:
+    """``(x**power - 1) / power``, the logarithm at power 0."""
+    none = power == 0
+    safe = tnp.where(none, 1, power)
+    log = tnp.log(x)
+    return tnp.where(none, log, tnp.expm1(safe * log) / safe)
+
+
+def boxcox1p(x: Any, power: Any) -> Any:
+    """The same of ``1 + x``."""
+    none = power == 0
+    safe = tnp.where(none, 1, power)
+    log = tnp.log1p(x)
+    return tnp.where(none, log, tnp.expm1(safe * log) / safe)
+
+
+def logit(p: Any) -> Any:
+    """``log(p / (1 - p))``."""
+    return tnp.log(p) - tnp.log1p(-p)
+
+
+def poch(z: Any, m: Any) -> Any:
+    """``gamma(z + m) / gamma(z)``."""
+    ratio = gammasgn(z) * gammasgn(z + m) * tnp.exp(gammaln(z + m) - gammaln(z))
+    return tnp.where(m == 0, 1, ratio)
+
+
+def comb(n: Any, k: Any) -> Any:
+    """Binomial coefficients of numbers that need not be whole."""
+    inside = (k >= 0) & (k <= n) & (n >= 0)
+    n, k = tnp.where(inside, n, 1), tnp.where(inside, k, 1)
+    value = tnp.exp(-tnp.log1p(n) - log_beta(n - k + 1, k + 1))
+    whole = (n == tnp.floor(n)) & (k == tnp.floor(k)) & (value < 2.0**22)
+    # Whole numbers give whole numbers; the derivative is that of the smooth function.
+    rounded = value + lax.stop_gradient(tnp.where(whole, tnp.round(value) - value, 0))
+    return tnp.where(inside, rounded, 0)
+
+
+def gamma(x: Any) -> Any:
+    """The gamma function; infinite at 0 with the sign of it."""
+    size = gammasgn(x) * tnp.exp(gammaln(x))
+    # Of whole numbers that floats hold it is whole.
+    whole = (x > 0) & (x == tnp.floor(x)) & (tnp.abs(size) < 2.0**22)
+    size = size + lax.stop_gradient(tnp.where(whole, tnp.round(size) - size, 0))
+    return tnp.where(x == -math.inf, math.nan, size)
+
+
+def loggamma(x: Any) -> Any:
+    """The logarithm itself, which has no real value below 0."""
+    return tnp.where(x < 0, math.nan, gammaln(x))
+
+
+def beta(a: Any, b: Any) -> Any:
+    """The beta function."""
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * tnp.exp(log_beta(a, b))
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of ``gammaln``, infinite at 0."""
+    return tnp.where(x == 0, tnp.copysign(math.inf, -x).astype(x.dtype), lax.digamma(x))

@@ -1,0 +1,279 @@
+"""Functions with arguments that are no arrays, and reductions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.runtime.arrays.argument_types import Axis
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact
+from tracebridge.scipy._special import formulas
+from tracebridge.scipy._special.elementwise import floats
+
+_log_ndtr_staged = floats("log_ndtr", formulas.log_ndtr)
+_zeta_staged = floats("zeta", lambda *xs: lax.zeta(*xs), full=True)
+_comb_staged = floats("comb", formulas.comb, full=True)
+_factorial_staged = floats("factorial", lambda n: tnp.where(n < 0, 0, formulas.gamma(n + 1)))
+
+
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
+    """Logarithm of ``ndtr``, accurate in both tails.
+
+    Args:
+        x: numbers; integers become floats.
+        series_order: accepted and not needed: one fraction serves the whole tail.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.special.log_ndtr(-20.0))
+    -203.917...
+    """
+    del series_order
+    return _log_ndtr_staged((x,))
+
+
+def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
+    """Hurwitz zeta function, that of Riemann without ``q``.
+
+    Args:
+        x: exponent, above 1.
+        q: shift; ``None`` means 1. Differentiable.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.special.zeta(2.0))
+    1.644...
+    """
+    return _zeta_staged((x, 1.0 if q is None else q))
+
+
+def factorial(n: ArrayLike, exact: bool = False) -> Array:
+    """``n!`` as floats; 0 below 0.
+
+    Args:
+        n: numbers, which need not be whole.
+        exact: only ``False``: integers of any size are no array.
+
+    Raises:
+        ArgumentValueError: ``exact`` is true.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.special.factorial(5))
+    120.0
+    """
+    if exact:
+        raise ArgumentValueError(
+            call="factorial",
+            where="argument exact",
+            got="True",
+            expected="False",
+            hint="use math.factorial",
+        )
+    return _factorial_staged((n,))
+
+
+def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
+    """Number of ways to choose ``k`` of ``N`` things; 0 where there is none.
+
+    Args:
+        N: how many things there are.
+        k: how many are chosen.
+        repetition: whether a thing may be chosen again.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.special.comb(5, 2))
+    10.0
+    """
+    if repetition:
+        total = tnp.add(N, tnp.subtract(k, 1))
+        return _comb_staged((total, k))
+    return _comb_staged((N, k))
+
+
+def _multigammaln(a: Any, d: int) -> Any:
+    (a,) = promote_inexact(a)
+    total = 0.25 * d * (d - 1) * math.log(math.pi) * tnp.ones_like(a)
+    for i in range(d):
+        total = total + formulas.gammaln(a - 0.5 * i)
+    return total
+
+
+_multigammaln_staged = StagedFunction(_multigammaln, "multigammaln")
+
+
+def multigammaln(a: ArrayLike, d: Any) -> Array:
+    """Logarithm of the gamma function of ``d`` dimensions.
+
+    Args:
+        a: numbers above ``(d - 1) / 2``.
+        d: number of dimensions, a known integer.
+
+    Raises:
+        ArgumentTypeError: ``d`` is no integer.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.special.multigammaln(3.0, 2))
+    1.550...
+    """
+    return _multigammaln_staged((a,), (index_of(d, "multigammaln", "d"),))
+
+
+def bernoulli(n: Any) -> Array:
+    """The Bernoulli numbers 0 to ``n``; that of 1 is -1/2.
+
+    Args:
+        n: a known integer, not negative.
+
+    Raises:
+        ArgumentTypeError: ``n`` is no integer.
+        ArgumentValueError: it is negative.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.special.bernoulli(2).tolist()
+    [1.0, -0.5, 0.1666...]
+    """
+    count = index_of(n, "bernoulli", "n")
+    if count < 0:
+        raise ArgumentValueError(
+            call="bernoulli", where="argument n", got=str(count), expected="at least 0"
+        )
+    numbers = [1.0, -0.5][: count + 1]
+    for k in range(2, count + 1):
+        # Euler: the even numbers are values of the zeta function.
+        even = 0.0
+        if k % 2 == 0:
+            zeta = math.fsum(m**-k for m in range(1, 60 if k > 6 else 20000))
+            log = math.lgamma(k + 1) + math.log(2) - k * math.log(2 * math.pi)
+            even = _EXACT.get(k) or (-1) ** (k // 2 + 1) * _exp(log) * zeta
+        numbers.append(even)
+    return tnp.asarray(np.array(numbers))
+
+
+_EXACT = {2: 1 / 6, 4: -1 / 30, 6: 1 / 42, 8: -1 / 30, 10: 5 / 66, 12: -691 / 2730, 14: 7 / 6}
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else math.inf
+
+
+def _logsumexp(
+    a: Any, *more: Any, axis: Any, keepdims: bool, signed: bool, has_b: bool, has_where: bool
+) -> Any:
+    values = promote_inexact(a, *more[:1]) if has_b else promote_inexact(a)
+    a = values[0]
+    sign: Any = tnp.ones_like(a)
+    log = a
+    if has_b:
+        b = values[1]
+        log = a + tnp.log(tnp.where(b == 0, 1, tnp.abs(b)))
+        log = tnp.where(b == 0, -math.inf, log)
+        sign = tnp.sign(b) * tnp.ones_like(log)
+    if has_where:
+        log = tnp.where(more[-1], log, -math.inf)
+        sign = sign * tnp.ones_like(log)
+    axes = normalize_axes(axis, log.aval.ndim, "logsumexp")
+    most = tnp.max(lax.stop_gradient(log), axis=axes, keepdims=True, initial=-math.inf)
+    # Where all are -inf, or one is inf, there is nothing to scale by.
+    shift = tnp.where(tnp.isfinite(most), most, 0)
+    empty = log == -math.inf
+    parts = tnp.where(empty, 0, sign * tnp.exp(tnp.where(empty, 0, log - shift)))
+    total = tnp.sum(parts, axis=axes, keepdims=True)
+    none = total == 0
+    out = tnp.where(none, -math.inf, tnp.log(tnp.where(none, 1, tnp.abs(total))) + shift)
+    result_sign = tnp.sign(total)
+    if not signed and has_b:
+        out = tnp.where(result_sign < 0, math.nan, out)
+    if not keepdims:
+        out, result_sign = (tnp.squeeze(v, axis=axes) for v in (out, result_sign))
+    return [out, result_sign] if signed else out
+
+
+def _logsumexp_of(*args: Any) -> Any:
+    *values, axis, keepdims, signed, has_b, has_where = args
+    return _logsumexp(
+        *values, axis=axis, keepdims=keepdims, signed=signed, has_b=has_b, has_where=has_where
+    )
+
+
+_logsumexp_staged = StagedFunction(_logsumexp_of, "logsumexp")
+
+
+def logsumexp(
+    a: ArrayLike,
+    axis: Axis = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> Any:
+    """Logarithm of the sum of exponentials, without overflow.
+
+    Gradients are finite: entries of minus infinity get 0, and so does an axis of nothing else.
+
+    Args:
+        a: array; integers become floats.
+        axis: axes to reduce; ``None`` reduces all.
+        b: factors of the exponentials, broadcastable to ``a``.
+        keepdims: whether reduced axes stay, with size 1.
+        return_sign: whether the sign of the sum is returned too; without it the logarithm of a
+            negative sum is NaN.
+        where: which entries take part, broadcastable to ``a``.
+
+    Returns:
+        The logarithms, or a pair of the logarithms of the sizes and the signs.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.special.logsumexp(tb.numpy.array([1000.0, 1000.0])))
+    1000.693...
+    """
+    values = [a] + ([] if b is None else [b]) + ([] if where is None else [where])
+    statics = hashable_axis(axis, "logsumexp"), bool(keepdims), bool(return_sign)
+    out = _logsumexp_staged(values, (*statics, b is not None, where is not None))
+    return tuple(out) if return_sign else out
+
+
+def _softmax(x: Any, axis: Any, logs: bool) -> Any:
+    (x,) = promote_inexact(x)
+    axes = normalize_axes(axis, x.aval.ndim, "log_softmax" if logs else "softmax")
+    most = tnp.max(lax.stop_gradient(x), axis=axes, keepdims=True, initial=-math.inf)
+    shifted = x - most
+    parts = tnp.exp(shifted)
+    total = tnp.sum(parts, axis=axes, keepdims=True)
+    return shifted - tnp.log(total) if logs else parts / total
+
+
+_softmax_staged = StagedFunction(_softmax, "softmax")
+
+
+def softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
+    """Exponentials, scaled so that their sum along the axes is 1.
+
+    Args:
+        x: array; integers become floats.
+        axis: axes of the sum; ``None`` means all.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.special.softmax(tb.numpy.zeros(2)).tolist()
+    [0.5, 0.5]
+    """
+    return _softmax_staged((x,), (hashable_axis(axis, "softmax"), False))
+
+
+def log_softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
+    """Logarithm of ``softmax``, without underflow.
+
+    Args:
+        x: array; integers become floats.
+        axis: axes of the sum; ``None`` means all.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.special.log_softmax(tb.numpy.zeros(2)).tolist()
+    [-0.693..., -0.693...]
+    """
+    return _softmax_staged((x,), (hashable_axis(axis, "log_softmax"), True))

@@ -1,0 +1,99 @@
+"""Special functions of SciPy on arrays, differentiable.
+
+Integers become floats, operands are broadcast.
+"""
+
+from __future__ import annotations
+
+from tracebridge.core.errors.filtering import publish as _publish
+from tracebridge.scipy._special.error_functions import (
+    erf,
+    erfc,
+    erfinv,
+    i0,
+    i0e,
+    i1,
+    i1e,
+    ndtr,
+    ndtri,
+)
+from tracebridge.scipy._special.gamma_functions import (
+    beta,
+    betainc,
+    betaln,
+    digamma,
+    gamma,
+    gammainc,
+    gammaincc,
+    gammaln,
+    gammasgn,
+    loggamma,
+    poch,
+    polygamma,
+)
+from tracebridge.scipy._special.logarithms import (
+    boxcox,
+    boxcox1p,
+    entr,
+    expit,
+    kl_div,
+    logit,
+    rel_entr,
+    xlog1py,
+    xlogy,
+)
+from tracebridge.scipy._special.others import (
+    bernoulli,
+    comb,
+    factorial,
+    log_ndtr,
+    log_softmax,
+    logsumexp,
+    multigammaln,
+    softmax,
+    zeta,
+)
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "betainc",
+    "betaln",
+    "boxcox",
+    "boxcox1p",
+    "comb",
+    "digamma",
+    "entr",
+    "erf",
+    "erfc",
+    "erfinv",
+    "expit",
+    "factorial",
+    "gamma",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "gammasgn",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "kl_div",
+    "log_ndtr",
+    "log_softmax",
+    "loggamma",
+    "logit",
+    "logsumexp",
+    "multigammaln",
+    "ndtr",
+    "ndtri",
+    "poch",
+    "polygamma",
+    "rel_entr",
+    "softmax",
+    "xlog1py",
+    "xlogy",
+    "zeta",
+]
+
+_publish(globals(), __name__)

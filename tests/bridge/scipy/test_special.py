@@ -1,0 +1,161 @@
+"""scipy.special: values of SciPy on hard points, derivatives, reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.errors import ArgumentValueError, UnsupportedDtypeError
+from tracebridge.scipy import special as ours
+
+INF, NAN = np.inf, np.nan
+LINE = np.array(
+    [-30.5, -6.0, -2.0, -1.0, -0.5, -0.0, 0.0, 1e-8, 0.3, 0.5, 0.9, 1.0, 1.5, 5.0, 30.0, NAN]
+)
+POSITIVE = np.array([1e-8, 0.3, 0.5, 0.9, 1.0, 1.5, 5.0, 30.0, 1e5])
+ENDS = np.array([-INF, INF])
+UNARY = {
+    "gammaln": (LINE, INF), "gammasgn": (LINE,), "gamma": (LINE,), "digamma": (LINE,),
+    "erf": (LINE, -INF, INF), "erfc": (LINE, -INF, INF), "erfinv": (LINE,),
+    "ndtr": (LINE, -INF, INF), "log_ndtr": (LINE, -INF, INF),
+    "ndtri": (LINE, 1e-300, 1e-20, 1e-5, 0.0999, 0.1, 0.9999),
+    "i0": (LINE,), "i0e": (LINE, -INF, INF), "i1": (LINE,), "i1e": (LINE,),
+    "entr": (LINE, INF), "logit": (LINE,), "expit": (LINE, -INF, INF),
+    "factorial": (POSITIVE[:-1],),
+}  # fmt: skip
+BINARY = {
+    "xlogy": LINE, "xlog1py": LINE, "rel_entr": LINE, "kl_div": LINE, "boxcox": POSITIVE,
+    "boxcox1p": POSITIVE, "poch": POSITIVE[:-2], "beta": POSITIVE[:-1], "betaln": POSITIVE[:-1],
+    "gammainc": LINE, "gammaincc": LINE, "comb": POSITIVE[:-1],
+}  # fmt: skip
+
+
+def check(name: str, *xs: Any, rtol: float = 3e-12) -> None:
+    """Values of float64 as SciPy's."""
+    with tb.enable_x64():
+        actual = np.asarray(getattr(ours, name)(*xs))
+
+    assert np.float64 == actual.dtype
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(actual, getattr(special, name)(*xs), rtol=rtol, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one_argument(name: str) -> None:
+    """Zeros, poles, NaN, both signs, tails."""
+    check(name, np.concatenate([np.ravel(part) for part in UNARY[name]]))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_functions_of_two_arguments(name: str) -> None:
+    """All pairs of points."""
+    check(name, *(v.ravel() for v in np.meshgrid(BINARY[name], BINARY[name])))
+
+
+def test_functions_with_orders() -> None:
+    """Orders, shifts and dimensions."""
+    x = np.array([0.3, 1.0, 4.5])
+    check("betainc", 2.0, x, np.array([0.1, 0.5, 0.9]))
+    check("polygamma", 2, x)
+    check("zeta", x + 1, 2.0)
+    check("zeta", x + 1)
+    check("multigammaln", x + 2, 3)
+    check("bernoulli", 9, rtol=1e-11)
+    with pytest.raises(ArgumentValueError, match="factorial"):
+        ours.factorial(3, exact=True)
+    with pytest.raises(UnsupportedDtypeError, match=r"ndtr: .*expected real numbers"):
+        ours.ndtr(1j)
+
+
+def test_beta_of_large_numbers_keeps_its_digits() -> None:
+    """B(1, b) is 1 / b, which differences of large logarithms do not give."""
+    b = np.array([1e5, 1e8, 1e15])
+    with tb.enable_x64():
+        np.testing.assert_allclose(np.asarray(ours.betaln(1.0, b)), -np.log(b), rtol=1e-15)
+        np.testing.assert_allclose(np.asarray(ours.beta(1.0, b)), 1 / b, rtol=1e-14)
+
+
+def test_integers_become_floats_and_shapes_are_broadcast() -> None:
+    """Dtypes: float32 by default, 16-bit ones stay."""
+    assert (np.float32, (3, 2)) == (
+        (found := ours.xlogy(np.arange(3)[:, None], np.arange(2))).dtype,
+        found.shape,
+    )
+    assert np.float16 == ours.ndtr(np.float16(1)).dtype
+    np.testing.assert_allclose(120, float(ours.factorial(5)))
+
+
+@pytest.mark.parametrize(
+    ("name", "x"),
+    [
+        ("log_ndtr", [-40.0, -5.5, -1.0, 3.0]), ("ndtri", [0.001, 0.3, 0.95]), ("entr", [0.2, 2.0]),
+        ("gamma", [0.5, 3.3]), ("i0", [0.0, 0.3, 9.0]), ("i1", [0.0, 0.3, 9.0]), ("logit", [0.3]),
+    ],
+)  # fmt: skip
+def test_derivatives(name: str, x: list[float]) -> None:
+    """First and second derivatives agree with differences."""
+    with tb.enable_x64():
+        tb.testing.check_grads(getattr(ours, name), (np.array(x),), order=2, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "expected"),
+    [
+        ("xlogy", (0.0, 2.0), (np.log(2), 0)), ("xlogy", (0.0, 0.0), (-INF, 0)),
+        ("xlog1py", (0.0, 1.0), (np.log(2), 0)), ("boxcox", (2.0, 0.0), (0.5, None)),
+        ("rel_entr", (0.0, 1.0), (0, 0)), ("kl_div", (1.0, 2.0), (-np.log(2), 0.5)),
+    ],
+)  # fmt: skip
+def test_derivatives_at_the_guards(name: str, at: Any, expected: Any) -> None:
+    """Where a guard takes over there is no NaN."""
+    for i, wanted in enumerate(expected):
+        if wanted is not None:
+            np.testing.assert_allclose(
+                float(tb.grad(getattr(ours, name), i)(*at)), wanted, rtol=1e-6
+            )
+
+
+def test_logsumexp() -> None:
+    """Weights, signs, masks, empty and infinite entries as SciPy's; gradients without NaN."""
+    a = np.array([[1.0, -INF, 900.0], [0.0, 1.0, 2.0]])
+    b = np.array([1.0, 0.0, -2.0])
+    with tb.enable_x64():
+        for axis in (None, 0, 1, (0, 1)):
+            np.testing.assert_allclose(
+                np.asarray(ours.logsumexp(a, axis)), special.logsumexp(a, axis)
+            )
+        found = ours.logsumexp(a, 1, b, return_sign=True, keepdims=True)
+        wanted = special.logsumexp(a, 1, b, return_sign=True, keepdims=True)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted))
+    empty = np.full(3, -INF, np.float32)
+    one = np.float32([-INF, 1.0, 2.0])
+    mask = np.array([True, True, False])
+
+    assert -INF == float(ours.logsumexp(empty)) == float(ours.logsumexp(np.zeros(0)))
+    assert INF == float(ours.logsumexp(np.float32([INF, 1.0])))
+    assert [0, 0, 0] == tb.grad(ours.logsumexp)(empty).tolist()
+    np.testing.assert_allclose(
+        np.asarray(tb.grad(ours.logsumexp)(one)), [0, 0.268941, 0.731059], rtol=1e-5
+    )
+    assert 1 == float(ours.logsumexp(one, where=mask))
+    assert [0, 1, 0] == tb.grad(lambda a: ours.logsumexp(a, where=mask))(one).tolist()
+
+
+def test_softmax() -> None:
+    """As SciPy's along any axes, and finite derivatives beside entries of minus infinity."""
+    a = np.float32([[1.0, -INF, 900.0], [0.0, 1.0, 2.0]])
+    for axis in (None, 0, 1, (0, 1)):
+        np.testing.assert_allclose(
+            np.asarray(ours.softmax(a, axis=axis)), special.softmax(a, axis), rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            np.asarray(ours.log_softmax(a, axis=axis)), special.log_softmax(a, axis), rtol=1e-5
+        )
+    slope = tb.grad(lambda x: tnp.sum(ours.softmax(x, axis=1)[:, 2]))(a)
+
+    assert np.isfinite(np.asarray(slope)).all()
