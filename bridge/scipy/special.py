@@ -5,6 +5,9 @@ Integers become floats, operands are broadcast.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.scipy._special.error_functions import (
     erf,
@@ -97,3 +100,8 @@ __all__ = [
 ]
 
 _publish(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)

@@ -47,6 +47,10 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.scipy": (
         ("linalg optimize signal sparse spatial stats", _SCIPY),
     ),
+    "tracebridge.scipy.special": (
+        ("bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1", _SCIPY),
+        ("owens_t sici spence sph_harm_y wofz", _SCIPY),
+    ),
     "tracebridge.lax": (
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
