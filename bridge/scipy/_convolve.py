@@ -13,6 +13,7 @@ from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 
@@ -71,7 +72,7 @@ def _direct(a: Any, b: Any, mode: str) -> Any:
     if len(shape) == 1:
         return _window(tnp.convolve(a, b), kernel, mode, (0,), shape)
     low, high = zip(*[_padding(k, mode) for k in kernel], strict=True)
-    zero = lax.zeros_of(a.aval.update(shape=()))
+    zero = zeros_of(a.aval.update(shape=()))
     a = lax.pad(a, zero, [(lo, hi, 0) for lo, hi in zip(low, high, strict=True)])
     out = tuple([s - k + 1 for s, k in zip(a.aval.shape, kernel, strict=True)])
     return _sum_of_products(a, lax.rev(b, tuple(range(len(kernel)))), out)
@@ -92,7 +93,7 @@ def _sum_of_products(a: Any, b: Any, out: tuple[int, ...]) -> Any:
         part = lax.dynamic_slice(a, list(start), out)
         return lax.mul(part, lax.dynamic_index_in_dim(flat, i, 0, keepdims=False))
 
-    zero = lax.zeros_of(a.aval.update(shape=out))
+    zero = zeros_of(a.aval.update(shape=out))
     if len(places) <= _UNROLLED:
         total = zero
         for i, start in enumerate(places.tolist()):

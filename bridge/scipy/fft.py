@@ -16,6 +16,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.fft.fft import FftType
 from tracebridge.core.fft.fft import fft as transform
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -74,7 +75,7 @@ def _resized(x: Any, n: int) -> Any:
     size = x.aval.shape[-1]
     if n < size:
         return _part(x, 0, n)
-    zero = lax.zeros_of(x.aval.update(shape=()))
+    zero = zeros_of(x.aval.update(shape=()))
     return lax.pad(x, zero, [*[(0, 0, 0)] * (x.aval.ndim - 1), (0, n - size, 0)])
 
 
@@ -157,7 +158,7 @@ def _type_3(x: Any) -> Any:
         return x
     head = _part(x, 0, n // 2 + 1)
     tail = _resized(_reversed(_part(x, n - n // 2, n)), n // 2)
-    zero = lax.zeros_of(_part(x, 0, 1).aval)
+    zero = zeros_of(_part(x, 0, 1).aval)
     turned = _turned(
         lax.complex(head, lax.neg(_joined([zero, tail]))),
         np.pi * np.arange(n // 2 + 1) / (2 * n),

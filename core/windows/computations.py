@@ -27,6 +27,7 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.values import Literal
 from tracebridge.core.lax.families import operands
+from tracebridge.core.lax.reduce.extremes import largest, smallest
 from tracebridge.core.tree.tree import PyTreeDef
 
 if TYPE_CHECKING:
@@ -201,11 +202,11 @@ def is_identity(monoid: str, init: Value) -> bool:
 def identity_of(monoid: str, dtype: DTypeLike) -> Any:
     """The number that changes nothing when it is combined."""
     if monoid == "max":
-        return lax.smallest(dtype)
+        return smallest(dtype)
     if monoid == "min":
-        return lax.largest(dtype)
+        return largest(dtype)
     if monoid == "and":
-        return -1 if is_signed(dtype) and not is_bool(dtype) else lax.largest(dtype)
+        return -1 if is_signed(dtype) and not is_bool(dtype) else largest(dtype)
     return 1 if monoid == "prod" else 0
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.windows.geometry import Windows, dilated, shape_of_windows
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def element(x: Value, place: Sequence[int], counts: Sequence[int], windows: Wind
         p + (n - 1) * s + 1 if n else p for p, n, s in zip(place, counts, strides, strict=True)
     ]
     if 0 in counts:  # windows that do not fit
-        return lax.zeros_of(x.aval.update(shape=tuple(counts)))
+        return zeros_of(x.aval.update(shape=tuple(counts)))
     return lax.slice(x, place, limits, strides)
 
 
@@ -56,8 +57,8 @@ def inside(shape: tuple[int, ...], windows: Windows) -> list[Any] | None:
     ):
         return None
     flags = ShapedArray(shape, np.dtype(np.bool_))
-    outside = lax.full_of(flags.update(shape=()), False)
-    return elements(lax.full_of(flags, True), outside, windows)
+    outside = full_of(flags.update(shape=()), False)
+    return elements(full_of(flags, True), outside, windows)
 
 
 def spread(parts: Sequence[Any], shape: tuple[int, ...], windows: Windows) -> Any:
@@ -66,8 +67,8 @@ def spread(parts: Sequence[Any], shape: tuple[int, ...], windows: Windows) -> An
     aval = parts[0].aval.update(shape=shape) if parts else None
     assert aval is not None  # windows of no elements select nothing
     if 0 in counts or 0 in shape:
-        return lax.zeros_of(aval)
-    zero = lax.full_of(aval.update(shape=()), 0)
+        return zeros_of(aval)
+    zero = full_of(aval.update(shape=()), 0)
     wide = [
         dilated(n, base) + low + high
         for n, base, (low, high) in zip(shape, windows.base_dilation, windows.padding, strict=True)

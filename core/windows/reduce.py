@@ -12,6 +12,9 @@ from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.primitive import HigherOrderPrimitive
+from tracebridge.core.lax.batch_util import to_one_axis
+from tracebridge.core.lax.shape.axes import as_axes
+from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.windows.computations import (
     Combine,
     checked_operands,
@@ -69,7 +72,7 @@ class Reduce(HigherOrderPrimitive):
                 return _by_halves(combine_by(params["jaxpr"]), values, axes)
 
             return batch_flat(run, args, dims, ctx.size)
-        moved, dim = lax.to_one_axis(args[:n], dims[:n], ctx.size)
+        moved, dim = to_one_axis(args[:n], dims[:n], ctx.size)
         shifted = tuple([a + (a >= dim) for a in axes])
         outs = self.bind(*moved, *args[n:], jaxpr=params["jaxpr"], dimensions=shifted)
         return outs, [dim - sum([a < dim for a in shifted])] * n
@@ -124,12 +127,12 @@ def reduce(
     [7.0, 14.0]
     """
     xs, inits, tree = checked_operands("reduce", operands, init_values)
-    axes = tuple(sorted(lax.as_axes("reduce", dimensions, xs[0].aval.ndim)))
+    axes = tuple(sorted(as_axes("reduce", dimensions, xs[0].aval.ndim)))
     body = trace_computation("reduce", computation, xs, tree)
     outs = tree.unflatten(_reduced(body, xs, inits, axes))
     if out_sharding is None:
         return outs
-    return lax.constrained_result("reduce", outs, out_sharding)
+    return constrained_result("reduce", outs, out_sharding)
 
 
 def _reduced(body: Body, xs: Sequence[Any], inits: Sequence[Any], axes: tuple[int, ...]) -> Any:

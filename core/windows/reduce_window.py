@@ -16,7 +16,10 @@ from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.reduce.extremes import emit_extremum
+from tracebridge.core.lax.reduce.reductions import accumulator_dtype
 from tracebridge.core.windows import computations, patches
 from tracebridge.core.windows.emit import emit_reduce_window
 from tracebridge.core.windows.geometry import (
@@ -68,7 +71,7 @@ class ReduceWindow(HigherOrderPrimitive):
         n = len(args) // 2
         if any([d is not None for d in dims[n:]]):
             return batch_flat(_run(params), args, dims, ctx.size)
-        moved, dim = lax.to_one_axis(args[:n], dims[:n], ctx.size)
+        moved, dim = to_one_axis(args[:n], dims[:n], ctx.size)
         windows = with_axis(windows_of(params), dim)
         outs = self.bind(*moved, *args[n:], jaxpr=params["jaxpr"], **windows._asdict())
         return outs, [dim] * n
@@ -92,7 +95,7 @@ def _by_halves(combine: Combine, values: Sequence[Any], windows: Windows) -> lis
     inside = patches.inside(shape, windows)
     if inside is None:
         return computations.fold(combine, rows, values[n:])
-    start = lax.full_of(inside[0].aval.update(shape=()), True)
+    start = full_of(inside[0].aval.update(shape=()), True)
     known = _known_only(combine)
     return computations.fold(known, [*rows, lax.stack(inside)], [*values[n:], start])[:n]
 
@@ -138,7 +141,7 @@ class _Monoid(Primitive):
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         out = ctx.aval_out
         # Narrow floats lose less if they are added up in float32.
-        dtype = lax.accumulator_dtype(out.dtype) if self.monoid == "sum" else out.dtype
+        dtype = accumulator_dtype(out.dtype) if self.monoid == "sum" else out.dtype
         (x,), wide = operands, out.update(dtype=dtype)
         if dtype != out.dtype:
             x = ctx.convert(x, ctx.avals_in[0].update(dtype=dtype))
@@ -181,7 +184,7 @@ class ReduceWindowSum(_Monoid):
         windows = windows_of(params)
         counts = ct.aval.shape
         if 0 in counts or 0 in aval.shape or 0 in windows.window_dimensions:
-            return [lax.zeros_of(aval)]
+            return [zeros_of(aval)]
         config: list[tuple[Any, Any, int]] = []
         for n, count, w, stride, (low, _), base, gap in zip(
             aval.shape, counts, *windows, strict=True
@@ -189,7 +192,7 @@ class ReduceWindowSum(_Monoid):
             before = dilated(w, gap) - 1 - low
             whole = dilated(n, base) + dilated(w, gap) - 1
             config.append((before, whole - before - dilated(count, stride), stride - 1))
-        wide = lax.pad(ct, lax.full_of(ct.aval.update(shape=()), 0), config)
+        wide = lax.pad(ct, full_of(ct.aval.update(shape=()), 0), config)
         back = Windows(
             windows.window_dimensions,
             windows.base_dilation,

@@ -10,6 +10,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -39,9 +40,9 @@ def _vq(obs: Value, book: Value) -> list[Any]:
     code = lax.argmin(squared, 1, np.dtype(np.int32))
     nearest = lax.reduce_min(squared, (1,))
     # The derivative of a distance of zero is zero, not NaN.
-    is_zero = lax.eq(nearest, lax.zeros_of(nearest.aval.update(shape=())))
-    safe = lax.select(is_zero, lax.full_of(nearest.aval, 1), nearest)
-    return [code, lax.select(is_zero, lax.zeros_of(nearest.aval), lax.sqrt(safe))]
+    is_zero = lax.eq(nearest, zeros_of(nearest.aval.update(shape=())))
+    safe = lax.select(is_zero, full_of(nearest.aval, 1), nearest)
+    return [code, lax.select(is_zero, zeros_of(nearest.aval), lax.sqrt(safe))]
 
 
 _staged = StagedFunction(_vq, "vq")
