@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-_SUBMODULES = frozenset(("backend", "core", "linear_util", "mlir", "source_info_util"))
+from tracebridge._lazy_names import LazyNames as _LazyNames
 
+if TYPE_CHECKING:
+    from tracebridge.extend import backend as backend
+    from tracebridge.extend import core as core
+    from tracebridge.extend import linear_util as linear_util
+    from tracebridge.extend import mlir as mlir
+    from tracebridge.extend import source_info_util as source_info_util
 
-def __getattr__(name: str) -> ModuleType:
-    """Load a submodule at its first use."""
-    if name not in _SUBMODULES:
-        msg = f"module 'tracebridge.extend' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return importlib.import_module(f"tracebridge.extend.{name}")
+__all__: list[str] = []  # a star takes no submodules
+
+_LATER = _LazyNames(
+    __name__, {}, submodules=("backend", "core", "linear_util", "mlir", "source_info_util")
+)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES})
+    return sorted(_LATER.submodules)
+
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        return _LATER.load(globals(), name)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-_SUBMODULES = frozenset(("ad", "batching", "mlir", "partial_eval", "xla"))
+from tracebridge._lazy_names import LazyNames as _LazyNames
 
+if TYPE_CHECKING:
+    from tracebridge.interpreters import ad as ad
+    from tracebridge.interpreters import batching as batching
+    from tracebridge.interpreters import mlir as mlir
+    from tracebridge.interpreters import partial_eval as partial_eval
+    from tracebridge.interpreters import xla as xla
 
-def __getattr__(name: str) -> ModuleType:
-    """Load a submodule at its first use."""
-    if name not in _SUBMODULES:
-        msg = f"module 'tracebridge.interpreters' has no attribute {name!r}"
-        raise AttributeError(msg)
-    return importlib.import_module(f"tracebridge.interpreters.{name}")
+__all__: list[str] = []  # a star takes no submodules
+
+_LATER = _LazyNames(__name__, {}, submodules=("ad", "batching", "mlir", "partial_eval", "xla"))
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES})
+    return sorted(_LATER.submodules)
+
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        return _LATER.load(globals(), name)
