@@ -275,6 +275,16 @@ rad2deg = unary_function(
 degrees = rad2deg
 
 
+def _sin_pi(x: Value) -> Any:
+    """``sin(pi * x)``; its zeros are the whole numbers, which pi times x would miss."""
+    if is_complex(x.aval.dtype):
+        return lax.sin(lax.mul(x, math.pi))
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    is_odd = lax.ne(lax.mul(lax.floor(lax.mul(whole, 0.5)), 2.0), whole)
+    sine = lax.sin(lax.mul(lax.sub(x, whole), math.pi))
+    return lax.select_n(is_odd, sine, lax.neg(sine))
+
+
 def _sinc(x: Value) -> Any:
     (x,) = promote_inexact(x)
     t = lax.mul(x, math.pi)
@@ -282,13 +292,13 @@ def _sinc(x: Value) -> Any:
     # stand, with all derivatives that are ever asked for. Each form gets harmless values where the
     # other one is taken, so that no infinite derivative of it comes back.
     small = lax.lt(lax.abs(t), 0.15)
-    away = lax.select_n(small, t, full_of(t.aval, 1))
+    away = lax.select_n(small, x, full_of(x.aval, 0.5))
     near = lax.select_n(small, zeros_of(t.aval), t)
     z = lax.mul(near, near)
     series = full_of(z.aval, -1.0 / 39916800.0)
     for coefficient in (1.0 / 362880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0):
         series = lax.add(lax.mul(series, z), coefficient)
-    return lax.select_n(small, lax.div(lax.sin(away), away), series)
+    return lax.select_n(small, lax.div(_sin_pi(away), lax.mul(away, math.pi)), series)
 
 
 sinc = unary_function(

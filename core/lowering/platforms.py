@@ -9,7 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.lax.elementwise import cpu_lowerings
+from tracebridge.core.lax.elementwise import cpu_exponentials, cpu_lowerings
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.util.caching import BoundedCache
 
@@ -41,15 +41,21 @@ def is_small(aval: ShapedArray) -> bool:
 
 
 def composition_rule(
-    primitive: Primitive, compose: Callable[..., object], dtypes: tuple[object, ...]
+    primitive: Primitive,
+    compose: Callable[..., object],
+    dtypes: tuple[object, ...],
+    at_any_size: bool = False,
 ) -> Callable[..., Any]:
     """A lowering rule that calls ``compose`` for operands of ``dtypes``, else the usual one.
+
+    ``at_any_size``: also for small arrays, because the composition is more exact.
 
     Requests for an accuracy, the only parameters that these primitives have, stay with XLA.
     """
 
     def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
-        if params or ctx.avals_in[0].dtype not in dtypes or is_small(ctx.aval_out):
+        is_left = ctx.avals_in[0].dtype not in dtypes
+        if params or is_left or (not at_any_size and is_small(ctx.aval_out)):
             return primitive.lower(ctx, *operands, **params)
         return composed(ctx, compose, operands)
 
@@ -70,9 +76,15 @@ def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
 
 
 def _register() -> None:
-    for name, (compose, dtypes) in cpu_lowerings.CPU_RULES.items():
-        primitive = getattr(lax, f"{name}_p")
-        register_platform_lowering(primitive, "cpu", composition_rule(primitive, compose, dtypes))
+    for rules, at_any_size in (
+        (cpu_lowerings.CPU_RULES, False),
+        (cpu_lowerings.CPU_EXACT_RULES, True),
+        (cpu_exponentials.CPU_EXACT_RULES, True),
+    ):
+        for name, (compose, dtypes) in rules.items():
+            primitive = getattr(lax, f"{name}_p")
+            rule = composition_rule(primitive, compose, dtypes, at_any_size)
+            register_platform_lowering(primitive, "cpu", rule)
     register_platform_lowering(lax.rem_p, "cpu", lower_rem)
 
 

@@ -66,7 +66,8 @@ _TWO_OVER_PI = (
 )
 
 
-def _horner(z: Any, coefficients: Sequence[float]) -> Any:
+def horner(z: Any, coefficients: Sequence[float]) -> Any:
+    """A polynomial in ``z``, highest power first."""
     total = literal(coefficients[0], z.aval.dtype)
     for c in coefficients[1:]:
         total = lax.add(lax.mul(total, z), c)
@@ -98,8 +99,10 @@ def _reduce(x: Operand) -> tuple[Any, Any]:
     second = lax.mul(scaled, middle)
     n2 = _to_integer(second)
     fraction = lax.add(lax.sub(product, n1), lax.sub(second, n2))
-    n3 = _to_integer(fraction)
-    r = lax.add(lax.sub(fraction, n3), lax.mul(scaled, low))
+    rest = lax.mul(scaled, low)
+    # The rest may be a tenth: without it r would leave the range of the polynomials.
+    n3 = _to_integer(lax.add(fraction, rest))
+    r = lax.add(lax.sub(fraction, n3), rest)
     quarters = lax.add(lax.add(n1, n2), n3)
     quarters = lax.sub(quarters, lax.mul(lax.floor(lax.mul(quarters, 0.25)), 4.0))
     return lax.convert_dtype(quarters, _I32), r
@@ -107,8 +110,8 @@ def _reduce(x: Operand) -> tuple[Any, Any]:
 
 def _sin_cos_polynomials(t: Any) -> tuple[Any, Any]:
     z = lax.mul(t, t)
-    sine = lax.add(t, lax.mul(lax.mul(t, z), _horner(z, _SIN)))
-    cosine = lax.add(lax.sub(1.0, lax.mul(z, 0.5)), lax.mul(lax.mul(z, z), _horner(z, _COS)))
+    sine = lax.add(t, lax.mul(lax.mul(t, z), horner(z, _SIN)))
+    cosine = lax.add(lax.sub(1.0, lax.mul(z, 0.5)), lax.mul(lax.mul(z, z), horner(z, _COS)))
     return sine, cosine
 
 
@@ -146,7 +149,7 @@ def tan(x: Operand) -> Any:
     return lax.select_n(lax.eq(x, 0.0), value, x)
 
 
-def _with_sign_of(size: Any, x: Value) -> Any:
+def with_sign_of(size: Any, x: Value) -> Any:
     """``size`` (not negative) with the sign bit of ``x``."""
     dtype = x.aval.dtype
     bits = np.dtype(f"u{dtype.itemsize}")
@@ -162,7 +165,7 @@ def _asin_parts(x: Value) -> tuple[Any, Any, Any]:
     is_big = lax.gt(size, 0.5)
     z = lax.select_n(is_big, lax.mul(size, size), lax.mul(lax.sub(1.0, size), 0.5))
     s = lax.select_n(is_big, size, lax.sqrt(z))
-    q = lax.mul(lax.mul(s, z), _horner(z, _ASIN[x.aval.dtype]))
+    q = lax.mul(lax.mul(s, z), horner(z, _ASIN[x.aval.dtype]))
     return is_big, s, q
 
 
@@ -171,7 +174,7 @@ def asin(x: Value) -> Any:
     high, low = _HALF_PI[x.aval.dtype]
     is_big, s, q = _asin_parts(x)
     near_one = lax.sub(high, lax.sub(lax.mul(lax.add(s, q), 2.0), low))
-    return _with_sign_of(lax.select_n(is_big, lax.add(s, q), near_one), x)
+    return with_sign_of(lax.select_n(is_big, lax.add(s, q), near_one), x)
 
 
 def acos(x: Value) -> Any:
@@ -198,7 +201,7 @@ def _atan_of_quotient(above: Any, below: Any) -> Any:
     bottom = lax.select_n(lax.eq(bottom, 0.0), bottom, literal(1.0, dtype))
     u = lax.div(top, bottom)
     z = lax.mul(u, u)
-    angle = lax.add(u, lax.mul(lax.mul(u, z), _horner(z, _ATAN[dtype])))
+    angle = lax.add(u, lax.mul(lax.mul(u, z), horner(z, _ATAN[dtype])))
     # The low part comes in by a difference: XLA would add two constants first.
     middle = lax.sub(high / 2, lax.sub(angle, low / 2))
     angle = lax.select_n(is_middle, angle, middle)
@@ -208,7 +211,7 @@ def _atan_of_quotient(above: Any, below: Any) -> Any:
 def atan(x: Value) -> Any:
     """Inverse tangent."""
     size = lax.abs(x)
-    return _with_sign_of(_atan_of_quotient(size, literal(1.0, x.aval.dtype)), x)
+    return with_sign_of(_atan_of_quotient(size, literal(1.0, x.aval.dtype)), x)
 
 
 def atan2(y: Value, x: Any) -> Any:
@@ -235,7 +238,7 @@ def atan2(y: Value, x: Any) -> Any:
     )
     angle = lax.select_n(is_left, angle, lax.sub(2.0 * high, lax.sub(angle, 2.0 * low)))
     is_nan = lax.bitwise_or(lax.ne(x, x), lax.ne(y, y))
-    return lax.select_n(is_nan, _with_sign_of(angle, y), literal(math.nan, dtype))
+    return lax.select_n(is_nan, with_sign_of(angle, y), literal(math.nan, dtype))
 
 
 def rsqrt(x: Value) -> Any:
@@ -267,18 +270,19 @@ def rem(x: Any, y: Operand) -> Any:
     r = lax.select_n(lax.eq(divisor, 0.0), r, literal(math.nan, _F64))
     value = lax.convert_dtype(lax.select_n(keeps, r, size), _F32)
     is_nan = lax.ne(value, value)
-    return lax.select_n(is_nan, _with_sign_of(value, x), value)
+    return lax.select_n(is_nan, with_sign_of(value, x), value)
 
 
 BOTH = (_F32, _F64)
-# Primitive -> (composition, dtypes).
+# Primitive -> (composition, dtypes); for large arrays, as the plain operations are as exact.
 CPU_RULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "sin": (sin, (_F32,)),
     "cos": (cos, (_F32,)),
     "tan": (tan, (_F32,)),
-    "asin": (asin, BOTH),
     "acos": (acos, BOTH),
     "atan": (atan, BOTH),
     "atan2": (atan2, BOTH),
     "rsqrt": (rsqrt, BOTH),
 }
+# For arrays of any size: the plain operation loses the smallest numbers.
+CPU_EXACT_RULES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {"asin": (asin, BOTH)}
