@@ -1,0 +1,163 @@
+"""The exponential of matrices, and its derivative in a direction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge._api.derivatives.jvp import jvp
+from tracebridge.core.control.cond.forward import cond
+from tracebridge.core.control.scan.forward import scan
+from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.linalg.matrices import eye_of, matmul, per_matrix, real_dtype, upper_part
+from tracebridge.core.linalg.triangular import triangular_solve
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.scipy.linalg._factors import one
+from tracebridge.scipy.linalg._systems import general_solution
+
+# Coefficients of the diagonal Pade approximants (Higham, 2005) by degree.
+_SEVEN = (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)
+_THIRTEEN = (
+    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
+    10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
+)  # fmt: skip
+# Up to which 1-norm the approximant is exact but for roundings.
+_SINGLE, _DOUBLE = (_SEVEN, 3.925724783138660), (_THIRTEEN, 5.371920351148152)
+
+
+def _expm(a: Value, upper: bool, max_squarings: int) -> Any:
+    x, dtype = one("expm", a)
+    if upper:
+        x = upper_part(x)
+    if x.aval.size == 0:
+        return tnp.zeros(x.aval.shape, dtype)
+    is_double = real_dtype(x.aval.dtype) == np.float64
+    coefficients, bound = _DOUBLE if is_double else _SINGLE
+    size = lax.stop_gradient(tnp.max(tnp.sum(tnp.abs(x), -2), -1))
+    # Where the size is 0, infinite or NaN, nothing is scaled.
+    usable = (size > 0) & tnp.isfinite(size)
+    power = tnp.ceil(tnp.log2(tnp.where(usable, size, bound) / bound))
+    steps = tnp.maximum(power, 0).astype(np.int32)
+    limited = tnp.minimum(steps, max_squarings)
+    scale = tnp.exp2(-limited.astype(size.dtype))
+    found = _pade(x * per_matrix(scale, x.aval.shape).astype(x.aval.dtype), coefficients, upper)
+    found = _squared(found, limited, max_squarings)
+    lost = tnp.isnan(size) | ~tnp.isfinite(size) | (steps > max_squarings)
+    nan = tnp.asarray(np.nan, found.dtype)
+    out = tnp.where(per_matrix(lost, x.aval.shape), nan, found)
+    return tnp.asarray(out, dtype)
+
+
+def _pade(x: Any, coefficients: tuple[int, ...], upper: bool) -> Any:
+    """The approximant ``q(-x)^-1 q(x)``: even powers of q, and odd ones."""
+    square = matmul(x, x)
+    # Scaled, so that the largest coefficient is no larger than 1: sums overflow no sooner.
+    even, odd = (_series(square, coefficients[k::2], coefficients[0]) for k in (0, 1))
+    odd = matmul(x, odd)
+    bottom, top = even - odd, even + odd
+    if upper:
+        return triangular_solve(bottom, top, left_side=True)
+    return general_solution(bottom, top)
+
+
+def _series(square: Any, coefficients: tuple[int, ...], divisor: int) -> Any:
+    """Horner's rule."""
+    identity = eye_of(square)
+    total = identity * (coefficients[-1] / divisor)
+    for c in reversed(coefficients[:-1]):
+        total = matmul(square, total) + identity * (c / divisor)
+    return total
+
+
+def _squared(x: Any, steps: Any, limit: int) -> Any:
+    """``x`` squared ``steps`` times, which may differ between the matrices of a batch."""
+    if not limit:
+        return x
+    most = tnp.max(steps)
+
+    def square(x: Any, i: Any) -> Any:
+        doing = per_matrix(i < steps, x.aval.shape)
+        # Not where it is not wanted: the derivative would be infinite times zero.
+        kept = tnp.where(doing, x, eye_of(x))
+        return tnp.where(doing, matmul(kept, kept), x)
+
+    def step(x: Any, i: Any) -> tuple[Any, None]:
+        return cond(i < most, square, lambda x, i: x, x, i), None
+
+    return scan(step, x, tnp.arange(limit, dtype=np.int32))[0]
+
+
+_expm_staged = StagedFunction(_expm, "expm")
+
+
+def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
+    """The exponential of matrices, by a Pade approximant of scaled matrices that is squared.
+
+    Args:
+        A: matrices of shape ``(..., n, n)``; integers become floats.
+        upper_triangular: whether the matrices are upper triangular; the rest is not read.
+        max_squarings: how often the approximant may be squared; matrices that need more give NaN.
+
+    Returns:
+        Array of the shape of ``A``.
+
+    Raises:
+        ShapeMismatchError: the matrices are not square.
+        ArgumentValueError: ``max_squarings`` is negative.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.expm(tb.numpy.array([[0.0, 1.0], [0.0, 0.0]])).round(4).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    limit = index_of(max_squarings, "expm", "max_squarings")
+    if limit < 0:
+        msg = f"expm: max_squarings={max_squarings}, expected at least 0"
+        raise ArgumentValueError(msg)
+    return _expm_staged((A,), (bool(upper_triangular), limit))
+
+
+def expm_frechet(
+    A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True
+) -> Array | tuple[Array, Array]:
+    """The exponential of matrices and its derivative in a direction.
+
+    Args:
+        A: matrices of shape ``(..., n, n)``.
+        E: directions, of the shape of ``A``.
+        method: None, ``"SPS"`` or ``"blockEnlarge"``; the derivative of the approximant is taken
+            in any case.
+        compute_expm: whether the exponential is wanted too.
+
+    Returns:
+        ``(exponential, derivative)``, or the derivative, of the shape of ``A``.
+
+    Raises:
+        ArgumentValueError: another ``method``.
+        ShapeMismatchError: the matrices are not square, or the shapes differ.
+
+    >>> import tracebridge as tb
+    >>> a, e = tb.numpy.zeros((1, 1)), tb.numpy.ones((1, 1))
+    >>> tb.scipy.linalg.expm_frechet(a, e, compute_expm=False).round(4).tolist()
+    [[1.0]]
+    """
+    if method not in (None, "SPS", "blockEnlarge"):
+        msg = f"expm_frechet: method={method!r}"
+        raise ArgumentValueError(msg, expected="None, 'SPS' or 'blockEnlarge'")
+    dtype = tnp.result_type(A, E, np.float32 if not _inexact(A, E) else A)
+    a, e = tnp.asarray(A, dtype), tnp.asarray(E, dtype)
+    if a.shape != e.shape:
+        msg = f"expm_frechet: got shapes {a.shape} and {e.shape}, expected the same"
+        raise ShapeMismatchError(msg)
+    found, change = jvp(expm, (a,), (e,))
+    return (found, change) if compute_expm else change
+
+
+def _inexact(*xs: ArrayLike) -> bool:
+    return any([tnp.issubdtype(tnp.result_type(x), np.inexact) for x in xs])

@@ -1,0 +1,338 @@
+"""Solutions of systems of equations, by factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.value import Value
+from tracebridge.core.linalg.cholesky import cholesky_p
+from tracebridge.core.linalg.family import check_square, matrices, rounded
+from tracebridge.core.linalg.lu import lu_p, lu_pivots_to_permutation_p
+from tracebridge.core.linalg.matrices import (
+    adjoint,
+    conj,
+    eye,
+    hermitian_of,
+    least,
+    lower_part,
+    matmul,
+    part,
+    swapped,
+    take_columns,
+    upper_part,
+)
+from tracebridge.core.linalg.qr import qr_p
+from tracebridge.core.linalg.solving import lu_solution
+from tracebridge.core.linalg.triangular import triangular_solve
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.scipy.linalg._factors import cholesky, lu_factor
+
+_TRANSPOSED = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
+
+
+def system(name: str, a: Value, b: Value) -> tuple[Any, Any, Any, bool]:
+    """Matrices, right-hand sides as matrices, the dtype of results, whether it was a vector."""
+    a, b = promote_inexact(a, b)
+    is_vector = b.aval.ndim == 1
+    if is_vector:
+        b = lax.expand_dims(b, (1,))
+    check_square(name, a.aval)
+    if b.aval.ndim < 2:
+        msg = f"{name}: the right-hand side is {b.aval.str_short()}, expected at least 1 axis"
+        raise RankError(msg)
+    if a.aval.shape[-1] != b.aval.shape[-2]:
+        msg = f"{name}: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows")
+    batch = broadcast_shape(name, [a.aval.shape[:-2], b.aval.shape[:-2]])
+    a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))
+    b = broadcast_to(b, (*batch, *b.aval.shape[-2:]))
+    (a, b), dtype = matrices(name, a, b, ranks=(2, 2))
+    return a, b, dtype, is_vector
+
+
+def _finished(x: Any, dtype: Any, is_vector: bool) -> Any:
+    x = rounded(x, dtype)
+    return lax.squeeze(x, (x.aval.ndim - 1,)) if is_vector else x
+
+
+# systems -----------------------------------------------------------------------------------------
+
+
+def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
+    a, b, dtype, is_vector = system("solve", a, b)
+    if not positive:
+        return _finished(general_solution(a, b), dtype, is_vector)
+    whole = hermitian_of(a, lower=True) if lower else hermitian_of(adjoint(a), lower=True)
+    factor = cholesky_p.bind(lax.stop_gradient(whole))
+
+    def by_factor(_: Any, y: Any) -> Any:
+        return _by_cholesky(factor, y, lower=True)
+
+    x = custom_linear_solve(
+        lambda v: matmul(whole, v),
+        b,
+        by_factor,
+        lambda _, y: conj(_by_cholesky(factor, conj(y), lower=True)),
+    )
+    return _finished(x, dtype, is_vector)
+
+
+def general_solution(a: Value, b: Value) -> Any:
+    """The solution X of ``a X = b``; its derivatives use the same factors."""
+    factors, _, order = lu_p.bind(lax.stop_gradient(a))
+    return custom_linear_solve(
+        lambda x: matmul(a, x),
+        b,
+        lambda _, y: lu_solution(factors, order, y),
+        lambda _, y: lu_solution(factors, order, y, 1),
+    )
+
+
+def _by_cholesky(factor: Any, b: Any, *, lower: bool) -> Any:
+    how = {"left_side": True, "lower": lower}
+    back = {**how, "transpose_a": True, "conjugate_a": True}
+    first, second = (how, back) if lower else (back, how)
+    return triangular_solve(factor, triangular_solve(factor, b, **first), **second)
+
+
+def _cho_solve(c: Value, b: Value, lower: bool) -> Any:
+    c, b, dtype, is_vector = system("cho_solve", c, b)
+    return _finished(_by_cholesky(c, b, lower=lower), dtype, is_vector)
+
+
+def _lu_solve(factors: Value, pivots: Value, b: Value, trans: int) -> Any:
+    size = factors.aval.shape[-1]
+    order = lu_pivots_to_permutation_p.bind(
+        lax.convert_element_type(pivots, "int32"), permutation_size=size
+    )
+    factors, b, dtype, is_vector = system("lu_solve", factors, b)
+    order = broadcast_to(order, (*b.aval.shape[:-2], size))
+    return _finished(lu_solution(factors, order, b, trans), dtype, is_vector)
+
+
+def _solve_triangular(a: Value, b: Value, trans: int, lower: bool, unit: bool) -> Any:
+    a, b, dtype, is_vector = system("solve_triangular", a, b)
+    x = triangular_solve(
+        a,
+        b,
+        left_side=True,
+        lower=lower,
+        transpose_a=trans != 0,
+        conjugate_a=trans == 2,
+        unit_diagonal=unit,
+    )
+    return _finished(x, dtype, is_vector)
+
+
+_solve_staged = StagedFunction(_solve, "solve")
+_cho_solve_staged = StagedFunction(_cho_solve, "cho_solve")
+_lu_solve_staged = StagedFunction(_lu_solve, "lu_solve")
+_solve_triangular_staged = StagedFunction(_solve_triangular, "solve_triangular")
+
+
+def cho_factor(
+    a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Array, bool]:
+    """Cholesky factors for ``cho_solve``.
+
+    Args:
+        a: as in ``cholesky``.
+        lower: as in ``cholesky``.
+        overwrite_a: no effect.
+        check_finite: no effect.
+
+    Returns:
+        ``(factor, lower)``; the other triangle is zero.
+
+    >>> import tracebridge as tb
+    >>> factor, lower = tb.scipy.linalg.cho_factor(tb.numpy.array([[4.0]]))
+    >>> factor.tolist(), lower
+    ([[2.0]], False)
+    """
+    return cholesky(a, lower, overwrite_a, check_finite), bool(lower)
+
+
+def cho_solve(
+    c_and_lower: tuple[ArrayLike, bool],
+    b: ArrayLike,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Array:
+    """The solution of ``a @ x = b`` from the Cholesky factor of ``a``.
+
+    Args:
+        c_and_lower: what ``cho_factor`` gave.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        overwrite_b: no effect.
+        check_finite: no effect.
+
+    Returns:
+        Array of the shape of ``b``, leading axes broadcast.
+
+    Raises:
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge as tb
+    >>> factor = tb.scipy.linalg.cho_factor(tb.numpy.array([[4.0]]))
+    >>> tb.scipy.linalg.cho_solve(factor, tb.numpy.array([8.0])).tolist()
+    [2.0]
+    """
+    del overwrite_b, check_finite
+    c, lower = c_and_lower
+    return _cho_solve_staged((c, b), (bool(lower),))
+
+
+def _transposed(name: str, trans: Any) -> int:
+    if not isinstance(trans, int | str) or trans not in _TRANSPOSED:
+        msg = f"{name}: trans={trans!r}"
+        raise ArgumentValueError(msg, expected="0 or 'N', 1 or 'T', 2 or 'C'")
+    return _TRANSPOSED[trans]
+
+
+def lu_solve(
+    lu_and_piv: tuple[Array, ArrayLike],
+    b: ArrayLike,
+    trans: int = 0,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Array:
+    """The solution of ``a @ x = b`` from the LU factors of ``a``.
+
+    Args:
+        lu_and_piv: what ``lu_factor`` gave.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        trans: 0; 1 to solve with the transposed, 2 with the adjoint of ``a``.
+        overwrite_b: no effect.
+        check_finite: no effect.
+
+    Returns:
+        Array of the shape of ``b``, leading axes broadcast.
+
+    Raises:
+        ArgumentValueError: another ``trans``.
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge as tb
+    >>> factors = tb.scipy.linalg.lu_factor(tb.numpy.array([[2.0, 0.0], [0.0, 4.0]]))
+    >>> tb.scipy.linalg.lu_solve(factors, tb.numpy.array([2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
+    del overwrite_b, check_finite
+    factors, pivots = lu_and_piv
+    return _lu_solve_staged((factors, pivots, b), (_transposed("lu_solve", trans),))
+
+
+def solve(
+    a: ArrayLike,
+    b: ArrayLike,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = "gen",
+) -> Array:
+    """The solution of ``a @ x = b``.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        lower: which triangle is read of positive definite matrices.
+        overwrite_a: no effect.
+        overwrite_b: no effect.
+        debug: no effect.
+        check_finite: no effect.
+        assume_a: ``"gen"``, ``"sym"``, ``"her"``: LU factors of the whole matrix; ``"pos"``:
+            Cholesky factors.
+
+    Returns:
+        Array of the shape of ``b``, leading axes broadcast. Infinities or NaN where a matrix is
+        singular, NaN where it is not positive definite although ``assume_a`` says so.
+
+    Raises:
+        ArgumentValueError: another ``assume_a``.
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge as tb
+    >>> a, b = tb.numpy.array([[2.0, 0.0], [0.0, 4.0]]), tb.numpy.array([2.0, 2.0])
+    >>> tb.scipy.linalg.solve(a, b, assume_a="pos").round(4).tolist()
+    [1.0, 0.5]
+    """
+    del overwrite_a, overwrite_b, debug, check_finite
+    if assume_a not in ("gen", "sym", "her", "pos"):
+        msg = f"solve: assume_a={assume_a!r}"
+        raise ArgumentValueError(msg, expected="'gen', 'sym', 'her' or 'pos'")
+    return _solve_staged((a, b), (bool(lower), assume_a == "pos"))
+
+
+def solve_triangular(
+    a: ArrayLike,
+    b: ArrayLike,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: object = None,
+    check_finite: bool = True,
+) -> Array:
+    """The solution of ``a @ x = b`` for triangular ``a``.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+        trans: 0 or ``"N"``; 1 or ``"T"`` for the transposed, 2 or ``"C"`` for the adjoint.
+        lower: which triangle of ``a`` is read.
+        unit_diagonal: whether the diagonal is taken for ones, and not read.
+        overwrite_b: no effect.
+        debug: no effect.
+        check_finite: no effect.
+
+    Returns:
+        Array of the shape of ``b``, leading axes broadcast.
+
+    Raises:
+        ArgumentValueError: another ``trans``.
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge as tb
+    >>> a, b = tb.numpy.array([[2.0, 0.0], [1.0, 1.0]]), tb.numpy.array([4.0, 3.0])
+    >>> tb.scipy.linalg.solve_triangular(a, b, lower=True).tolist()
+    [2.0, 1.0]
+    """
+    del overwrite_b, debug, check_finite
+    how = (_transposed("solve_triangular", trans), bool(lower), bool(unit_diagonal))
+    return _solve_triangular_staged((a, b), how)
+
+
+def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
+    """The inverse matrices.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``; integers become floats.
+        overwrite_a: no effect.
+        check_finite: no effect.
+
+    Returns:
+        Array of the shape of ``a``. Infinities or NaN where a matrix is singular.
+
+    Raises:
+        ShapeMismatchError: the matrices are not square.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.inv(tb.numpy.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    del overwrite_a, check_finite
+    value = tnp.asarray(a)
+    if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+        msg = f"inv: got shape {value.shape}, expected square matrices (..., n, n)"
+        raise ShapeMismatchError(msg)
+    return solve(value, tnp.eye(value.shape[-1], dtype=value.dtype))
