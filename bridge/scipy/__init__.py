@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tracebridge.scipy import fft as fft
     from tracebridge.scipy import integrate as integrate
     from tracebridge.scipy import interpolate as interpolate
+    from tracebridge.scipy import linalg as linalg
     from tracebridge.scipy import ndimage as ndimage
     from tracebridge.scipy import signal as signal
     from tracebridge.scipy import special as special
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 _LATER = _LazyNames(
     __name__,
     {},
-    submodules=("cluster", "fft", "integrate", "interpolate", "ndimage", "signal", "special"),
+    submodules=(
+        "cluster",
+        "fft",
+        "integrate",
+        "interpolate",
+        "linalg",
+        "ndimage",
+        "signal",
+        "special",
+    ),
 )
 
 __all__ = sorted(_LATER.submodules)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list

@@ -45,7 +45,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "tracebridge.scipy": (
-        ("linalg optimize signal sparse spatial stats", _SCIPY),
+        ("optimize signal sparse spatial stats", _SCIPY),
     ),
     "tracebridge.scipy.special": (
         ("bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1", _SCIPY),

@@ -9,16 +9,19 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.derivatives.jvp import jvp
-from tracebridge.core.control.cond.forward import cond
+from tracebridge.core.control.branches.switch import cond
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.linalg.family import rounded
 from tracebridge.core.linalg.matrices import eye_of, matmul, per_matrix, real_dtype, upper_part
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._staging import value_of
 from tracebridge.scipy.linalg._factors import one
 from tracebridge.scipy.linalg._systems import general_solution
 
@@ -52,7 +55,7 @@ def _expm(a: Value, upper: bool, max_squarings: int) -> Any:
     lost = tnp.isnan(size) | ~tnp.isfinite(size) | (steps > max_squarings)
     nan = tnp.asarray(np.nan, found.dtype)
     out = tnp.where(per_matrix(lost, x.aval.shape), nan, found)
-    return tnp.asarray(out, dtype)
+    return rounded(out, dtype)
 
 
 def _pade(x: Any, coefficients: tuple[int, ...], upper: bool) -> Any:
@@ -150,14 +153,9 @@ def expm_frechet(
     if method not in (None, "SPS", "blockEnlarge"):
         msg = f"expm_frechet: method={method!r}"
         raise ArgumentValueError(msg, expected="None, 'SPS' or 'blockEnlarge'")
-    dtype = tnp.result_type(A, E, np.float32 if not _inexact(A, E) else A)
-    a, e = tnp.asarray(A, dtype), tnp.asarray(E, dtype)
-    if a.shape != e.shape:
-        msg = f"expm_frechet: got shapes {a.shape} and {e.shape}, expected the same"
-        raise ShapeMismatchError(msg)
+    a, e = promote_inexact(value_of(A), value_of(E))
+    if a.aval.shape != e.aval.shape:
+        msg = f"expm_frechet: got {a.aval.str_short()} and {e.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected="the same shape")
     found, change = jvp(expm, (a,), (e,))
     return (found, change) if compute_expm else change
-
-
-def _inexact(*xs: ArrayLike) -> bool:
-    return any([tnp.issubdtype(tnp.result_type(x), np.inexact) for x in xs])

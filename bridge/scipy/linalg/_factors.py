@@ -5,34 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import tracebridge.core.lax as lax
-import tracebridge.numpy as tnp
-from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.linalg.cholesky import cholesky_p
 from tracebridge.core.linalg.family import check_square, matrices, rounded
-from tracebridge.core.linalg.lu import lu_p, lu_pivots_to_permutation_p
+from tracebridge.core.linalg.lu import lu_p
 from tracebridge.core.linalg.matrices import (
     adjoint,
-    conj,
     eye,
-    hermitian_of,
     least,
     lower_part,
     matmul,
     part,
-    swapped,
     take_columns,
     upper_part,
 )
 from tracebridge.core.linalg.qr import qr_p
-from tracebridge.core.linalg.solving import lu_solution
-from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.numpy._promote import promote_inexact
 
 
 def one(name: str, a: Value, *, square: bool = True) -> tuple[Any, Any]:
@@ -72,9 +64,7 @@ def _lu_factor(a: Value) -> Any:
 
 def _qr(a: Value, mode: str, pivoting: bool) -> Any:
     x, dtype = one("qr", a, square=False)
-    q, r, *order = qr_p.bind(
-        x, pivoting=pivoting, full_matrices=mode != "economic", use_magma=None
-    )
+    q, r, *order = qr_p.bind(x, pivoting=pivoting, full_matrices=mode != "economic", use_magma=None)
     r = rounded(r, dtype)
     return [r, *order] if mode == "r" else [rounded(q, dtype), r, *order]
 

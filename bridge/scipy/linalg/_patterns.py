@@ -14,7 +14,12 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_dtypes, promote_inexact
+from tracebridge.numpy._promote import (
+    broadcast_shape,
+    broadcast_to,
+    promote_dtypes,
+    promote_inexact,
+)
 
 _INT32 = np.dtype(np.int32)
 
@@ -80,7 +85,9 @@ def _companion(a: Value) -> Any:
         msg = f"companion: {a.aval.str_short()} along the last axis, expected at least 2 elements"
         raise ShapeMismatchError(msg)
     row = tnp.expand_dims(-a[..., 1:] / a[..., :1], -2)
-    below = tnp.broadcast_to(tnp.eye(n - 2, n - 1, dtype=a.aval.dtype), (*a.shape[:-1], n - 2, n - 1))
+    below = tnp.broadcast_to(
+        tnp.eye(n - 2, n - 1, dtype=a.aval.dtype), (*a.shape[:-1], n - 2, n - 1)
+    )
     return tnp.concatenate([row, below], -2)
 
 

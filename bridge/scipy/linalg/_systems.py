@@ -16,24 +16,18 @@ from tracebridge.core.linalg.lu import lu_p, lu_pivots_to_permutation_p
 from tracebridge.core.linalg.matrices import (
     adjoint,
     conj,
-    eye,
-    hermitian_of,
-    least,
+    eye_of,
     lower_part,
     matmul,
-    part,
-    swapped,
-    take_columns,
-    upper_part,
+    scalar,
 )
-from tracebridge.core.linalg.qr import qr_p
 from tracebridge.core.linalg.solving import lu_solution
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
-from tracebridge.scipy.linalg._factors import cholesky, lu_factor
+from tracebridge.scipy.linalg._factors import cholesky
 
 _TRANSPOSED = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
 
@@ -70,7 +64,7 @@ def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
     a, b, dtype, is_vector = system("solve", a, b)
     if not positive:
         return _finished(general_solution(a, b), dtype, is_vector)
-    whole = hermitian_of(a, lower=True) if lower else hermitian_of(adjoint(a), lower=True)
+    whole = _hermitian(a if lower else adjoint(a))
     factor = cholesky_p.bind(lax.stop_gradient(whole))
 
     def by_factor(_: Any, y: Any) -> Any:
@@ -83,6 +77,13 @@ def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
         lambda _, y: conj(_by_cholesky(factor, conj(y), lower=True)),
     )
     return _finished(x, dtype, is_vector)
+
+
+def _hermitian(a: Any) -> Any:
+    """The matrix whose lower triangle is given; its diagonal is real."""
+    below, on = lower_part(a, -1), lax.mul(a, eye_of(a))
+    diagonal = lax.mul(lax.add(on, conj(on)), scalar(a, 0.5))
+    return lax.add(lax.add(below, adjoint(below)), diagonal)
 
 
 def general_solution(a: Value, b: Value) -> Any:
