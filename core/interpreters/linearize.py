@@ -26,7 +26,7 @@ from tracebridge.core.ir.typeof import as_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.trace import Process
     from tracebridge.core.ir.values import Value
@@ -157,7 +157,7 @@ class LinearizeTrace(Trace):
             for out, node in zip(outs, out_nodes, strict=True)
         ]
 
-    def record(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> range:
+    def record(self, primitive: Any, operands: Sequence[Any], params: Params) -> range:
         """Append a linear equation to the tape, linear in the nodes among ``operands``.
 
         Gives the numbers of the nodes of its results.

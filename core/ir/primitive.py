@@ -176,7 +176,7 @@ class Primitive(abc.ABC):
         del axis_name, params
         return False
 
-    def wanted_sharding(self, params: dict[str, Any]) -> Any:
+    def wanted_sharding(self, params: Params) -> Any:
         """The sharding over whose mesh programs with this equation run; None: any will do."""
         del params
         return None
@@ -251,7 +251,7 @@ class Primitive(abc.ABC):
         del app, mask
 
     def linearize_unstaged(
-        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Params
     ) -> Any:
         """Results, and the tape nodes of their tangents, the first time that ``trace`` asks.
 

@@ -15,6 +15,7 @@ from tracebridge.core.sharding.named import NamedSharding
 from tracebridge.core.sharding.sharding import Sharding
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -29,7 +30,7 @@ class DevicePut(Constraint):
     name = "device_put"
     makes_nan = False
 
-    def wanted_sharding(self, params: dict[str, Any]) -> Any:
+    def wanted_sharding(self, params: Params) -> Any:
         """Programs that split an array over several devices run on them."""
         placement = params["placement"]
         return placement if type(placement) is NamedSharding else None

@@ -34,7 +34,7 @@ class ShardingConstraint(Constraint):
 
     name = "sharding_constraint"
 
-    def wanted_sharding(self, params: dict[str, Any]) -> Any:
+    def wanted_sharding(self, params: Params) -> Any:
         """Programs with this operation run on the mesh of its sharding."""
         return params["sharding"]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Operand, Value
@@ -67,7 +68,7 @@ def jvp_by_parts(
     compose: Callable[..., Any],
     primals: Sequence[Value],
     tangents: Sequence[Value | None],
-    params: dict[str, Any],
+    params: Params,
 ) -> tuple[list[Any], list[Any]]:
     """Results and tangents of ``compose``: for operations whose parts have the best derivative."""
     avals = [p.aval.strong for p in primals]

@@ -146,7 +146,7 @@ def in_sequence(
     size: object,
     args: Sequence[Value],
     dims: Sequence[int | None],
-    params: dict[str, Any],
+    params: Params,
     *,
     unroll: bool | None = None,
 ) -> list[Any]:

@@ -26,6 +26,7 @@ from tracebridge.core.sharding.layout import Layout
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -360,7 +361,7 @@ def ffi_call(
         msg = "ffi_call: legacy_backend_config is for a custom_call_api_version below 4"
         raise ArgumentValueError(msg, hint="pass attributes as keyword arguments of the call")
     outs: Any = output_layouts if several or output_layouts is None else [output_layouts]
-    params: dict[str, Any] = {
+    params: Params = {
         "target_name": str(target_name),
         "result_avals": avals,
         "has_side_effect": bool(has_side_effect),

@@ -35,7 +35,7 @@ from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.application import Application, Params
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
 
@@ -374,7 +374,7 @@ custom_dce_call_p = CustomDceCall()
 
 
 def split_by_dce(
-    primitive: Any, unknown: Flags, args: Sequence[Value], params: dict[str, Any]
+    primitive: Any, unknown: Flags, args: Sequence[Value], params: Params
 ) -> list[Any]:
     """An equation as two: of the results that need known arguments only, and of the others."""
     flags = primitive.unknown_outs(unknown, **params)

@@ -151,7 +151,7 @@ class Pmapped:
         """Trace the function of one element."""
         options = self.options
         axes, size = options.input_axes(call, avals, n_args)
-        params: dict[str, Any] = {
+        params: Params = {
             "jaxpr": None,
             "axis_name": options.axis_name,
             "axis_size": size,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
 
 
-def local_devices(params: dict[str, Any]) -> list[Any]:
+def local_devices(params: Params) -> list[Any]:
     """The devices that a map may use, in order."""
     if params["devices"] is not None:
         return [d for d in params["devices"] if d.process_index == d.client.process_index()]

@@ -215,7 +215,7 @@ def linearize_scan(
     primitive: Any,
     primals: Sequence[Value],
     tangents: Sequence[TapeNode | None],
-    params: dict[str, Any],
+    params: Params,
 ) -> tuple[list[Any], list[int | None]]:
     """Run the scan of the primals; record the linear scan on the tape of ``trace``."""
     split = split_scan(params, tangents)

@@ -108,7 +108,7 @@ class Scan(HigherOrderPrimitive):
         return staged_linearize_of_scan(self, app, mask)
 
     def linearize_unstaged(
-        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
+        self, trace: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Params
     ) -> tuple[list[Any], list[int | None]]:
         """The same two scans: one runs, the other one is recorded on the tape of ``trace``."""
         return linearize_scan(trace, self, primals, tangents, params)

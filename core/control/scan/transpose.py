@@ -107,7 +107,7 @@ def _go_back(
     ct: Sequence[Any],
     args: Sequence[Any],
     linear: Flags,
-    params: dict[str, Any],
+    params: Params,
     zeros: Callable[[ShapedArray], Any],
     bind: Callable[..., Sequence[Any]],
 ) -> list[Any]:
@@ -152,7 +152,7 @@ def _go_back(
 
 def _bind_two_loops(
     primitive: Any,
-    params: dict[str, Any],
+    params: Params,
     fixed: Sequence[Any],
     ct_carry: Sequence[Any],
     sums: Sequence[Any],

@@ -377,9 +377,7 @@ def window_of(x: Value, indices: Operand, updates: ShapedArray, params: Params) 
     )
 
 
-def winners(
-    x: ShapedArray, indices: Any, updates: ShapedArray, params: dict[str, Any]
-) -> tuple[Any, Any]:
+def winners(x: ShapedArray, indices: Any, updates: ShapedArray, params: Params) -> tuple[Any, Any]:
     """Masks: which elements no update reaches, and which elements of the updates stay."""
     numbers = params["dimension_numbers"]
     axes = tuple([i for i in range(updates.ndim) if i not in numbers.update_window_dims])
@@ -395,18 +393,14 @@ def winners(
     return untouched, lax.eq(order, window_of(marks, indices, updates, params))
 
 
-def _put(
-    x: Any, indices: Any, updates: Any, untouched: object, wins: Any, params: dict[str, Any]
-) -> Any:
+def _put(x: Any, indices: Any, updates: Any, untouched: object, wins: Any, params: Params) -> Any:
     """The scatter in which the winning updates stay."""
     zero = scalar_like(x, 0)
     kept = lax.select_n(untouched, zero, x)
     return scatter_add_p.bind(kept, indices, lax.select_n(wins, zero, updates), **params)
 
 
-def _product_tangent(
-    x: Any, indices: Any, updates: Any, t_updates: Any, params: dict[str, Any]
-) -> Any:
+def _product_tangent(x: Any, indices: Any, updates: Any, t_updates: Any, params: Params) -> Any:
     """The tangent of products of several updates, also where some of them are zero.
 
     With the nonzero factors' product P and the sum S of their ``t / u``, one zero factor z with
