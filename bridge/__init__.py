@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     from tracebridge import extend as extend
     from tracebridge import ffi as ffi
     from tracebridge import flatten_util as flatten_util
+    from tracebridge import image as image
     from tracebridge import interpreters as interpreters
     from tracebridge import lax as lax
     from tracebridge import memory as memory
     from tracebridge import monitoring as monitoring
+    from tracebridge import nn as nn
     from tracebridge import numpy as numpy
+    from tracebridge import ops as ops
     from tracebridge import profiler as profiler
     from tracebridge import random as random
     from tracebridge import ref as ref
@@ -170,9 +173,9 @@ __version__ = "0.1.0"
 _SUBMODULES = frozenset((
     "ad_checkpoint", "api_util", "checkpoint_policies", "custom_batching", "custom_derivatives",
     "custom_transpose", "debug", "dlpack", "dtypes", "errors", "experimental", "export",
-    "extend", "ffi", "flatten_util", "interpreters", "lax", "memory", "monitoring", "numpy",
-    "profiler", "random", "ref", "scipy", "sharding", "stages", "symbolic_shapes", "test_util",
-    "testing", "tf", "torch", "tree", "tree_util", "typing",
+    "extend", "ffi", "flatten_util", "image", "interpreters", "lax", "memory", "monitoring", "nn",
+    "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages", "symbolic_shapes",
+    "test_util", "testing", "tf", "torch", "tree", "tree_util", "typing",
 ))
 # fmt: on
 _FRAMEWORKS = frozenset(("torch", "tensorflow"))

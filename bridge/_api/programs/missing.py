@@ -11,26 +11,17 @@ _SCIPY = f"the function of the same name of SciPy: {_BY_CALLBACK}"
 _BESIDE = "beside the traced function"
 _RANDOM = "the typed keys of tracebridge.random.key, without checks of their reuse"
 _DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
-_LAYERS = (
-    "tracebridge.numpy for activations (relu is maximum(x, 0), gelu and silu a line each), and "
-    f"layers of torch.nn or Keras {_BESIDE}, see tracebridge.torch.Module"
-)
 _EXPORTS = (
     "tracebridge.tf.save, torch.export.export of a function of tracebridge.torch.wrap, or the text "
     "of tracebridge.jit(f).lower(x).as_text()"
 )
+_SCALED = "tracebridge.lax.dot_general of operands multiplied by their scales"
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge": (
         ("legacy_prng_key enable_custom_prng debug_key_reuse", _RANDOM),
-        (
-            "nn",
-            _LAYERS,
-        ),
-        ("image", f"tracebridge.numpy.interp, torch.nn.functional.interpolate {_BESIDE}"),
-        ("ops", "x.at[segments].add(values), and .max, .min, .multiply for the other reductions"),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
     ),
@@ -50,6 +41,9 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.scipy.special": (
         ("bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1", _SCIPY),
         ("owens_t sici spence sph_harm_y wofz", _SCIPY),
+    ),
+    "tracebridge.nn": (
+        ("scaled_matmul scaled_dot_general get_scaled_dot_general_config", _SCALED),
     ),
     "tracebridge.lax": (
         ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),

@@ -1,0 +1,152 @@
+"""Attention by scaled products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.nn.normalization import logsumexp, softmax
+
+
+def dot_product_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+    implementation: str | None = None,
+    return_residual: bool = False,
+) -> Any:
+    """Values averaged with weights: the softmax of the products of queries and keys.
+
+    Args:
+        query: array of shape ``(batch, t, n, h)`` or ``(t, n, h)``: ``n`` heads of size ``h``.
+        key: array of shape ``(batch, s, k, h)`` or ``(s, k, h)``; ``k`` divides ``n``, and each
+            head of it serves ``n / k`` heads of the queries.
+        value: array like ``key``.
+        bias: added to the products; broadcastable to ``(batch, n, t, s)``.
+        mask: booleans, broadcastable to ``(batch, n, t, s)``: which products take part.
+        scale: factor of the products; default: ``1 / sqrt(h)``.
+        is_causal: whether a query sees only keys at its place and before.
+        query_seq_lengths: int32 of shape ``(batch,)``: how many queries count; the result is 0
+            for the others.
+        key_value_seq_lengths: int32 of shape ``(batch,)``: how many keys count.
+        local_window_size: how many keys before and after its place a query sees; one number for
+            both.
+        implementation: ``None`` or ``"xla"``.
+        return_residual: give the log of the sums of exponentials too.
+
+    Returns:
+        Array of the shape of ``query``; a pair with an array of shape ``(batch, t, n)`` with
+        ``return_residual``. The softmax is computed in float32, of float64 in float64.
+
+    Raises:
+        RankError: an array of another rank.
+        ShapeMismatchError: shapes do not fit.
+        DtypeMismatchError: queries, keys and values of two dtypes, or a mask that is not boolean.
+        ArgumentValueError: another implementation.
+
+    >>> import tracebridge as tb
+    >>> x = tb.numpy.ones((1, 3, 2, 4))
+    >>> tb.nn.dot_product_attention(x, x, x, is_causal=True).shape
+    (1, 3, 2, 4)
+    """
+    if implementation not in (None, "xla"):
+        msg = f"dot_product_attention: implementation is {implementation!r}"
+        raise ArgumentValueError(msg, expected="None or 'xla'")
+    shape = tnp.asarray(query).shape
+    q, k, v = _with_batch("query", query), _with_batch("key", key), _with_batch("value", value)
+    _check(q, k, v)
+    counts = [
+        None if n is None else tnp.asarray(n) for n in (query_seq_lengths, key_value_seq_lengths)
+    ]
+    batch, t, n, h = q.shape
+    s, heads = k.shape[1:3]
+    kind = tnp.promote_types(q.dtype, np.float32)
+    grouped = q.reshape(batch, t, heads, n // heads, h)
+    products = tnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=kind)
+    logits = products.reshape(batch, n, t, s)
+    logits = logits * tnp.asarray(1 / math.sqrt(h) if scale is None else scale, kind)
+    if bias is not None:
+        logits = (logits + _with_batch("bias", bias)).astype(kind)
+    allowed = _allowed(t, s, mask, is_causal, counts, local_window_size)
+    if allowed is not None:
+        # Finite, so that a row in which nothing is allowed has no NaN.
+        logits = tnp.where(allowed, logits, 0.7 * float(tnp.finfo(kind).min))
+    weights = softmax(logits, axis=-1).astype(k.dtype).reshape(batch, heads, n // heads, t, s)
+    out = tnp.einsum("bkgts,bskh->btkgh", weights, v).reshape(batch, t, n, h)
+    if counts[0] is not None:
+        here = tnp.arange(t)[None, :] < counts[0][:, None]
+        out = out * here[:, :, None, None].astype(out.dtype)
+    out = out.reshape(shape)
+    if not return_residual:
+        return out
+    residual = lax.stop_gradient(logsumexp(logits, axis=-1).astype(k.dtype))
+    return out, tnp.transpose(residual, (0, 2, 1)).reshape(shape[:-1])
+
+
+def _with_batch(name: str, x: ArrayLike) -> Array:
+    x = tnp.asarray(x)
+    if x.ndim > 4 or (name in ("query", "key", "value") and x.ndim < 3):
+        msg = f"dot_product_attention: {name} has shape {x.shape}, expected 3 or 4 axes"
+        raise RankError(msg)
+    return x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _check(q: Any, k: Any, v: Any) -> None:
+    shapes = f"query {q.shape}, key {k.shape}, value {v.shape}"
+    if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        msg = f"dot_product_attention: got {shapes}"
+        raise ShapeMismatchError(
+            msg, expected="keys and values of one shape, with batch and head size of the queries"
+        )
+    if q.shape[2] % k.shape[2]:
+        msg = f"dot_product_attention: got {shapes}"
+        raise ShapeMismatchError(msg, expected="heads of queries a multiple of heads of keys")
+    if not q.dtype == k.dtype == v.dtype:
+        msg = f"dot_product_attention: got query {q.dtype}, key {k.dtype}, value {v.dtype}"
+        raise DtypeMismatchError(msg, expected="one dtype")
+
+
+def _allowed(
+    t: int, s: int, mask: Any, is_causal: bool, counts: Any, window: int | tuple[int, int] | None
+) -> Any:
+    """Which queries see which keys, broadcastable to (batch, n, t, s); None: all see all."""
+    parts: list[Any] = []
+    if mask is not None:
+        mask = _with_batch("mask", mask)
+        if mask.dtype != np.bool_:
+            msg = f"dot_product_attention: mask is {mask.dtype}, expected bool"
+            raise DtypeMismatchError(msg)
+        parts.append(mask)
+    row, column = tnp.arange(t)[:, None], tnp.arange(s)[None, :]
+    if is_causal:
+        parts.append((column <= row)[None, None])
+    if window is not None:
+        before, after = (window, window) if isinstance(window, int) else window
+        parts.append(((row <= column + before) & (row >= column - after))[None, None])
+    if counts[0] is not None:
+        parts.append((row[None] < counts[0][:, None, None])[:, None])
+    if counts[1] is not None:
+        parts.append((column[None] < counts[1][:, None, None])[:, None])
+    if not parts:
+        return None
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole & part
+    return whole

@@ -1,0 +1,197 @@
+"""Sums, products and extremes of the elements with the same number."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+import tracebridge.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.reduce.extremes import largest, smallest
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+
+
+def segment_sum(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: object = None,
+    out_sharding: object = None,
+) -> Array:
+    """Sums of the rows with the same number.
+
+    Args:
+        data: array of shape ``(n, *rest)``.
+        segment_ids: integers of shape ``(n,)``: the segment of each row. Rows of negative
+            numbers, and of numbers from ``num_segments`` on, take no part.
+        num_segments: how many segments there are; default: the largest number plus 1, which has
+            to be known when a program is traced.
+        indices_are_sorted: whether ``segment_ids`` ascend.
+        unique_indices: whether no segment has two rows.
+        bucket_size: combine so many rows at a time, then the results: better rounding.
+        mode: what happens to rows of other numbers, see ``GatherScatterMode``.
+        out_sharding: how to split the result.
+
+    Returns:
+        Array of shape ``(num_segments, *rest)``; a segment without rows gives 0.
+
+    Raises:
+        ArgumentValueError: a negative number of segments.
+        ShapeMismatchError: ``segment_ids`` are not one for each row.
+
+    >>> import tracebridge as tb
+    >>> tb.ops.segment_sum(tb.numpy.arange(5), tb.numpy.array([0, 0, 1, 1, 2])).tolist()
+    [1, 5, 4]
+    """
+    return _segments("sum", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                     bucket_size, mode, out_sharding)  # fmt: skip
+
+
+def segment_prod(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: object = None,
+    out_sharding: object = None,
+) -> Array:
+    """Products of the rows with the same number; arguments as in ``segment_sum``.
+
+    Returns:
+        Array of shape ``(num_segments, *rest)``; a segment without rows gives 1.
+
+    >>> import tracebridge as tb
+    >>> tb.ops.segment_prod(tb.numpy.arange(5), tb.numpy.array([0, 0, 1, 1, 2])).tolist()
+    [0, 6, 4]
+    """
+    return _segments("prod", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                     bucket_size, mode, out_sharding)  # fmt: skip
+
+
+def segment_max(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: object = None,
+    out_sharding: object = None,
+) -> Array:
+    """Maxima of the rows with the same number; arguments as in ``segment_sum``.
+
+    Returns:
+        Array of shape ``(num_segments, *rest)``; a segment without rows gives minus infinity, or
+        the smallest integer.
+
+    >>> import tracebridge as tb
+    >>> tb.ops.segment_max(tb.numpy.arange(5), tb.numpy.array([0, 0, 1, 1, 2])).tolist()
+    [1, 3, 4]
+    """
+    return _segments("max", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                     bucket_size, mode, out_sharding)  # fmt: skip
+
+
+def segment_min(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: object = None,
+    out_sharding: object = None,
+) -> Array:
+    """Minima of the rows with the same number; arguments as in ``segment_sum``.
+
+    Returns:
+        Array of shape ``(num_segments, *rest)``; a segment without rows gives infinity, or the
+        largest integer.
+
+    >>> import tracebridge as tb
+    >>> tb.ops.segment_min(tb.numpy.arange(5), tb.numpy.array([0, 0, 1, 1, 2])).tolist()
+    [0, 2, 4]
+    """
+    return _segments("min", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                     bucket_size, mode, out_sharding)  # fmt: skip
+
+
+def _identity(kind: str, dtype: Any) -> Any:
+    if kind == "max":
+        return smallest(dtype)
+    return largest(dtype) if kind == "min" else int(kind == "prod")
+
+
+_SCATTERS = {
+    "sum": lax.scatter_add,
+    "prod": lax.scatter_mul,
+    "max": lax.scatter_max,
+    "min": lax.scatter_min,
+}
+_REDUCTIONS = {
+    "sum": lax.reduce_sum,
+    "prod": lax.reduce_prod,
+    "max": lax.reduce_max,
+    "min": lax.reduce_min,
+}
+
+
+def _segments(
+    kind: str,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    bucket_size: int | None,
+    mode: object,
+    out_sharding: object,
+) -> Any:
+    call = f"segment_{kind}"
+    x, ids = tnp.asarray(data), tnp.asarray(segment_ids)
+    if ids.ndim != 1 or x.ndim < 1 or x.shape[0] != ids.shape[0]:
+        msg = f"{call}: data has shape {x.shape} and segment_ids {ids.shape}"
+        raise ShapeMismatchError(msg, expected="one number for each row of data")
+    if num_segments is None:
+        num_segments = int(np.max(np.asarray(ids), initial=-1)) + 1
+    count = operator.index(num_segments)
+    if count < 0:
+        msg = f"{call}: num_segments is {count}, expected at least 0"
+        raise ArgumentValueError(msg)
+    rest = x.shape[1:]
+    start = _identity(kind, x.dtype)
+    rows = (count, *rest)
+    index = ids[:, None]
+    if bucket_size is not None:
+        size = operator.index(bucket_size)
+        if size < 1:
+            msg = f"{call}: bucket_size is {size}, expected at least 1"
+            raise ArgumentValueError(msg)
+        rows = (-(-ids.shape[0] // size), *rows)
+        bucket = tnp.arange(ids.shape[0], dtype=ids.dtype) // size
+        index = tnp.stack([bucket, ids], axis=1)
+    lead = len(rows) - len(rest)
+    axes = tuple(range(lead))
+    numbers = lax.ScatterDimensionNumbers(tuple(range(1, x.ndim)), axes, axes)
+    out = _SCATTERS[kind](
+        tnp.full(rows, start, x.dtype),
+        index,
+        x,
+        numbers,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=mode,
+    )
+    if bucket_size is not None:
+        out = _REDUCTIONS[kind](out, (0,))
+    return out if out_sharding is None else lax.with_sharding_constraint(out, out_sharding)

@@ -1,0 +1,187 @@
+"""The softmax family, standardize, one_hot and attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+import tracebridge as tb
+import tracebridge.nn as nn
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.dtype_errors import DtypeMismatchError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.testing import assert_allclose, check_rules
+
+X = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+WHERE = np.array([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 1, 1]], bool)
+
+
+@pytest.mark.parametrize("axis", [-1, 0, (0, 1)], ids=str)
+def test_the_softmax_family_agrees_with_scipy(axis: Any) -> None:
+    """Values, derivatives and batching, with and without a mask."""
+    masked = np.where(WHERE, X.astype(np.float64), -np.inf)
+    for fun, reference in (
+        (nn.softmax, special.softmax),
+        (nn.log_softmax, special.log_softmax),
+        (nn.logsumexp, special.logsumexp),
+    ):
+        check_rules(lambda x, f=fun: f(x, axis=axis), X,
+                    reference=lambda x, r=reference: r(x.astype(np.float64), axis=axis),
+                    rtol=1e-5, atol=1e-6)  # fmt: skip
+        check_rules(lambda x, f=fun: f(x, axis=axis, where=WHERE), X,
+                    reference=lambda x, r=reference: r(masked, axis=axis),
+                    order=0, rtol=1e-5, atol=1e-6)  # fmt: skip
+
+
+def test_no_nan_where_nothing_takes_part() -> None:
+    """Rows that are masked or minus infinity have values and derivatives of their own only."""
+    x = X.copy()
+    x[1] = -np.inf
+    where = WHERE.copy()
+    where[1] = False
+
+    assert float(nn.logsumexp(np.full(3, -np.inf, np.float32))) == -np.inf
+    assert [0.0] * 4 == nn.softmax(x, where=where)[1].tolist()
+    for fun in (nn.softmax, nn.logsumexp):
+        gradient = tb.grad(lambda x, f=fun: f(x, axis=-1, where=where)[0].sum())(x)
+        assert np.isfinite(np.asarray(gradient)).all(), fun
+    part = np.array([0.0, -np.inf, 1.0], np.float32)
+    assert_allclose(np.asarray(tb.grad(nn.logsumexp)(part)), special.softmax(part), rtol=1e-6)
+
+
+def test_factors_and_signs() -> None:
+    """``b`` are factors; without the sign a negative sum is NaN."""
+    b = np.array([1.0, -2.0, 0.0, 3.0], np.float32)
+    values, signs = nn.logsumexp(X, axis=1, b=b, return_sign=True)
+    wanted, wanted_signs = special.logsumexp(X, axis=1, b=b, return_sign=True)
+
+    assert_allclose(np.asarray(values), wanted.astype(np.float32), rtol=1e-5)
+    assert wanted_signs.tolist() == signs.tolist()
+    assert np.isnan(float(nn.logsumexp(X[0], b=-1.0)))
+    assert nn.logsumexp(X, axis=1, keepdims=True).shape == (3, 1)
+    mean = nn.logmeanexp(X, axis=1, where=WHERE)
+    expected = [np.log(np.mean(np.exp(x[w]))) for x, w in zip(X, WHERE, strict=True)]
+    assert_allclose(np.asarray(mean), np.array(expected, np.float32), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["fast", "stable"])
+def test_standardize(algorithm: str) -> None:
+    """Mean 0 and variance 1; mean and variance may be given."""
+
+    def expected(x: Any) -> Any:
+        x = x.astype(np.float64)
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+    check_rules(lambda x: nn.standardize(x, algorithm=algorithm), X, reference=expected,
+                order=1, rtol=1e-4, atol=1e-5)  # fmt: skip
+    given = nn.standardize(X, mean=1.0, variance=4.0, epsilon=0.0)
+    assert_allclose(np.asarray(given), (X - 1) / 2, rtol=1e-6)
+    with pytest.raises(ArgumentValueError, match="algorithm"):
+        nn.standardize(X, algorithm="slow")
+
+
+def test_one_hot() -> None:
+    """Any axis and dtype; indices outside give zeros; a mapped axis by name."""
+    x = np.array([[0, 2], [1, 7]])
+
+    assert [[1, 0], [0, 0]] == nn.one_hot(x, 3, axis=0, dtype="int8")[0].tolist()
+    assert nn.one_hot(x, 3, axis=1).shape == (2, 3, 2)
+    assert nn.one_hot(x, 3).dtype == np.float32
+    rows = tb.vmap(lambda i: nn.one_hot(i, 3, axis="c"), axis_name="c", in_axes=None, axis_size=3)
+    assert [0.0, 0.0, 1.0] == rows(2).tolist()
+    with pytest.raises(ShapeMismatchError, match="num_classes"):
+        tb.vmap(lambda i: nn.one_hot(i, 4, axis="c"), axis_name="c")(np.arange(3))
+
+
+def arrays() -> tuple[Any, ...]:
+    """Queries with four heads, keys and values with two."""
+    random = np.random.default_rng(1)
+    shapes = (2, 5, 4, 8), (2, 5, 2, 8), (2, 5, 2, 8)
+    return tuple([random.normal(size=s).astype(np.float32) for s in shapes])
+
+
+def by_loop(q: Any, k: Any, v: Any, bias: Any = 0.0, allowed: Any = True, scale: Any = None) -> Any:
+    """Attention of one head after the other."""
+    batch, t, n, h = q.shape
+    out = np.zeros(q.shape)
+    shape = (batch, n, t, k.shape[1])
+    bias, allowed = np.broadcast_to(bias, shape), np.broadcast_to(allowed, shape)
+    for i in range(batch):
+        for head in range(n):
+            g = head * k.shape[2] // n
+            logits = q[i, :, head].astype(np.float64) @ k[i, :, g].T
+            logits = logits * (scale or 1 / np.sqrt(h)) + bias[i, head]
+            weights = special.softmax(np.where(allowed[i, head], logits, -1e38), axis=-1)
+            out[i, :, head] = weights @ v[i, :, g]
+    return out
+
+
+ROW, COLUMN = np.arange(5)[:, None], np.arange(5)[None]
+LENGTHS = np.array([2, 4], np.int32)
+SEEN = (np.arange(5) < LENGTHS[:, None])[:, None, None, :]
+ATTENTION: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "scaled": ({"scale": 0.3}, {"scale": 0.3}),
+    "biased": ({"bias": X[:1, :1, None, None]}, {"bias": X[:1, :1, None, None]}),
+    "masked": ({"mask": ROW != COLUMN}, {"allowed": ROW != COLUMN}),
+    "causal": ({"is_causal": True}, {"allowed": COLUMN <= ROW}),
+    "window": ({"local_window_size": 1}, {"allowed": abs(ROW - COLUMN) <= 1}),
+    "left_window": ({"local_window_size": (2, 0)},
+                    {"allowed": (COLUMN <= ROW) & (ROW <= COLUMN + 2)}),
+    "lengths": ({"key_value_seq_lengths": LENGTHS}, {"allowed": SEEN}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_agrees_with_a_loop(name: str) -> None:
+    """Heads in groups, bias, masks, causal and local ones, lengths."""
+    q, k, v = arrays()
+    options, wanted = ATTENTION[name]
+    out = nn.dot_product_attention(q, k, v, **options)
+
+    np.testing.assert_allclose(np.asarray(out), by_loop(q, k, v, **wanted), rtol=1e-4, atol=1e-5)
+
+
+def test_attention_rules_and_padding() -> None:
+    """Derivatives of all three, no NaN in rows without keys; padded queries give 0."""
+    q, k, v = [a[:1, :3, :, :2] for a in arrays()]
+    check_rules(lambda q, k, v: nn.dot_product_attention(q, k, v, is_causal=True), q, k, v, order=1)
+    zero = np.array([0], np.int32)
+    out, pullback = tb.vjp(
+        lambda q: nn.dot_product_attention(q, k, v, query_seq_lengths=zero + 2,
+                                           key_value_seq_lengths=zero), q,
+    )  # fmt: skip
+
+    assert float(abs(out[:, 2:]).sum()) == 0
+    assert np.isfinite(np.asarray(pullback(out)[0])).all()
+
+
+def test_attention_without_batch_and_residuals() -> None:
+    """Three axes are one element of a batch; the residual is the log of the sums."""
+    q, k, v = arrays()
+    out, residual = nn.dot_product_attention(q[0], k[0], v[0], return_residual=True)
+
+    assert out.shape == q[0].shape
+    logits = np.einsum("tnh,snh->tns", q[0], np.repeat(k[0], 2, axis=1)) / np.sqrt(8)
+    assert_allclose(np.asarray(residual), special.logsumexp(logits, axis=-1), rtol=1e-4, atol=1e-5)
+    half = nn.dot_product_attention(*[tb.numpy.asarray(a, "bfloat16") for a in (q, k, v)])
+    assert half.dtype == "bfloat16"
+
+
+def test_attention_says_what_is_wrong() -> None:
+    """Each mistake has its class."""
+    q, k, v = arrays()
+    wrong: list[tuple[Any, Any]] = [
+        (RankError, lambda: nn.dot_product_attention(q[0, 0], k, v)),
+        (ShapeMismatchError, lambda: nn.dot_product_attention(q, k, v[:, :3])),
+        (ShapeMismatchError, lambda: nn.dot_product_attention(q[:, :, :3], k, v)),
+        (DtypeMismatchError, lambda: nn.dot_product_attention(q, k, v.astype(np.float16))),
+        (DtypeMismatchError, lambda: nn.dot_product_attention(q, k, v, mask=np.ones((5, 5)))),
+        (ArgumentValueError, lambda: nn.dot_product_attention(q, k, v, implementation="fast")),
+    ]
+    for kind, call in wrong:
+        with pytest.raises(kind, match="dot_product_attention"):
+            call()

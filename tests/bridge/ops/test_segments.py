@@ -1,0 +1,57 @@
+"""Reductions of segments agree with loops, and all their rules agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+from tracebridge import ops
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.testing import check_rules
+
+X = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+IDS = np.array([0, -1, 2, 2, 9, 0])
+REDUCTIONS: dict[str, tuple[Any, float]] = {
+    "sum": (np.sum, 0.0),
+    "prod": (np.prod, 1.0),
+    "max": (np.max, -np.inf),
+    "min": (np.min, np.inf),
+}
+
+
+@pytest.mark.parametrize("bucket", [None, 2, 4])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_segments_agree_with_a_loop(name: str, bucket: int | None) -> None:
+    """Rows of other numbers take no part; empty segments give what changes nothing."""
+    reduced, empty = REDUCTIONS[name]
+    fun = getattr(ops, f"segment_{name}")
+    expected = [reduced(X[i == IDS], axis=0, initial=empty) for i in range(4)]
+    kept = np.array([0, 2])
+
+    np.testing.assert_allclose(np.asarray(fun(X, IDS, 4, bucket_size=bucket)), expected, rtol=1e-5)
+    check_rules(lambda x: fun(x, IDS, 4, bucket_size=bucket)[kept], X, order=1)
+
+
+def test_integers_defaults_and_modes() -> None:
+    """The number of segments is found; integers have their own limits; clip moves numbers."""
+    assert [4, 0, 3] == ops.segment_sum(np.array([1, 3, 3]), np.array([0, 0, 2])).tolist()
+    assert ops.segment_max(np.array([1]), np.array([1]))[0] == np.iinfo(np.int32).min
+    assert [4, 3] == ops.segment_sum(
+        np.array([1, 3, 3]), np.array([0, 0, 2]), 2, mode="clip"
+    ).tolist()
+    assert ops.segment_sum(np.zeros((0, 3)), np.zeros(0, int)).shape == (0, 3)
+    assert tb.jit(lambda x, i: ops.segment_sum(x, i, 3))(X, np.abs(IDS)).shape == (3, 2)
+
+
+def test_errors() -> None:
+    """Shapes and counts that do not fit."""
+    with pytest.raises(ShapeMismatchError, match="segment_sum"):
+        ops.segment_sum(X, IDS[:2], 2)
+    with pytest.raises(ArgumentValueError, match="num_segments"):
+        ops.segment_max(X, IDS, -1)
+    with pytest.raises(ArgumentValueError, match="bucket_size"):
+        ops.segment_max(X, IDS, 1, bucket_size=0)
