@@ -39,6 +39,7 @@ PUBLIC_FILES = frozenset(
         "scipy/integrate.py",
         "scipy/interpolate.py",
         "scipy/ndimage.py",
+        "scipy/optimize.py",
         "scipy/signal.py",
         "scipy/sparse/linalg.py",
         "scipy/spatial.py",

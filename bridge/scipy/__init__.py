@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from tracebridge.scipy import interpolate as interpolate
     from tracebridge.scipy import linalg as linalg
     from tracebridge.scipy import ndimage as ndimage
+    from tracebridge.scipy import optimize as optimize
     from tracebridge.scipy import signal as signal
+    from tracebridge.scipy import sparse as sparse
     from tracebridge.scipy import special as special
 
 _LATER = _LazyNames(
@@ -26,7 +28,9 @@ _LATER = _LazyNames(
         "interpolate",
         "linalg",
         "ndimage",
+        "optimize",
         "signal",
+        "sparse",
         "special",
     ),
 )

@@ -354,12 +354,24 @@ def _host() -> Iterator[Program]:
     yield Program("debug_callback", lambda x: tb.debug.callback(print, x), (V,), "tpu")
 
 
+def _transforms() -> Iterator[Program]:
+    for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
+
+        def run(x: Any, kind: str = kind) -> Any:
+            return lax.fft(x[:, :5] if kind == "IRFFT" else x, kind, (6, 8))
+
+        yield Program(
+            kind, gradient(run), (M if kind == "RFFT" else spec(6, 8, dtype="complex64"),)
+        )
+
+
 PROGRAMS = [
     *map(elementwise, TABLE),
     *_reductions(),
     *_indexing(),
     *_shapes(),
     *_contractions(),
+    *_transforms(),
     *_generators(),
     *_control(),
     *_rules_of_users(),

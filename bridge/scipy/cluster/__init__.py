@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _LATER = _LazyNames(__name__, {}, submodules=("vq",))
 
-__all__ = _LATER.names()  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
+__all__ = sorted(_LATER.submodules)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,24 @@
+"""Systems of which only products are known, as in ``scipy.sparse``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracebridge._lazy_names import LazyNames as _LazyNames
+
+if TYPE_CHECKING:
+    from tracebridge.scipy.sparse import linalg as linalg
+
+_LATER = _LazyNames(__name__, {}, submodules=("linalg",))
+
+__all__ = sorted(_LATER.submodules)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605 - the table is the list
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        return _LATER.load(globals(), name)
