@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lax.elementwise import cpu_exponentials, cpu_lowerings
+from tracebridge.core.lax.special import cpu_special
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.util.caching import BoundedCache
 
@@ -24,12 +25,18 @@ MAX_SCALAR_CALLS = 512
 _STAGED: BoundedCache[Jaxpr] = BoundedCache("compositions for single platforms", 512)
 
 
-def composed(ctx: Any, compose: Callable[..., Any], operands: Sequence[Any]) -> Any:
+def composed(
+    ctx: Any,
+    compose: Callable[..., Any],
+    operands: Sequence[Any],
+    avals_in: tuple[ShapedArray, ...] | None = None,
+) -> Any:
     """Call a composition of operations of ``lax``, emitted once per module and kind of operand."""
-    key = (compose, ctx.avals_in)
+    avals_in = ctx.avals_in if avals_in is None else avals_in
+    key = (compose, avals_in)
     jaxpr = _STAGED.get(key)
     if jaxpr is None:
-        avals = [a.strong for a in ctx.avals_in]
+        avals = [a.strong for a in avals_in]
         jaxpr = stage(lambda *xs: [compose(*xs)], avals, locate=False)
         _STAGED.set(key, jaxpr)
     return ctx.call_jaxpr(jaxpr, operands, compose.__name__)[0]
@@ -62,6 +69,20 @@ def composition_rule(
     return lower
 
 
+def correction_rule(
+    primitive: Primitive, correct: Callable[..., object], dtypes: tuple[object, ...]
+) -> Callable[..., Any]:
+    """A lowering rule that calls ``correct`` with the operand and the usual result."""
+
+    def lower(ctx: Any, x: Any, **params: Any) -> Any:
+        plain = primitive.lower(ctx, x, **params)
+        if ctx.avals_in[0].dtype not in dtypes:
+            return plain
+        return composed(ctx, correct, (x, plain), (ctx.avals_in[0], ctx.aval_out))
+
+    return lower
+
+
 def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
     """One exact step for all elements, or the operation where a quotient is too large for that."""
     if ctx.avals_in[0].dtype != np.float32 or is_small(ctx.aval_out):
@@ -85,6 +106,9 @@ def _register() -> None:
             primitive = getattr(lax, f"{name}_p")
             rule = composition_rule(primitive, compose, dtypes, at_any_size)
             register_platform_lowering(primitive, "cpu", rule)
+    for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
+        primitive = getattr(lax, f"{name}_p")
+        register_platform_lowering(primitive, "cpu", correction_rule(primitive, correct, dtypes))
     register_platform_lowering(lax.rem_p, "cpu", lower_rem)
 
 
