@@ -17,7 +17,7 @@ from tracebridge.core.lax.contract.precision import Precision
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.util.public_path import public_path
-from tracebridge.numpy._promote import normalize_axis
+from tracebridge.numpy._promote import as_dtype, normalize_axis
 
 
 @public_path("tracebridge.image")
@@ -119,12 +119,12 @@ def _weights(
     dtype = tnp.result_type(scale, translation)
     step = 1.0 / scale
     # Where the centres of the result lie among the elements of the image.
-    centres = (tnp.arange(m, dtype=dtype) + 0.5) * step - translation * step - 0.5
+    centres = (as_dtype(tnp.arange(m), dtype) + 0.5) * step - translation * step - 0.5
     repeats_edges = method is ResizeMethod.CUBIC_PYTORCH
     reach = _CUBIC_RADIUS if repeats_edges else 0
-    positions = tnp.arange(-reach, n + reach, dtype=dtype)
+    positions = as_dtype(tnp.arange(-reach, n + reach), dtype)
     if method is ResizeMethod.AREA:
-        first = tnp.arange(m, dtype=dtype) * step - translation * step
+        first = as_dtype(tnp.arange(m), dtype) * step - translation * step
         ends = tnp.minimum((first + step)[None, :], positions[:, None] + 1)
         found = tnp.maximum(0.0, ends - tnp.maximum(first[None, :], positions[:, None]))
     else:
@@ -156,7 +156,7 @@ def _resampled(
 ) -> Any:
     for i, axis in enumerate(axes):
         weights = _weights(x.shape[axis], shape[axis], scales[i], shifts[i], method, antialias)
-        weights = weights.astype(x.dtype)
+        weights = as_dtype(weights, x.dtype)
         x = lax.dot_general(x, weights, (((axis,), (0,)), ((), ())), precision)
         x = tnp.moveaxis(x, -1, axis)
     return x
@@ -276,6 +276,7 @@ def resize(
     x = _inexact(x)
     kind = tnp.finfo(x.dtype).dtype
     kind = np.dtype(np.float32) if kind.itemsize < 4 else kind
-    scales = [tnp.asarray(sizes[a] / x.shape[a] if sizes[a] else 1.0, kind) for a in axes]
-    shifts = [tnp.zeros((), kind)] * len(axes)
+    ratios = [sizes[a] / x.shape[a] if sizes[a] else 1.0 for a in axes]
+    scales = [as_dtype(tnp.asarray(ratio), kind) for ratio in ratios]
+    shifts = [as_dtype(tnp.asarray(0.0), kind)] * len(axes)
     return _resampled(x, sizes, axes, scales, shifts, found, antialias, precision)

@@ -15,6 +15,7 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.nn.normalization import logsumexp, softmax
+from tracebridge.numpy._promote import as_dtype
 
 
 def dot_product_attention(
@@ -81,22 +82,22 @@ def dot_product_attention(
     grouped = q.reshape(batch, t, heads, n // heads, h)
     products = tnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=kind)
     logits = products.reshape(batch, n, t, s)
-    logits = logits * tnp.asarray(1 / math.sqrt(h) if scale is None else scale, kind)
+    logits = logits * as_dtype(tnp.asarray(1 / math.sqrt(h) if scale is None else scale), kind)
     if bias is not None:
-        logits = (logits + _with_batch("bias", bias)).astype(kind)
+        logits = as_dtype(logits + _with_batch("bias", bias), kind)
     allowed = _allowed(t, s, mask, is_causal, counts, local_window_size)
     if allowed is not None:
         # Finite, so that a row in which nothing is allowed has no NaN.
         logits = tnp.where(allowed, logits, 0.7 * float(tnp.finfo(kind).min))
-    weights = softmax(logits, axis=-1).astype(k.dtype).reshape(batch, heads, n // heads, t, s)
+    weights = as_dtype(softmax(logits, axis=-1), k.dtype).reshape(batch, heads, n // heads, t, s)
     out = tnp.einsum("bkgts,bskh->btkgh", weights, v).reshape(batch, t, n, h)
     if counts[0] is not None:
         here = tnp.arange(t)[None, :] < counts[0][:, None]
-        out = out * here[:, :, None, None].astype(out.dtype)
+        out = out * as_dtype(here[:, :, None, None], out.dtype)
     out = out.reshape(shape)
     if not return_residual:
         return out
-    residual = lax.stop_gradient(logsumexp(logits, axis=-1).astype(k.dtype))
+    residual = lax.stop_gradient(as_dtype(logsumexp(logits, axis=-1), k.dtype))
     return out, tnp.transpose(residual, (0, 2, 1)).reshape(shape[:-1])
 
 

@@ -11,6 +11,7 @@ import tracebridge.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.reduce.extremes import largest, smallest
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -184,7 +185,7 @@ def _segments(
     axes = tuple(range(lead))
     numbers = lax.ScatterDimensionNumbers(tuple(range(1, x.ndim)), axes, axes)
     out = _SCATTERS[kind](
-        tnp.full(rows, start, x.dtype),
+        full_of(x.aval.update(shape=rows, weak_type=False), start),
         index,
         x,
         numbers,
