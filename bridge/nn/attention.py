@@ -80,7 +80,8 @@ def dot_product_attention(
     s, heads = k.shape[1:3]
     kind = tnp.promote_types(q.dtype, np.float32)
     grouped = q.reshape(batch, t, heads, n // heads, h)
-    products = tnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=kind)
+    preferred = None if kind == q.dtype else kind
+    products = tnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=preferred)
     logits = products.reshape(batch, n, t, s)
     logits = logits * as_dtype(tnp.asarray(1 / math.sqrt(h) if scale is None else scale), kind)
     if bias is not None:
