@@ -32,11 +32,11 @@ def composed(
     avals_in: tuple[ShapedArray, ...] | None = None,
 ) -> Any:
     """Call a composition of operations of ``lax``, emitted once per module and kind of operand."""
-    avals_in = ctx.avals_in if avals_in is None else avals_in
-    key = (compose, avals_in)
+    kinds: tuple[ShapedArray, ...] = avals_in or ctx.avals_in
+    key = (compose, kinds)
     jaxpr = _STAGED.get(key)
     if jaxpr is None:
-        avals = [a.strong for a in avals_in]
+        avals = [a.strong for a in kinds]
         jaxpr = stage(lambda *xs: [compose(*xs)], avals, locate=False)
         _STAGED.set(key, jaxpr)
     return ctx.call_jaxpr(jaxpr, operands, compose.__name__)[0]
