@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracebridge.scipy import signal as signal
     from tracebridge.scipy import sparse as sparse
     from tracebridge.scipy import special as special
+    from tracebridge.scipy import stats as stats
 
 _LATER = _LazyNames(
     __name__,
@@ -32,6 +33,7 @@ _LATER = _LazyNames(
         "signal",
         "sparse",
         "special",
+        "stats",
     ),
 )
 

@@ -36,7 +36,10 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "tracebridge.scipy": (
-        ("optimize signal sparse spatial stats", _SCIPY),
+        ("optimize signal sparse spatial", _SCIPY),
+    ),
+    "tracebridge.scipy.stats": (
+        ("dirichlet gaussian_kde mode multinomial multivariate_normal rankdata sem", _SCIPY),
     ),
     "tracebridge.scipy.special": (
         ("bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1", _SCIPY),

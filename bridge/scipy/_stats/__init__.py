@@ -1,0 +1,1 @@
+"""The distributions of scipy.stats: one description each."""

@@ -1,0 +1,196 @@
+"""Distributions with densities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.special import bessel
+from tracebridge.scipy._special import formulas as f
+from tracebridge.scipy._stats.families import Distribution
+
+_LOG_2_PI = math.log(2 * math.pi)
+
+
+def _log1mexp(y: Any) -> Any:
+    """``log(1 - exp(-y))`` of positive numbers."""
+    small = y < math.log(2)
+    near = tnp.log(-tnp.expm1(-tnp.where(small, y, 1)))
+    return tnp.where(small, near, tnp.log1p(-tnp.exp(-tnp.where(small, 1, y))))
+
+
+def _positive(*shapes: Any) -> Any:
+    good: Any = True
+    for s in shapes:
+        good = good & (s > 0)
+    return good
+
+
+def _zero(*shapes: Any) -> Any:
+    return 0.0
+
+
+def _cauchy_quantile(q: Any) -> Any:
+    edge = (q == 0) | (q == 1)
+    inner = -1 / tnp.tan(math.pi * tnp.where(edge, 0.25, q))
+    return tnp.where(edge, tnp.where(q == 0, -math.inf, math.inf), inner)
+
+
+def _laplace_below(y: Any) -> Any:
+    tail = 0.5 * tnp.exp(-tnp.abs(y))
+    return tnp.where(y < 0, tail, 1 - tail)
+
+
+def _middle(a: Any, b: Any) -> Any:
+    """A number between two bounds, of which each may be infinite."""
+    one_sided = tnp.where(tnp.isinf(b), a + 1, b - 1)
+    none = tnp.isinf(a) & tnp.isinf(b)
+    inner = tnp.where(tnp.isinf(a) | tnp.isinf(b), one_sided, (a + b) / 2)
+    return tnp.where(none, 0, inner)
+
+
+NORM = Distribution(
+    "norm", "normal numbers", (),
+    lambda y: -0.5 * (y * y + _LOG_2_PI),
+    functions={
+        "cdf": f.ndtr, "sf": lambda y: f.ndtr(-y), "logcdf": f.log_ndtr,
+        "logsf": lambda y: f.log_ndtr(-y), "ppf": f.ndtri, "isf": lambda q: -f.ndtri(q),
+    },
+)  # fmt: skip
+CAUCHY = Distribution(
+    "cauchy", "Cauchy numbers", (),
+    lambda y: -math.log(math.pi) - tnp.log1p(y * y),
+    functions={
+        "cdf": lambda y: tnp.arctan2(1, -y) / math.pi, "sf": lambda y: tnp.arctan2(1, y) / math.pi,
+        "ppf": lambda q: _cauchy_quantile(q), "isf": lambda q: -_cauchy_quantile(q),
+    },
+)  # fmt: skip
+EXPON = Distribution(
+    "expon", "exponential numbers", (), lambda y: -y, low=_zero,
+    functions={
+        "cdf": lambda y: -tnp.expm1(-y), "sf": lambda y: tnp.exp(-y), "logcdf": _log1mexp,
+        "logsf": lambda y: -y, "ppf": lambda q: -tnp.log1p(-q),
+    },
+)  # fmt: skip
+GAMMA = Distribution(
+    "gamma", "gamma numbers", ("a",),
+    lambda y, a: f.xlogy(a - 1, y) - y - f.gammaln(a), _positive, _zero,
+    functions={"cdf": lambda y, a: f.gammainc(a, y), "sf": lambda y, a: f.gammaincc(a, y)},
+)  # fmt: skip
+CHI2 = Distribution(
+    "chi2", "sums of squares of normal numbers", ("df",),
+    lambda y, n: f.xlogy(n / 2 - 1, y) - y / 2 - f.gammaln(n / 2) - n / 2 * math.log(2),
+    _positive, _zero,
+    functions={
+        "cdf": lambda y, n: f.gammainc(n / 2, y / 2), "sf": lambda y, n: f.gammaincc(n / 2, y / 2),
+    },
+)  # fmt: skip
+BETA = Distribution(
+    "beta", "beta numbers", ("a", "b"),
+    lambda y, a, b: f.xlogy(a - 1, y) + f.xlog1py(b - 1, -y) - f.log_beta(a, b),
+    _positive, _zero, lambda *s: 1.0,
+    functions={
+        "cdf": lambda y, a, b: f.incomplete_beta(a, b, y),
+        "sf": lambda y, a, b: f.incomplete_beta(b, a, 1 - y),
+    },
+    example="2.0, 3.0",
+)  # fmt: skip
+GENNORM = Distribution(
+    "gennorm", "generalized normal numbers", ("beta",),
+    lambda y, b: tnp.log(b / 2) - f.gammaln(1 / b) - tnp.abs(y) ** b, _positive,
+    functions={
+        "cdf": lambda y, b: 0.5 * (1 + tnp.sign(y) * f.gammainc(1 / b, tnp.abs(y) ** b)),
+    },
+    placed=(),
+)  # fmt: skip
+GUMBEL_R = Distribution(
+    "gumbel_r", "Gumbel numbers, of largest values", (),
+    lambda y: -y - tnp.exp(-y),
+    functions={
+        "cdf": lambda y: tnp.exp(-tnp.exp(-y)), "logcdf": lambda y: -tnp.exp(-y),
+        "sf": lambda y: -tnp.expm1(-tnp.exp(-y)), "logsf": lambda y: _log1mexp(tnp.exp(-y)),
+        "ppf": lambda q: -tnp.log(-tnp.log(q)),
+    },
+)  # fmt: skip
+GUMBEL_L = Distribution(
+    "gumbel_l", "Gumbel numbers, of smallest values", (),
+    lambda y: y - tnp.exp(y),
+    functions={
+        "cdf": lambda y: -tnp.expm1(-tnp.exp(y)), "logcdf": lambda y: _log1mexp(tnp.exp(y)),
+        "sf": lambda y: tnp.exp(-tnp.exp(y)), "logsf": lambda y: -tnp.exp(y),
+        "ppf": lambda q: tnp.log(-tnp.log1p(-q)),
+    },
+)  # fmt: skip
+LAPLACE = Distribution(
+    "laplace", "Laplace numbers", (), lambda y: -tnp.abs(y) - math.log(2),
+    functions={
+        "cdf": _laplace_below,
+    },
+)  # fmt: skip
+LOGISTIC = Distribution(
+    "logistic", "logistic numbers", (),
+    lambda y: -tnp.abs(y) - 2 * tnp.log1p(tnp.exp(-tnp.abs(y))),
+    functions={
+        "cdf": lambda y: lax.logistic(y), "sf": lambda y: lax.logistic(-y), "ppf": f.logit,
+        "isf": lambda q: -f.logit(q),
+    },
+)  # fmt: skip
+PARETO = Distribution(
+    "pareto", "Pareto numbers", ("b",),
+    lambda y, b: tnp.log(b) - (b + 1) * tnp.log(y), _positive, lambda *s: 1.0,
+    inner=lambda *s: 2.0,
+    functions={
+        "cdf": lambda y, b: -tnp.expm1(-b * tnp.log(y)),
+        "sf": lambda y, b: tnp.exp(-b * tnp.log(y)),
+        "logcdf": lambda y, b: _log1mexp(b * tnp.log(y)), "logsf": lambda y, b: -b * tnp.log(y),
+        "ppf": lambda q, b: tnp.exp(-tnp.log1p(-q) / b),
+    },
+)  # fmt: skip
+T = Distribution(
+    "t", "Student's t", ("df",),
+    lambda y, n: (
+        -(n + 1) / 2 * tnp.log1p(y * y / n) - 0.5 * tnp.log(n) - f.log_beta(n / 2, 0.5 + 0 * n)
+    ),
+    _positive,
+)  # fmt: skip
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """Logarithm of the probability of normal numbers in ``[a, b]``, in the tail that is nearer."""
+    turned = a > 0
+    low, high = tnp.where(turned, -b, a), tnp.where(turned, -a, b)
+    bottom, top = f.log_ndtr(low), f.log_ndtr(high)
+    finite = tnp.isfinite(bottom)
+    gap = tnp.where(finite, top - tnp.where(finite, bottom, 0), 1)
+    return tnp.where(finite, top + _log1mexp(tnp.where(gap > 0, gap, 1)), top)
+
+
+TRUNCNORM = Distribution(
+    "truncnorm", "normal numbers between two bounds", ("a", "b"),
+    lambda y, a, b: -0.5 * (y * y + _LOG_2_PI) - _log_mass(a, b),
+    lambda a, b: a < b, lambda a, b: a, lambda a, b: b,
+    _middle,
+    {
+        "logcdf": lambda y, a, b: _log_mass(a, y) - _log_mass(a, b),
+        "cdf": lambda y, a, b: tnp.exp(_log_mass(a, y) - _log_mass(a, b)),
+        "logsf": lambda y, a, b: _log_mass(y, b) - _log_mass(a, b),
+        "sf": lambda y, a, b: tnp.exp(_log_mass(y, b) - _log_mass(a, b)),
+    },
+    example="-1.0, 2.0",
+)  # fmt: skip
+UNIFORM = Distribution(
+    "uniform", "numbers of which none is likelier", (), lambda y: 0 * y, low=_zero,
+    high=lambda *s: 1.0, functions={"cdf": lambda y: y, "ppf": lambda q: q},
+)  # fmt: skip
+VONMISES = Distribution(
+    "vonmises", "angles around a direction", ("kappa",),
+    lambda y, k: k * (tnp.cos(y) - 1) - _LOG_2_PI - tnp.log(bessel.bessel_i0e(k)),
+    _positive, placed=(),
+)  # fmt: skip
+WRAPCAUCHY = Distribution(
+    "wrapcauchy", "Cauchy numbers wound around a circle", ("c",),
+    lambda y, c: tnp.log1p(-c * c) - _LOG_2_PI - tnp.log(1 + c * c - 2 * c * tnp.cos(y)),
+    lambda c: (c > 0) & (c < 1), _zero, lambda *s: 2 * math.pi, placed=(),
+)  # fmt: skip

@@ -1,0 +1,148 @@
+"""What distributions share: location and scale, support, invalid parameters, signatures."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tracebridge.numpy as tnp
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.scipy._special.elementwise import floats
+
+Formula = Callable[..., Any]
+_WORDS = {
+    "logpdf": "Logarithm of the density",
+    "pdf": "Density",
+    "logpmf": "Logarithm of the probability",
+    "pmf": "Probability",
+    "cdf": "Probability of at most ``x``",
+    "logcdf": "Logarithm of the probability of at most ``x``",
+    "sf": "Probability of more than ``x``",
+    "logsf": "Logarithm of the probability of more than ``x``",
+    "ppf": "Quantile: the inverse of ``cdf``",
+    "isf": "The inverse of ``sf``",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """One distribution of numbers, described at location 0 and scale 1.
+
+    ``log_density`` holds inside of ``[low, high]``; ``inner`` is a number there, for which
+    formulas are computed where they do not hold. ``shapes`` are the names of parameters, ``valid``
+    says for which values there is a distribution. ``functions`` are formulas of others of its
+    functions by name, ``discrete`` ones have probabilities of whole numbers.
+    """
+
+    name: str
+    title: str
+    shapes: tuple[str, ...]
+    log_density: Formula
+    valid: Formula = lambda *shapes: True
+    low: Formula = lambda *shapes: -math.inf
+    high: Formula = lambda *shapes: math.inf
+    inner: Formula = lambda *shapes: 0.5
+    functions: dict[str, Formula] = dataclasses.field(default_factory=dict)
+    discrete: bool = False
+    placed: tuple[str, ...] = ("loc", "scale")
+    example: str = "0.7"
+
+    def function(self, kind: str) -> Callable[..., Array]:
+        """The public function of this kind."""
+        first = "q" if kind in ("ppf", "isf") else "k" if self.discrete else "x"
+        staged = floats(f"{self.name}.{kind}", self._formula(kind), full=True)
+        return _public(self, kind, first, staged)
+
+    def _formula(self, kind: str) -> Formula:
+        body = self._quantile if kind in ("ppf", "isf") else self._value
+
+        def run(x: Any, *rest: Any) -> Any:
+            count = len(self.shapes)
+            shapes, placed = rest[:count], rest[count:]
+            loc = placed[0] if "loc" in self.placed else tnp.zeros_like(x)
+            scale = placed[1] if "scale" in self.placed else tnp.ones_like(x)
+            good = (scale > 0) & self.valid(*shapes) & ~tnp.isnan(x)
+            return tnp.where(
+                good, body(kind, x, shapes, loc, tnp.where(scale > 0, scale, 1)), math.nan
+            )
+
+        return run
+
+    def _value(self, kind: str, x: Any, shapes: Any, loc: Any, scale: Any) -> Any:
+        y = (x - loc) / scale
+        low, high = self.low(*shapes), self.high(*shapes)
+        if kind in ("pdf", "logpdf", "pmf", "logpmf"):
+            inside = (y >= low) & (y <= high) & ~tnp.isinf(y)
+            if self.discrete:
+                inside = inside & (y == tnp.floor(y))
+            safe = tnp.where(inside, y, self.inner(*shapes))
+            log = self.log_density(safe, *shapes)
+            if not self.discrete:
+                log = log - tnp.log(scale)
+            log = tnp.where(inside, log, -math.inf)
+            return log if kind.startswith("log") else tnp.exp(log)
+        if self.discrete:
+            y = tnp.floor(y)
+        below = y < low if self.discrete else y <= low
+        above = y >= high
+        safe = tnp.where(below | above, self.inner(*shapes), y)
+        inner = self._probability(kind, safe, shapes)
+        ends = {"cdf": (0, 1), "sf": (1, 0), "logcdf": (-math.inf, 0), "logsf": (0, -math.inf)}
+        first, last = ends[kind]
+        return tnp.where(below, first, tnp.where(above, last, inner))
+
+    def _probability(self, kind: str, y: Any, shapes: Any) -> Any:
+        if kind in self.functions:
+            return self.functions[kind](y, *shapes)
+        if kind.startswith("log"):
+            return tnp.log(self._probability(kind[3:], y, shapes))
+        return 1 - self._probability("cdf" if kind == "sf" else "sf", y, shapes)
+
+    def _quantile(self, kind: str, q: Any, shapes: Any, loc: Any, scale: Any) -> Any:
+        inside = (q >= 0) & (q <= 1)
+        safe = tnp.where(inside, q, 0.5)
+        if kind in self.functions:
+            y = self.functions[kind](safe, *shapes)
+        else:
+            y = self.functions["ppf" if kind == "isf" else "isf"](1 - safe, *shapes)
+        return tnp.where(inside, y * scale + loc, math.nan)
+
+
+def _public(d: Distribution, kind: str, first: str, staged: StagedFunction) -> Callable[..., Array]:
+    keep = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    defaults = {"loc": 0, "scale": 1}
+    # Distributions of whole numbers have no scale.
+    names = [first, *d.shapes, *d.placed]
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(n, keep, default=defaults.get(n, inspect.Parameter.empty))
+            for n in names
+        ]
+    )
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return staged(bound.args)
+
+    call.__name__ = call.__qualname__ = kind
+    call.__module__ = f"tracebridge.scipy.stats.{d.name}"
+    call.__doc__ = _text(d, kind, first)
+    vars(call)["__signature__"] = signature
+    return call
+
+
+def _text(d: Distribution, kind: str, first: str) -> str:
+    lines = [f"{_WORDS[kind].replace('``x``', f'``{first}``')}, of {d.title}.", "", "Args:"]
+    lines += [f"    {first}: {'probabilities' if first == 'q' else 'where to compute it'}."]
+    lines += [f"    {s}: parameter of the distribution." for s in d.shapes]
+    lines += [f"    {p}: {'location' if p == 'loc' else 'scale, positive'}." for p in d.placed]
+    lines += ["", "NaN where a parameter is invalid."]
+    given = f"0.5, {d.example}" if d.shapes else "0.5"
+    call = f"tb.scipy.stats.{d.name}.{kind}({given})"
+    lines += ["", ">>> import tracebridge as tb", f">>> {call}.shape", "()"]
+    return "\n".join(lines)

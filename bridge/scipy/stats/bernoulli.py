@@ -1,0 +1,12 @@
+"""The distribution of one trial."""
+
+from __future__ import annotations
+
+from tracebridge.scipy._stats.discrete import BERNOULLI as _DISTRIBUTION
+
+__all__ = ["cdf", "logpmf", "pmf", "ppf"]
+
+cdf = _DISTRIBUTION.function("cdf")
+logpmf = _DISTRIBUTION.function("logpmf")
+pmf = _DISTRIBUTION.function("pmf")
+ppf = _DISTRIBUTION.function("ppf")

@@ -1,0 +1,10 @@
+"""The distribution of successes at a probability that is a beta number."""
+
+from __future__ import annotations
+
+from tracebridge.scipy._stats.discrete import BETABINOM as _DISTRIBUTION
+
+__all__ = ["logpmf", "pmf"]
+
+logpmf = _DISTRIBUTION.function("logpmf")
+pmf = _DISTRIBUTION.function("pmf")

@@ -1,0 +1,11 @@
+"""The distribution of generalized normal numbers."""
+
+from __future__ import annotations
+
+from tracebridge.scipy._stats.continuous import GENNORM as _DISTRIBUTION
+
+__all__ = ["cdf", "logpdf", "pdf"]
+
+cdf = _DISTRIBUTION.function("cdf")
+logpdf = _DISTRIBUTION.function("logpdf")
+pdf = _DISTRIBUTION.function("pdf")

@@ -1,0 +1,10 @@
+"""The distribution of trials until a success."""
+
+from __future__ import annotations
+
+from tracebridge.scipy._stats.discrete import GEOM as _DISTRIBUTION
+
+__all__ = ["logpmf", "pmf"]
+
+logpmf = _DISTRIBUTION.function("logpmf")
+pmf = _DISTRIBUTION.function("pmf")

@@ -1,0 +1,15 @@
+"""The distribution of Gumbel numbers, of smallest values."""
+
+from __future__ import annotations
+
+from tracebridge.scipy._stats.continuous import GUMBEL_L as _DISTRIBUTION
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+cdf = _DISTRIBUTION.function("cdf")
+logcdf = _DISTRIBUTION.function("logcdf")
+logpdf = _DISTRIBUTION.function("logpdf")
+logsf = _DISTRIBUTION.function("logsf")
+pdf = _DISTRIBUTION.function("pdf")
+ppf = _DISTRIBUTION.function("ppf")
+sf = _DISTRIBUTION.function("sf")

@@ -1,0 +1,10 @@
+"""The distribution of failures until so many successes."""
+
+from __future__ import annotations
+
+from tracebridge.scipy._stats.discrete import NBINOM as _DISTRIBUTION
+
+__all__ = ["logpmf", "pmf"]
+
+logpmf = _DISTRIBUTION.function("logpmf")
+pmf = _DISTRIBUTION.function("pmf")

@@ -1,0 +1,98 @@
+"""scipy.stats: every function of every distribution against SciPy, edges and gradients."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tracebridge as tb
+
+INF, NAN = np.inf, np.nan
+X = np.array(
+    [-INF, -7.5, -3.0, -1.0, -0.4, 0.0, 1e-3, 0.4, 1.0, 1.7, 2.0, 3.0, 6.2, 40.0, INF, NAN]
+)
+Q = np.array([-0.5, 0.0, 1e-10, 0.1, 0.5, 0.7, 0.999, 1.0, 1.5, NAN])
+SHAPES: dict[str, list[tuple[float, ...]]] = {
+    "norm": [()], "cauchy": [()], "expon": [()], "gumbel_l": [()], "gumbel_r": [()],
+    "laplace": [()], "logistic": [()], "uniform": [()],
+    "gamma": [(0.3,), (1.0,), (7.5,), (-1.0,)], "chi2": [(1.0,), (2.0,), (9.0,)],
+    "beta": [(0.5, 0.5), (1.0, 1.0), (2.0, 3.0), (-1.0, 1.0)], "gennorm": [(0.7,), (2.0,)],
+    "pareto": [(0.5,), (3.0,), (-1.0,)], "t": [(1.0,), (30.0,)],
+    "truncnorm": [(-1.0, 2.0), (0.5, INF), (-INF, -6.0), (5.0, 7.0)],
+    "vonmises": [(0.5,), (20.0,)], "wrapcauchy": [(0.2,), (0.9,)],
+    "bernoulli": [(0.0,), (0.3,), (1.0,), (1.5,)], "binom": [(0, 0.5), (5, 0.3), (5, 1.0)],
+    "betabinom": [(0, 1.0, 2.0), (5, 0.5, 2.0)], "geom": [(0.3,), (1.0,)],
+    "nbinom": [(4, 0.3), (1.5, 0.9)], "poisson": [(0.3,), (0.0,), (12.5,)],
+}  # fmt: skip
+PERIODIC = ("vonmises",)
+
+
+def module(name: str) -> Any:
+    """The module of a distribution."""
+    return importlib.import_module(f"tracebridge.scipy.stats.{name}")
+
+
+CASES = [(name, kind) for name in SHAPES for kind in module(name).__all__]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_values(name: str, kind: str) -> None:
+    """Inside, outside and at the ends of the support, at invalid parameters, moved and scaled."""
+    ours, theirs = getattr(module(name), kind), getattr(getattr(stats, name), kind)
+    x = Q if kind in ("ppf", "isf") else X
+    if name in PERIODIC:
+        x = x[(np.abs(x) <= np.pi) | np.isnan(x)]
+    places: list[tuple[float, ...]] = [()]
+    if "loc" in str(module(name).__all__ and ours.__signature__):
+        places.append((1.0, 2.5) if "scale" in str(ours.__signature__) else (1.0,))
+    for shapes, place in itertools.product(SHAPES[name], places):
+        with tb.enable_x64():
+            actual = np.asarray(ours(x, *shapes, *place))
+        with np.errstate(all="ignore"):
+            expected = theirs(x, *shapes, *place)
+        if kind[-3:] in ("pdf", "pmf"):
+            # SciPy subtracts infinities there; densities go to 0.
+            limit = -INF if kind.startswith("log") else 0
+            lost = np.isinf(x) & np.isnan(expected) & ~np.isnan(actual)
+            expected = np.where(lost, limit, expected)
+        np.testing.assert_allclose(
+            actual, expected, rtol=3e-11, atol=1e-14, err_msg=f"{name}.{kind}{shapes}{place}"
+        )
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_gradients_are_finite(name: str) -> None:
+    """In the argument and in the parameters, also where the density is 0."""
+    kind = next(k for k in ("logpdf", "logpmf") if k in module(name).__all__)
+    function = getattr(module(name), kind)
+    index = {"beta": 2, "gamma": 1, "pareto": 1, "bernoulli": 1, "binom": 1, "geom": 0}
+    shapes = SHAPES[name][index.get(name, -1)]
+    count = len(shapes)
+    with tb.enable_x64():
+        # At an end of the support the logarithm may have an infinite slope.
+        for x in (0.4, 2.0, -3.0, *([1.0] if kind == "logpmf" else [])):
+            for i in range(count + 1):
+                arguments = [np.float64(v) for v in (x, *shapes)]
+                slope = float(tb.grad(function, i)(*arguments))
+                assert np.isfinite(slope), (name, x, i)
+
+
+def test_slopes_agree_with_differences() -> None:
+    """Of densities and distribution functions in all arguments."""
+    with tb.enable_x64():
+        for name, arguments in {
+            "norm": (0.3, 0.1, 1.7), "gamma": (1.3, 2.2), "beta": (0.3, 1.2, 2.2), "t": (0.3, 4.0),
+            "truncnorm": (0.3, -1.0, 2.0), "poisson": (3.0, 2.2), "pareto": (2.0, 1.5),
+        }.items():  # fmt: skip
+            kind = "logpmf" if name == "poisson" else "logpdf"
+            function = getattr(module(name), kind)
+            rest = arguments[1:]
+            check = tb.testing.check_grads
+            check(lambda *p, f=function, x=arguments[0]: f(x, *p), rest, order=1, rtol=1e-4)
+        tb.testing.check_grads(module("gamma").cdf, (1.3, 2.2), order=1, rtol=1e-4)
+        tb.testing.check_grads(module("norm").logcdf, (-9.0,), order=2, rtol=1e-4)
