@@ -21,6 +21,7 @@ from tracebridge.core.linalg.family import (
 from tracebridge.core.linalg.matrices import (
     adjoint,
     eye_of,
+    hermitian_of,
     is_empty,
     lower_part,
     matmul,
@@ -62,7 +63,8 @@ class Cholesky(OfMatrices):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """With L^-1 dA L^-H = M: dL = L phi(M), the lower half of M with half its diagonal."""
         factor = self.bind(*primals)
-        left = triangular_solve(factor, tangents[0], left_side=True, lower=True)
+        change = hermitian_of(tangents[0], lower=True)
+        left = triangular_solve(factor, change, left_side=True, lower=True)
         middle = triangular_solve(factor, left, lower=True, transpose_a=True, conjugate_a=True)
         return factor, matmul(factor, half_lower(middle))
 

@@ -189,6 +189,13 @@ def symmetrized(a: Value) -> Any:
     return lax.mul(lax.add(a, adjoint(a)), scalar(a, 0.5))
 
 
+def hermitian_of(a: Value, *, lower: bool) -> Any:
+    """Hermitian matrices of one of their triangles, with the real part of the diagonal."""
+    off = lower_part(a, -1) if lower else upper_part(a, 1)
+    middle = from_diagonal(as_dtype(real(diagonal(a)), a.aval.dtype))
+    return lax.add(middle, lax.add(off, adjoint(off)))
+
+
 def is_empty(*avals: ShapedArray) -> bool:
     """Whether some axis has the size 0."""
     return any([type(d) is int and d == 0 for a in avals for d in a.shape])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
-from tracebridge.core.linalg.matrices import take_rows
+from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
+from tracebridge.core.linalg.lu import lu_p
+from tracebridge.core.linalg.matrices import matmul, take_rows
 from tracebridge.core.linalg.triangular import triangular_solve
 
 if TYPE_CHECKING:
@@ -36,3 +38,19 @@ def inverse_permutation(permutation: Value) -> Any:
     axis = permutation.aval.ndim - 1
     place = lax.broadcasted_iota(permutation.aval.dtype, permutation.aval.shape, axis)
     return lax.sort_key_val(permutation, place, axis)[1]
+
+
+def solution(a: Value, b: Value) -> Any:
+    """The solution X of ``a X = b`` by LU factors; derivatives solve again with the same ones.
+
+    Args:
+        a: square matrices of shape ``(*batch, n, n)``.
+        b: matrices of shape ``(*batch, n, k)``.
+    """
+    factors, _, permutation = lu_p.bind(lax.stop_gradient(a))
+    return custom_linear_solve(
+        lambda x: matmul(a, x),
+        b,
+        lambda _, y: lu_solution(factors, permutation, y),
+        lambda _, y: lu_solution(factors, permutation, y, 1),
+    )

@@ -59,6 +59,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         "reduce_window_and reduce_window_or reduce_xor rng_bit_generator threefry2x32"
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
+    ("jvp", "not unique: it depends on the order of eigenvalues and on phases"): "schur",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
     ("transpose", "not linear: a tangent of its own, of products with derivatives"): (
         "abs atan atan2 atanh beta_density gamma_density igamma igamma_grad_a igammac integer_pow "
@@ -73,7 +74,8 @@ EXEMPT: dict[tuple[str, str], str] = {
     ),
     ("transpose", "not linear: the tangent is a gather by the positions found"): "sort top_k",
     ("transpose", "not linear: the tangent is made of products and of triangular systems"): (
-        "cholesky cholesky_update geqrf householder_product lu qr"
+        "adjugate cholesky cholesky_update det eig eigh geqrf hessenberg householder_product lu qr svd "
+        "symmetric_product tridiagonal"
     ),
     ("transpose", "results have no tangents, or tangents that are zero"): (
         "argmax argmin axis_index bitcast_convert_type ceil eq eq_to floor ge gt is_finite le "
@@ -85,6 +87,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         "shift_left shift_right_arithmetic shift_right_logical threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
+    ("transpose", "not linear, and without a tangent"): "schur",
     ("transpose", "the linear part is given by the user's rule"): "custom_vjp_call",
     ("jvp", "any computations: select_and_scatter_add has the derivative that windows need"): (
         "select_and_scatter"

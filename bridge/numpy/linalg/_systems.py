@@ -1,0 +1,342 @@
+"""Systems of equations, inverses and determinants."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import ArgumentValueError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.linalg.determinants import det_p, parity
+from tracebridge.core.linalg.family import check_square, matrices, rounded
+from tracebridge.core.linalg.lu import lu_p
+from tracebridge.core.linalg.matrices import adjoint, diagonal, eye_of, matmul, real_dtype
+from tracebridge.core.linalg.solving import solution
+from tracebridge.core.linalg.svd import svd
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+
+
+class SlogdetResult(NamedTuple):
+    """Sign (or phase) and logarithm of the absolute value of determinants."""
+
+    sign: Array
+    logabsdet: Array
+
+
+def square(name: str, a: Any) -> tuple[Any, Any]:
+    """Square matrices in a dtype that there are routines for, and the dtype of results."""
+    (a,) = promote_inexact(a)
+    (x,), dtype = matrices(name, a)
+    check_square(name, x.aval)
+    return x, dtype
+
+
+def _solve(a: Any, b: Any) -> Any:
+    a, b = promote_inexact(a, b)
+    is_vector = b.aval.ndim == 1
+    if is_vector:
+        b = lax.expand_dims(b, (1,))
+    check_square("solve", a.aval)
+    if b.aval.ndim < 2 or a.aval.shape[-1] != b.aval.shape[-2]:
+        msg = f"solve: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows")
+    batch = broadcast_shape("solve", [a.aval.shape[:-2], b.aval.shape[:-2]])
+    a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))
+    b = broadcast_to(b, (*batch, *b.aval.shape[-2:]))
+    (a, b), dtype = matrices("solve", a, b, ranks=(2, 2))
+    x = rounded(solution(a, b), dtype)
+    return lax.squeeze(x, (x.aval.ndim - 1,)) if is_vector else x
+
+
+def _inv(a: Any) -> Any:
+    x, dtype = square("inv", a)
+    return rounded(solution(x, eye_of(x)), dtype)
+
+
+def _det(a: Any) -> Any:
+    x, dtype = square("det", a)
+    return rounded(det_p.bind(x), dtype)
+
+
+def _slogdet(a: Any) -> list[Any]:
+    x, dtype = square("slogdet", a)
+    factors, pivots, _ = lu_p.bind(x)
+    d = diagonal(factors)
+    axis = (d.aval.ndim - 1,)
+    size = lax.abs(d)
+    log = lax.reduce_sum(lax.log(size), axis)
+    # Where an element is 0, so is the sign.
+    zero = lax.eq(size, lax.zeros_of(size.aval))
+    safe = lax.select_n(zero, size, lax.full_of(size.aval, 1))
+    if is_complex(d.aval.dtype):
+        phases = lax.div(d, lax.convert_dtype(safe, d.aval.dtype))
+    else:
+        phases = lax.sign(d)
+    sign = lax.reduce_prod(phases, axis)
+    sign = lax.mul(sign, lax.convert_dtype(parity(pivots), sign.aval.dtype))
+    return [rounded(sign, dtype), rounded(log, dtype)]
+
+
+def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
+    del hermitian  # singular vectors are those of eigenvalues, up to signs
+    (a,) = promote_inexact(a)
+    (x,), dtype = matrices("pinv", a)
+    u, s, vh = svd(x, full_matrices=False)
+    if s.aval.shape[-1] == 0:
+        return tnp.zeros((*x.aval.shape[:-2], x.aval.shape[-1], x.aval.shape[-2]), dtype)
+    largest = lax.slice_in_dim(s, 0, 1, axis=s.aval.ndim - 1)
+    bound = tnp.asarray(rtol, s.aval.dtype)
+    bound = tnp.expand_dims(bound, -1) if bound.ndim else bound
+    small = s <= lax.stop_gradient(tnp.maximum(bound * largest, 0))
+    inverse = tnp.where(small, 0, 1 / tnp.where(small, 1, s))
+    scaled = adjoint(vh) * tnp.expand_dims(inverse, -2).astype(x.aval.dtype)
+    return rounded(matmul(scaled, adjoint(u)), dtype)
+
+
+def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
+    a, b = promote_inexact(a, b)
+    is_vector = b.aval.ndim == 1
+    if is_vector:
+        b = lax.expand_dims(b, (1,))
+    if a.aval.ndim != 2 or b.aval.ndim != 2 or a.aval.shape[0] != b.aval.shape[0]:
+        msg = f"lstsq: got {a.aval.str_short()} and {b.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected="a matrix (m, n), and (m,) or (m, k)")
+    (x, y), dtype = matrices("lstsq", a, b, ranks=(2, 2))
+    m, n = x.aval.shape
+    kind = real_dtype(x.aval.dtype)
+    eps = float(np.finfo(kind).eps)
+    least = eps * max(m, n) if rcond is None or rcond < 0 else max(rcond, eps)
+    u, s, vh = svd(x, full_matrices=False)
+    if s.aval.shape[-1] == 0:
+        found, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), np.int32)
+        left = tnp.sum(tnp.abs(y) ** 2, 0)
+    else:
+        keep = s > least * lax.stop_gradient(s[0])
+        inverse = tnp.where(keep, 1 / tnp.where(keep, s, 1), 0).astype(x.aval.dtype)
+        found = adjoint(vh) @ (inverse[:, None] * (adjoint(u) @ y))
+        rank = tnp.sum(keep, dtype=np.int32)
+        left = tnp.sum(tnp.abs(y - x @ found) ** 2, 0)
+    if numpy_resid and m <= n:
+        left = tnp.zeros((0,), kind)
+    elif m <= n:
+        left = tnp.asarray(left, kind)
+    if is_vector:
+        found = found[:, 0]
+    return [rounded(v, dtype) for v in (tnp.asarray(found), tnp.asarray(left))] + [rank, s]
+
+
+_solve_planned = Planned(_solve, "solve")
+_inv_planned = Planned(_inv, "inv")
+_det_planned = Planned(_det, "det")
+_slogdet_planned = Planned(_slogdet, "slogdet")
+_pinv_planned = Planned(_pinv, "pinv")
+_lstsq_planned = Planned(_lstsq, "lstsq")
+
+
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
+    """The solution of ``a @ x = b``.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        b: one vector of shape ``(n,)``, or matrices of shape ``(..., n, k)``.
+
+    Returns:
+        Array of the shape of ``b``, leading axes broadcast with those of ``a``. Infinities or NaN
+        where a matrix is singular.
+
+    Raises:
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.linalg.solve(tnp.array([[2.0, 0.0], [0.0, 4.0]]), tnp.array([2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
+    return _solve_planned((a, b))
+
+
+def inv(a: ArrayLike) -> Array:
+    """The inverse matrices.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``; integers become floats.
+
+    Returns:
+        Array of the shape of ``a``. Infinities or NaN where a matrix is singular.
+
+    Raises:
+        ShapeMismatchError: the matrices are not square.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.linalg.inv(tnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return _inv_planned((a,))
+
+
+def det(a: ArrayLike) -> Array:
+    """Determinants; their derivatives are right for singular matrices too.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``; integers become floats.
+
+    Returns:
+        Array of shape ``(...)``.
+
+    Raises:
+        ShapeMismatchError: the matrices are not square.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.linalg.det(tnp.array([[2.0, 0.0], [0.0, 4.0]])))
+    8.0
+    """
+    return _det_planned((a,))
+
+
+def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
+    """Signs and logarithms of determinants, which may be too large or too small themselves.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``; integers become floats.
+        method: ``"lu"``, ``"qr"`` or None; LU factors are used in any case.
+
+    Returns:
+        ``(sign, logabsdet)`` of shape ``(...)``: for complex matrices the sign is a number of
+        absolute value 1. Singular matrices have 0 and ``-inf``.
+
+    Raises:
+        ArgumentValueError: another ``method``.
+        ShapeMismatchError: the matrices are not square.
+
+    >>> import tracebridge.numpy as tnp
+    >>> float(tnp.linalg.slogdet(tnp.eye(3) * -1.0).sign)
+    -1.0
+    """
+    if method not in (None, "lu", "qr"):
+        msg = f"slogdet: method={method!r}"
+        raise ArgumentValueError(msg, expected="'lu', 'qr' or None")
+    return SlogdetResult(*_slogdet_planned((a,)))
+
+
+def pinv(
+    a: ArrayLike,
+    rtol: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rcond: ArrayLike | None = None,
+) -> Array:
+    """Pseudo-inverses (Moore and Penrose).
+
+    Args:
+        a: matrices of shape ``(..., m, n)``; integers become floats.
+        rtol: singular values up to this times the largest count as 0; 10 times ``max(m, n)``
+            roundings by default.
+        hermitian: whether the matrices are Hermitian; no effect on the result.
+        rcond: another name of ``rtol``.
+
+    Returns:
+        Array of shape ``(..., n, m)``.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.linalg.pinv(tnp.array([[2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    bound = rtol if rcond is None else rcond
+    if bound is None:
+        (value,) = promote_inexact(a)
+        bound = 10.0 * max(value.aval.shape[-2:]) * float(tnp.finfo(value.aval.dtype).eps)
+    return _pinv_planned((a, bound), (bool(hermitian),))
+
+
+def lstsq(
+    a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False
+) -> tuple[Array, Array, Array, Array]:
+    """Solutions of least squares of ``a @ x = b``, of the smallest norm among these.
+
+    Args:
+        a: a matrix of shape ``(m, n)``; integers become floats.
+        b: a vector of shape ``(m,)`` or a matrix of shape ``(m, k)``.
+        rcond: singular values up to this times the largest count as 0; ``max(m, n)`` roundings by
+            default.
+        numpy_resid: whether residuals are left out as NumPy does, where m <= n. (NumPy leaves
+            them out for matrices of lower rank too, which would change the shape by value.)
+
+    Returns:
+        ``(x, sums of squares of residuals, rank, singular values)``.
+
+    Raises:
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge.numpy as tnp
+    >>> x, *_ = tnp.linalg.lstsq(tnp.array([[2.0], [0.0]]), tnp.array([4.0, 1.0]))
+    >>> x.round(4).tolist()
+    [2.0]
+    """
+    bound = None if rcond is None else float(rcond)
+    x, residuals, rank, s = _lstsq_planned((a, b), (bound, bool(numpy_resid)))
+    return x, residuals, rank, s
+
+
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
+    """The inverse with respect to ``tensordot(..., ind)``.
+
+    Args:
+        a: array whose first ``ind`` sizes have the product of the others.
+        ind: how many of the axes count as rows.
+
+    Raises:
+        ArgumentValueError: ``ind`` is not positive.
+        ShapeMismatchError: the products of sizes differ.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.linalg.tensorinv(tnp.ones((1, 1, 1)), ind=1).shape
+    (1, 1, 1)
+    """
+    value = tnp.asarray(a)
+    count = operator.index(ind)
+    if count <= 0:
+        msg = f"tensorinv: ind={ind}, expected a positive number of axes"
+        raise ArgumentValueError(msg)
+    first, rest = value.shape[:count], value.shape[count:]
+    size = math.prod(first)
+    if size != math.prod(rest):
+        msg = f"tensorinv: got shape {value.shape}, ind={ind}"
+        raise ShapeMismatchError(msg, expected="the same product of sizes before and behind")
+    return tnp.reshape(inv(tnp.reshape(value, (size, size))), (*rest, *first))
+
+
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
+    """The solution of ``tensordot(a, x, x.ndim) = b``.
+
+    Args:
+        a: array of shape ``(*b.shape, *x.shape)``.
+        b: the right-hand side.
+        axes: axes of ``a`` that are moved behind the others first.
+
+    Raises:
+        ShapeMismatchError: the sizes do not fit.
+
+    >>> import tracebridge.numpy as tnp
+    >>> tnp.linalg.tensorsolve(2 * tnp.eye(2), tnp.ones(2)).tolist()
+    [0.5, 0.5]
+    """
+    left, right = tnp.asarray(a), tnp.asarray(b)
+    if axes is not None:
+        moved = [operator.index(i) % left.ndim for i in axes]
+        kept = [i for i in range(left.ndim) if i not in moved]
+        left = tnp.transpose(left, (*kept, *moved))
+    shape = left.shape[right.ndim :]
+    if math.prod(shape) != right.size or left.shape[: right.ndim] != right.shape:
+        msg = f"tensorsolve: got shapes {left.shape} and {right.shape}"
+        raise ShapeMismatchError(msg, expected="a of shape (*b.shape, *x.shape) with as many x")
+    flat = tnp.reshape(left, (right.size, math.prod(shape)))
+    return tnp.reshape(solve(flat, tnp.ravel(right)), shape)

@@ -1,0 +1,146 @@
+"""Determinants, whose derivatives exist for singular matrices too, and adjugates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.linalg.family import Composed, check_dtype, check_square
+from tracebridge.core.linalg.lu import lu_p
+from tracebridge.core.linalg.matrices import (
+    INT32,
+    adjoint,
+    along_columns,
+    along_rows,
+    as_dtype,
+    diagonal,
+    from_diagonal,
+    matmul,
+    per_matrix,
+    scale_columns,
+    swapped,
+)
+from tracebridge.core.linalg.svd import svd_p
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.value import Value
+
+
+@final
+class Det(Composed):
+    """The determinant, from the LU factors."""
+
+    name = "det"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
+        (a,) = avals
+        check_dtype("det", a)
+        check_square("det", a)
+        return a.update(shape=a.shape[:-2])
+
+    def compose(self, *operands: Any, **params: Any) -> Any:
+        factors, pivots, _ = lu_p.bind(*operands)
+        d = diagonal(factors)
+        product = lax.reduce_prod(d, (d.aval.ndim - 1,))
+        return lax.mul(product, as_dtype(parity(pivots), product.aval.dtype))
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """The trace of the adjugate times the change."""
+        (a,), (da,) = primals, tangents
+        products = lax.mul(swapped(adjugate_p.bind(a)), da)
+        n = a.aval.ndim
+        return self.bind(a), lax.reduce_sum(products, (n - 2, n - 1))
+
+
+det_p = Det()
+
+
+def parity(pivots: Value) -> Any:
+    """-1 for an odd number of exchanges, int32."""
+    axis = pivots.aval.ndim - 1
+    place = lax.broadcasted_iota(INT32, pivots.aval.shape, axis)
+    moved = lax.convert_dtype(lax.ne(pivots, place), INT32)
+    odd = lax.bitwise_and(lax.reduce_sum(moved, (axis,)), lax.full_of(_one(pivots), 1))
+    return lax.sub(lax.full_of(odd.aval, 1), lax.mul(odd, lax.full_of(odd.aval, 2)))
+
+
+def _one(pivots: Value) -> ShapedArray:
+    return pivots.aval.update(shape=pivots.aval.shape[:-1], weak_type=False)
+
+
+@final
+class Adjugate(Composed):
+    """The inverse times the determinant, a polynomial of the elements."""
+
+    name = "adjugate"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
+        (a,) = avals
+        check_dtype("adjugate", a)
+        check_square("adjugate", a)
+        return a
+
+    def compose(self, *operands: Any, **params: Any) -> Any:
+        u, s, vh, unit = _parts(operands[0])
+        inner = scale_columns(adjoint(vh), _rest(s))
+        return lax.mul(matmul(inner, adjoint(u)), unit)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        """Minors of a diagonal matrix that changes by B: products without two of its elements."""
+        u, s, vh, unit = _parts(primals[0])
+        v = adjoint(vh)
+        change = matmul(adjoint(u), matmul(tangents[0], v))
+        products = as_dtype(_rest_of_pairs(s), change.aval.dtype)
+        d = diagonal(change)
+        n = change.aval.ndim
+        sums = lax.mul(products, along_columns(d, change.aval.shape))
+        inner = from_diagonal(lax.reduce_sum(sums, (n - 1,)))
+        inner = lax.sub(inner, lax.mul(products, change))
+        moved = lax.mul(matmul(v, matmul(inner, adjoint(u))), unit)
+        return self.bind(*primals), moved
+
+
+adjugate_p = Adjugate()
+
+
+def _parts(a: Value) -> tuple[Any, Any, Any, Any]:
+    """U, s and V^H, and the product of the determinants of U and V^H, for each element."""
+    s, u, vh = svd_p.bind(
+        a, full_matrices=False, compute_uv=True, subset_by_index=None, algorithm=None
+    )
+    unit = lax.mul(det_p.bind(u), det_p.bind(vh))
+    return u, s, vh, per_matrix(unit, a.aval.shape)
+
+
+def _nonzero(s: Value) -> tuple[Any, Any, Any, Any]:
+    """Which are zero, how many, the product of the others, and ``s`` with ones for zeros."""
+    zero = lax.eq(s, lax.zeros_of(s.aval))
+    axis = (s.aval.ndim - 1,)
+    safe = lax.select_n(zero, s, lax.full_of(s.aval, 1))
+    flags = lax.convert_dtype(zero, INT32)
+    return flags, lax.reduce_sum(flags, axis), lax.reduce_prod(safe, axis), safe
+
+
+def _rest(s: Value) -> Any:
+    """For each, the product of all the others."""
+    flags, count, product, safe = _nonzero(s)
+    shape = s.aval.shape
+    others = lax.sub(per_matrix(count, shape), flags)
+    out = lax.div(per_matrix(product, shape), safe)
+    return lax.select_n(lax.gt(others, lax.zeros_of(others.aval)), out, lax.zeros_of(out.aval))
+
+
+def _rest_of_pairs(s: Value) -> Any:
+    """For each two, the product of all the others; zero on the diagonal."""
+    flags, count, product, safe = _nonzero(s)
+    shape = (*s.aval.shape, s.aval.shape[-1])
+    both = lax.add(along_rows(flags, shape), along_columns(flags, shape))
+    others = lax.sub(per_matrix(count, shape), both)
+    out = lax.div(per_matrix(product, shape), along_rows(safe, shape))
+    out = lax.div(out, along_columns(safe, shape))
+    rows = lax.broadcasted_iota(INT32, shape, len(shape) - 2)
+    columns = lax.broadcasted_iota(INT32, shape, len(shape) - 1)
+    none = lax.bitwise_or(lax.gt(others, lax.zeros_of(others.aval)), lax.eq(rows, columns))
+    return lax.select_n(none, out, lax.zeros_of(out.aval))

@@ -1,0 +1,268 @@
+"""Eigenvalues and eigenvectors of general matrices, and their Schur form."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
+from tracebridge.core.linalg.calls import (
+    char,
+    info_of,
+    lapack,
+    nan_unless,
+    on_cpu,
+    succeeded,
+)
+from tracebridge.core.linalg.family import (
+    OfMatrices,
+    check_dtype,
+    check_square,
+    matrices,
+)
+from tracebridge.core.linalg.lu import lu_p
+from tracebridge.core.linalg.matrices import (
+    INT32,
+    adjoint,
+    along_columns,
+    along_rows,
+    as_dtype,
+    complex_dtype,
+    conj,
+    diagonal,
+    is_empty,
+    matmul,
+    rows_of,
+    scale_columns,
+)
+from tracebridge.core.linalg.solving import lu_solution
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
+
+
+class EigImplementation(enum.Enum):
+    """The library that ``eig`` calls; on the CPU that is ``LAPACK``."""
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+class OnHost(OfMatrices):
+    """What only LAPACK computes: there is no other lowering than that for the CPU."""
+
+    multiple_results = True
+
+    def is_lowered_on(self, platform: str, params: Params) -> bool:
+        return platform == "cpu"
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        if is_empty(*ctx.avals_in):
+            return [ctx.splat(0, aval) for aval in ctx.avals_out]
+        msg = f"{self.name}: there is no lowering for the platform {ctx.platform!r}, only for cpu"
+        raise UnsupportedArgumentError(msg, hint="compute it on a CPU device, outside of exports")
+
+
+@final
+class Eig(OnHost):
+    """Eigenvalues, then left and right eigenvectors where they are wanted."""
+
+    name = "eig"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        (a,) = avals
+        check_dtype("eig", a)
+        check_square("eig", a)
+        dtype = complex_dtype(a.dtype)
+        vectors = a.update(dtype=dtype, weak_type=False)
+        n_vectors = params["compute_left_eigenvectors"] + params["compute_right_eigenvectors"]
+        return [vectors.update(shape=a.shape[:-1]), *[vectors] * n_vectors]
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
+        if (left or right) and not params["enable_eigvec_derivs"]:
+            msg = "eig: eigenvectors are differentiated, which they can be only where eigenvalues "
+            msg += "are distinct, and up to the choice of their phases"
+            raise UnsupportedArgumentError(msg, hint="pass enable_eigvec_derivs=True, or use eigh")
+        given = {**params, "compute_right_eigenvectors": True, "enable_eigvec_derivs": True}
+        w, *vectors = self.bind(*primals, **given)
+        change = as_dtype(tangents[0], w.aval.dtype)
+        dw, d_right = _perturbed(w, vectors[-1], change)
+        outs, changes = [w], [dw]
+        if left:
+            outs.append(vectors[0])
+            changes.append(_perturbed(conj(w), vectors[0], adjoint(change))[1])
+        if right:
+            outs.append(vectors[-1])
+            changes.append(d_right)
+        return outs, changes
+
+
+eig_p = Eig()
+
+
+def _perturbed(w: Value, v: Value, change: Value) -> tuple[Any, Any]:
+    """The tangents of eigenvalues and of vectors of length 1 whose largest element is real."""
+    factors, _, order = lu_p.bind(v)
+    inner = lu_solution(factors, order, matmul(change, v))
+    shape = inner.aval.shape
+    difference = lax.sub(along_columns(w, shape), along_rows(w, shape))
+    equal = lax.eq(difference, lax.zeros_of(difference.aval))
+    ones = lax.full_of(difference.aval, 1)
+    turn = lax.div(inner, lax.select_n(equal, difference, ones))
+    free = matmul(v, lax.select_n(equal, turn, lax.zeros_of(turn.aval)))
+    down = len(shape) - 2
+    largest = lax.argmax(lax.abs(v), down, INT32)
+    here = lax.eq(rows_of(shape), along_columns(largest, shape))
+    zeros = lax.zeros_of(v.aval)
+    pivot = lax.real(lax.reduce_sum(lax.select_n(here, zeros, v), (down,)))
+    moved = lax.imag(lax.reduce_sum(lax.select_n(here, zeros, free), (down,)))
+    length = lax.real(lax.reduce_sum(lax.mul(conj(v), free), (down,)))
+    along = lax.complex(lax.neg(length), lax.neg(lax.div(moved, pivot)))
+    return diagonal(inner), lax.add(free, scale_columns(v, along))
+
+
+def _eig_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
+    (a,) = ctx.avals_in
+    values, info = ctx.avals_out[0], info_of(a)
+    vectors = values.update(shape=a.shape)
+    parts = [a.update(shape=a.shape[:-1])] * (1 if is_complex(a.dtype) else 2)
+    wanted = [params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]]
+    given = {
+        name: char("V" if is_wanted else "N")
+        for name, is_wanted in zip(("compute_left", "compute_right"), wanted, strict=True)
+    }
+    outs = [*parts, vectors, vectors, info]
+    *w, left, right, status = lapack(ctx, "geev", [operand], [a], outs, given)
+    eigenvalues = w[0] if len(w) == 1 else ctx.op1("stablehlo.complex", w, values)
+    ok = succeeded(ctx, status, info)
+    kept = [v for v, is_wanted in zip((left, right), wanted, strict=True) if is_wanted]
+    results = [nan_unless(ctx, ok, eigenvalues, values)]
+    return [*results, *[nan_unless(ctx, ok, v, vectors) for v in kept]]
+
+
+on_cpu(eig_p, _eig_cpu)
+
+
+def eig(
+    x: Operand,
+    *,
+    compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True,
+    enable_eigvec_derivs: bool = False,
+    implementation: EigImplementation | None = None,
+    use_magma: bool | None = None,
+) -> list[Any]:
+    """Eigenvalues and eigenvectors of general matrices; on the CPU alone.
+
+    Args:
+        x: matrices of shape ``(*batch, n, n)``.
+        compute_left_eigenvectors: whether rows with ``u^H x = w u^H`` are wanted.
+        compute_right_eigenvectors: whether columns with ``x v = v w`` are wanted.
+        enable_eigvec_derivs: whether eigenvectors may be differentiated: it is right only where
+            eigenvalues are distinct and one element of each vector is the largest.
+        implementation: ``LAPACK``, or None.
+        use_magma: no effect; MAGMA is not used.
+
+    Returns:
+        ``[w, left, right]`` without what is not wanted: complex arrays of shapes ``(*batch, n)``
+        and ``(*batch, n, n)``; vectors are columns of length 1 whose largest element is real. NaN
+        where it failed.
+
+    Raises:
+        UnsupportedDtypeError: ``x`` holds neither floats nor complex numbers.
+        RankError, ShapeMismatchError: ``x`` is not of square matrices.
+        UnsupportedArgumentError: another library than LAPACK is asked for.
+
+    >>> import tracebridge as tb
+    >>> w, v = tb.lax.linalg.eig(tb.numpy.eye(2), compute_left_eigenvectors=False)
+    >>> w.tolist()
+    [(1+0j), (1+0j)]
+    """
+    if implementation not in (None, EigImplementation.LAPACK) or use_magma:
+        msg = f"eig: implementation={implementation}, use_magma={use_magma}"
+        raise UnsupportedArgumentError(msg, expected="LAPACK: no other library is used")
+    (a,), _ = matrices("eig", x)
+    check_square("eig", a.aval)
+    return eig_p.bind(
+        a,
+        compute_left_eigenvectors=bool(compute_left_eigenvectors),
+        compute_right_eigenvectors=bool(compute_right_eigenvectors),
+        enable_eigvec_derivs=bool(enable_eigvec_derivs),
+        implementation=implementation,
+    )
+
+
+@final
+class Schur(OnHost):
+    """T, then with ``compute_schur_vectors`` Q."""
+
+    name = "schur"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        (a,) = avals
+        check_dtype("schur", a)
+        check_square("schur", a)
+        return [a, a] if params["compute_schur_vectors"] else [a]
+
+
+schur_p = Schur()
+
+
+def _schur_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]:
+    (a,) = ctx.avals_in
+    info = info_of(a)
+    values = [a.update(shape=a.shape[:-1])] * (1 if is_complex(a.dtype) else 2)
+    given = {"mode": char("V" if params["compute_schur_vectors"] else "N"), "sort": char("N")}
+    outs = [a, a, *values, info, info]
+    form, vectors, *_, status = lapack(ctx, "gees", [operand], [a], outs, given, aliases={0: 0})
+    ok = succeeded(ctx, status, info)
+    return [nan_unless(ctx, ok, x, a) for x in (form, vectors)][: len(ctx.avals_out)]
+
+
+on_cpu(schur_p, _schur_cpu)
+
+
+def schur(
+    x: Operand,
+    *,
+    compute_schur_vectors: bool = True,
+    sort_eig_vals: bool = False,
+    select_callable: Callable[..., Any] | None = None,
+) -> Any:
+    """Schur form: ``x = Q T Q^H`` with unitary Q; on the CPU alone.
+
+    Args:
+        x: matrices of shape ``(*batch, n, n)``.
+        compute_schur_vectors: whether Q is wanted.
+        sort_eig_vals: only False: eigenvalues are not sorted.
+        select_callable: no effect.
+
+    Returns:
+        ``[T, Q]`` or ``[T]``, of the shape and dtype of ``x``. T is upper triangular; for real
+        matrices it has blocks of two rows on the diagonal for pairs of complex eigenvalues.
+
+    Raises:
+        UnsupportedDtypeError: ``x`` holds no floats or complex numbers of 32 bits or more.
+        RankError, ShapeMismatchError: ``x`` is not of square matrices.
+        UnsupportedArgumentError: ``sort_eig_vals`` is True.
+
+    >>> import tracebridge as tb
+    >>> t, q = tb.lax.linalg.schur(tb.numpy.array([[1.0, 2.0], [0.0, 3.0]]))
+    >>> t.tolist()
+    [[1.0, 2.0], [0.0, 3.0]]
+    """
+    if sort_eig_vals:
+        msg = "schur: sort_eig_vals=True is not available"
+        raise UnsupportedArgumentError(msg, expected="False")
+    (a,), _ = matrices("schur", x)
+    check_square("schur", a.aval)
+    return schur_p.bind(a, compute_schur_vectors=bool(compute_schur_vectors))

@@ -1,0 +1,150 @@
+"""The polar decomposition by dynamically weighted Halley iterations.
+
+Source: Nakatsukasa, Bai, Gygi (2010), SIAM J. Matrix Anal. Appl. 31(5): QDWH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.linalg.family import matrices, rounded
+from tracebridge.core.linalg.matrices import (
+    INT32,
+    adjoint,
+    as_dtype,
+    columns_of,
+    eye,
+    joined,
+    matmul,
+    part,
+    real_dtype,
+    rows_of,
+    scalar,
+    symmetrized,
+)
+from tracebridge.core.linalg.qr import qr_p
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.value import Operand, Value
+
+
+def qdwh(
+    x: Operand,
+    *,
+    is_hermitian: bool = False,
+    max_iterations: int | None = None,
+    eps: float | None = None,
+    dynamic_shape: tuple[int, int] | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """The polar decomposition ``x = U H``: orthonormal columns of U, positive semidefinite H.
+
+    Args:
+        x: a matrix of shape ``(m, n)`` with ``m >= n``.
+        is_hermitian: whether ``x`` is Hermitian; no effect on the result.
+        max_iterations: at most so many iterations; 10 by default.
+        eps: how near singular values come to 1; the precision of the dtype by default.
+        dynamic_shape: ``(rows, columns)``: the part of ``x`` that counts, the rest is padding.
+
+    Returns:
+        ``(U, H, number of iterations, whether it converged)``.
+
+    Raises:
+        UnsupportedDtypeError: ``x`` holds neither floats nor complex numbers.
+        ShapeMismatchError: ``x`` is no matrix, or has more columns than rows.
+
+    >>> import tracebridge as tb
+    >>> u, h, _, converged = tb.lax.linalg.qdwh(tb.numpy.array([[0.0, -2.0], [2.0, 0.0]]))
+    >>> h.round(4).tolist(), bool(converged)
+    ([[2.0, 0.0], [0.0, 2.0]], True)
+    """
+    (a,), dtype = matrices("qdwh", x)
+    if a.aval.ndim != 2 or a.aval.shape[0] < a.aval.shape[1]:
+        msg = f"qdwh: got {a.aval.str_short()}"
+        raise ShapeMismatchError(msg, expected="a matrix with as many rows as columns, or more")
+    if dynamic_shape is not None:
+        rows, columns = dynamic_shape
+        shape = a.aval.shape
+        inside = lax.bitwise_and(lax.lt(rows_of(shape), rows), lax.lt(columns_of(shape), columns))
+        a = lax.select_n(inside, lax.zeros_of(a.aval), a)
+    limit = 10 if max_iterations is None else int(max_iterations)
+    u, count, converged = _iterated(a, limit, eps)
+    h = symmetrized(matmul(adjoint(u), a))
+    return rounded(u, dtype), rounded(h, dtype), count, converged
+
+
+def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
+    m, n = a.aval.shape
+    kind = real_dtype(a.aval.dtype)
+    precision = float(np.finfo(kind).eps) if eps is None else float(eps)
+    unit = eye((n, n), a.aval.dtype)
+    size = lax.abs(a)
+    largest = [lax.reduce_max(lax.reduce_sum(size, (k,)), (0,)) for k in (0, 1)]
+    bound = lax.sqrt(lax.mul(largest[0], largest[1]))
+    bound = lax.select_n(lax.gt(bound, scalar(bound, 0)), lax.full_of(bound.aval, 1), bound)
+    start = lax.div(a, as_dtype(lax.broadcast_in_dim(bound, (m, n), ()), a.aval.dtype))
+
+    def step(state: Any) -> Any:
+        u, _, low, count = state
+        wa, wb, wc = _weights(low)
+        root = lax.sqrt(wc)
+        q, _ = qr_p.bind(
+            joined([lax.mul(u, as_dtype(root, u.aval.dtype)), unit], -2),
+            pivoting=False,
+            full_matrices=False,
+            use_magma=None,
+        )
+        product = matmul(part(q, (0, m), (0, n)), adjoint(part(q, (m, m + n), (0, n))))
+        share = lax.div(wb, wc)
+        outer = lax.div(lax.sub(wa, share), root)
+        moved = lax.add(
+            lax.mul(u, as_dtype(share, u.aval.dtype)),
+            lax.mul(product, as_dtype(outer, u.aval.dtype)),
+        )
+        square = lax.mul(low, low)
+        one = lax.full_of(low.aval, 1)
+        low = lax.div(
+            lax.mul(low, lax.add(wa, lax.mul(wb, square))), lax.add(one, lax.mul(wc, square))
+        )
+        low = lax.min(low, one)
+        change = lax.reduce_max(lax.abs(lax.sub(moved, u)), (0, 1))
+        return moved, change, low, lax.add(count, lax.full_of(count.aval, 1))
+
+    def done(change: Value, low: Value) -> Any:
+        near = lax.le(lax.sub(scalar(low, 1), low), scalar(low, 5 * precision))
+        return lax.bitwise_and(near, lax.le(change, scalar(change, precision ** (1 / 3))))
+
+    def goes_on(state: Any) -> Any:
+        _, change, low, count = state
+        unfinished = lax.bitwise_not(done(change, low))
+        return lax.bitwise_and(unfinished, lax.lt(count, lax.full_of(count.aval, limit)))
+
+    low = lax.full_of(bound.aval, float(np.finfo(kind).eps))
+    first = (start, lax.full_of(bound.aval, 1), low, lax.convert_dtype(0, INT32))
+    u, change, low, count = while_loop(goes_on, step, first)
+    # One step of Newton and Schulz makes the columns orthogonal to the last digit.
+    half = scalar(u, 0.5)
+    u = lax.sub(lax.mul(u, scalar(u, 1.5)), lax.mul(matmul(u, matmul(adjoint(u), u)), half))
+    return u, count, done(change, low)
+
+
+def _weights(low: Value) -> tuple[Any, Any, Any]:
+    """Those that map the smallest singular value, at least ``low``, as near to 1 as they can."""
+    one = lax.full_of(low.aval, 1)
+    square = lax.mul(low, low)
+    d = lax.cbrt(lax.div(lax.mul(scalar(low, 4), lax.sub(one, square)), lax.mul(square, square)))
+    root = lax.sqrt(lax.add(one, d))
+    inner = lax.div(
+        lax.mul(scalar(low, 8), lax.sub(lax.add(one, one), square)), lax.mul(square, root)
+    )
+    rest = lax.sqrt(
+        lax.max(lax.sub(lax.add(scalar(low, 8), inner), lax.mul(scalar(low, 4), d)), one)
+    )
+    a = lax.add(root, lax.mul(rest, scalar(low, 0.5)))
+    less = lax.sub(a, one)
+    b = lax.mul(lax.mul(less, less), scalar(low, 0.25))
+    return a, b, lax.sub(lax.add(a, b), one)

@@ -1,0 +1,196 @@
+"""eigh, svd, eig, schur, hessenberg, tridiagonal: decompositions, rules, portable lowering."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import tracebridge as tb
+from tests.core.linalg.laws import (
+    DTYPES,
+    SHAPES,
+    adjoint,
+    close,
+    hermitian,
+    matrix,
+    without_libraries,
+)
+from tracebridge import numpy as tnp
+from tracebridge.core.config.option_scopes import enable_x64
+from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.linalg.eig import eig, schur
+from tracebridge.core.linalg.eigh import EighImplementation, eigh
+from tracebridge.core.linalg.hessenberg import hessenberg, tridiagonal
+from tracebridge.core.linalg.svd import SvdAlgorithm, svd
+from tracebridge.test_util import check_grads
+
+SQUARE = ((4, 4), (1, 1), (2, 3, 3), (7, 7))
+INEXACT = (np.float64, np.complex128)
+
+
+def check(fun: Any, args: Any, order: int = 2) -> None:
+    """Both modes against finite differences."""
+    check_grads(fun, args, order, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lower", [False, True])
+def test_eigh(dtype: Any, lower: bool, portable: bool) -> None:
+    """Orthonormal vectors, ascending values, of one triangle."""
+    for shape in SQUARE:
+        a = hermitian(dtype, *shape)
+        run = tb.jit(lambda a: eigh(a, lower=lower, symmetrize_input=False))
+        with enable_x64(), without_libraries() if portable else nullcontext():
+            v, w = [np.asarray(x) for x in run(np.tril(a) if lower else np.triu(a))]
+
+        close(np.linalg.eigvalsh(a), w, dtype)
+        close(a @ v, v * w[..., None, :], dtype, 10)
+        close(np.broadcast_to(np.eye(shape[-1]), shape), adjoint(v) @ v, dtype)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("full", [False, True])
+def test_svd(dtype: Any, full: bool, portable: bool) -> None:
+    """Orthonormal vectors, descending values, the product is the matrix."""
+    for shape in (*SHAPES[:-1], (3, 7), (30, 3)):
+        a = matrix(dtype, *shape)
+        with enable_x64(), without_libraries() if portable else nullcontext():
+            run = tb.jit(lambda a: svd(a, full_matrices=full))
+            u, s, vh = [np.asarray(x) for x in run(a)]
+        k = min(shape[-2:])
+
+        close(np.linalg.svd(a, compute_uv=False), s, dtype)
+        close(a, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :], dtype, 10)
+        for q in (adjoint(u) @ u, vh @ adjoint(vh)):
+            close(np.broadcast_to(np.eye(q.shape[-1]), q.shape), q, dtype)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_rank_one_zero_and_nan(portable: bool) -> None:
+    """Vectors of the value 0 complete the others; NaN gives NaN."""
+    a = np.outer([1.0, 2.0, 3.0], np.ones(3)).astype("f4")
+    with without_libraries() if portable else nullcontext():
+        u, s, vh = [np.asarray(x) for x in tb.jit(lambda a: svd(a))(a)]
+        bad = tb.jit(lambda a: (svd(a)[1], eigh(a)[1]))(a * np.nan)
+
+    close(a, (u * s) @ vh, np.float32)
+    close(np.eye(3), u.T @ u, np.float32)
+    assert all(np.isnan(x).all() for x in bad)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (0, 2, 3)])
+def test_empty(shape: tuple[int, ...]) -> None:
+    """No values; full vectors are unit matrices."""
+    u, s, vh = svd(np.zeros(shape, "f4"))
+
+    assert (*shape[:-2], min(shape[-2:])) == s.shape
+    np.testing.assert_array_equal(np.broadcast_to(np.eye(shape[-2]), u.shape), u)
+    np.testing.assert_array_equal(np.broadcast_to(np.eye(shape[-1]), vh.shape), vh)
+    assert (0,) == eigh(np.zeros((0, 0), "f4"))[1].shape
+
+
+@pytest.mark.parametrize("dtype", INEXACT)
+def test_derivatives_of_eigh(dtype: Any) -> None:
+    """Values, and what does not depend on phases, to second order; subsets; equal eigenvalues."""
+
+    def invariant(a: Any) -> Any:
+        v, w = eigh(a)
+        return w, tnp.abs(v) ** 2
+
+    with enable_x64():
+        check(invariant, (hermitian(dtype, 3, 3),))
+        check(lambda a: eigh(a, subset_by_index=(1, 3))[1], (hermitian(dtype, 3, 3),), 1)
+        check(lambda a: tnp.sum(eigh(a)[1] ** 3), (np.eye(3).astype(dtype),), 1)
+
+
+@pytest.mark.parametrize("dtype", INEXACT)
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+@pytest.mark.parametrize("full", [False, True])
+def test_derivatives_of_svd(dtype: Any, shape: tuple[int, int], full: bool) -> None:
+    """What does not depend on phases, to second order; projections on the full spaces too."""
+    k = min(shape)
+
+    def invariant(a: Any) -> Any:
+        u, s, vh = svd(a, full_matrices=full)
+        rest = tnp.abs(u[:, k:] @ u[:, k:].conj().T) ** 2
+        return s, tnp.abs(u[:, :k]) ** 2, tnp.abs(vh[:k]) ** 2, u[:, :k] @ vh[:k], rest
+
+    with enable_x64():
+        check(invariant, (matrix(dtype, *shape),))
+
+
+def test_subsets_and_algorithms() -> None:
+    """A subset is a part of all; each algorithm gives the same values."""
+    a, h = matrix(np.float32, 5, 4), hermitian(np.float32, 4, 4)
+    u, s, vh = svd(a, full_matrices=False)
+    for algorithm in (SvdAlgorithm.QR, SvdAlgorithm.JACOBI, SvdAlgorithm.DIVIDE_AND_CONQUER):
+        close(s, svd(a, compute_uv=False, algorithm=algorithm), np.float32)
+    some = svd(a, full_matrices=False, subset_by_index=(1, 3))
+    for x, y in zip((u[:, 1:3], s[1:3], vh[1:3]), some, strict=True):
+        close(x, y, np.float32)
+    v, w = eigh(h, subset_by_index=(2, 4))
+    close(np.linalg.eigvalsh(h)[2:], w, np.float32)
+    assert (4, 2) == v.shape
+    close(w, eigh(h, implementation=EighImplementation.JACOBI)[1][2:], np.float32)
+    with pytest.raises(ArgumentValueError, match="subset_by_index"):
+        eigh(h, subset_by_index=(3, 5))
+    with pytest.raises(UnsupportedArgumentError, match="POLAR"):
+        svd(a, algorithm=SvdAlgorithm.POLAR)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eig_and_schur(dtype: Any) -> None:
+    """Vectors of both sides; the Schur form is similar to the matrix."""
+    for shape in SQUARE:
+        a = matrix(dtype, *shape)
+        with enable_x64():
+            w, left, right = [np.asarray(x) for x in eig(a)]
+            t, q = [np.asarray(x) for x in schur(a)]
+
+        close(a @ right, right * w[..., None, :], dtype, 10)
+        close(adjoint(left) @ a, w[..., None] * adjoint(left), dtype, 10)
+        close(a, q @ t @ adjoint(q), dtype, 10)
+
+
+@pytest.mark.parametrize("dtype", INEXACT)
+def test_derivatives_of_eig(dtype: Any) -> None:
+    """Values always, vectors where asked for."""
+    a = matrix(dtype, 3, 3)
+    values = {"compute_left_eigenvectors": False, "compute_right_eigenvectors": False}
+    with enable_x64():
+        check(lambda a: eig(a, **values)[0], (a,))
+        check(lambda a: eig(a, enable_eigvec_derivs=True), (a,))
+        with pytest.raises(UnsupportedArgumentError, match="enable_eigvec_derivs"):
+            tb.jvp(eig, (a,), (a,))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_hessenberg_and_tridiagonal(dtype: Any) -> None:
+    """LAPACK's results, with and without it."""
+    for shape in SQUARE:
+        a, h = matrix(dtype, *shape), hermitian(dtype, *shape)
+        found = []
+        for portable in (False, True):
+            with enable_x64(), without_libraries() if portable else nullcontext():
+                run = tb.jit(
+                    lambda a, h: (hessenberg(a), tridiagonal(h), tridiagonal(h, lower=False))
+                )
+                found.append((*lower(a, h), upper(h)))
+        if len(shape) == 2:
+            close(scipy.linalg.hessenberg(a), np.triu(found[0][0][0], -1), dtype, 10)
+        for one, other in zip(tb.tree.leaves(found[0]), tb.tree.leaves(found[1]), strict=True):
+            close(one, other, dtype, 30)
+
+
+@pytest.mark.parametrize("dtype", INEXACT)
+def test_derivatives_of_reductions(dtype: Any) -> None:
+    """Both modes, to first order."""
+    with enable_x64():
+        check(hessenberg, (matrix(dtype, 3, 3),), 1)
+        check(tridiagonal, (matrix(dtype, 3, 3),), 1)
