@@ -54,6 +54,7 @@ from tracebridge.numpy.windows import *
 
 if TYPE_CHECKING:
     from tracebridge.numpy import fft as fft
+    from tracebridge.numpy import linalg as linalg
     from tracebridge.numpy.array_api import ArrayNamespaceInfo as ArrayNamespaceInfo
     from tracebridge.numpy.array_api import __array_api_version__ as __array_api_version__
     from tracebridge.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
@@ -66,7 +67,7 @@ _LATER = _LazyNames(
             "ArrayNamespaceInfo __array_api_version__ __array_namespace_info__"
         )
     },
-    submodules=("fft",),
+    submodules=("fft", "linalg"),
 )
 
 _publish(globals(), __name__)

@@ -13,7 +13,7 @@ from tracebridge.core.linalg.qr import qr as lax_qr
 from tracebridge.core.linalg.svd import svd as lax_svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 
 
@@ -81,12 +81,12 @@ def _svd(a: Any, full: bool, vectors: bool, subset: Any) -> Any:
     return list(out) if vectors else out
 
 
-_cholesky_planned = Planned(_cholesky, "cholesky")
-_eig_planned = Planned(_eig, "eig")
-_eigvals_planned = Planned(_eigvals, "eigvals")
-_eigh_planned = Planned(_eigh, "eigh")
-_qr_planned = Planned(_qr, "qr")
-_svd_planned = Planned(_svd, "svd")
+_cholesky_staged = StagedFunction(_cholesky, "cholesky")
+_eig_staged = StagedFunction(_eig, "eig")
+_eigvals_staged = StagedFunction(_eigvals, "eigvals")
+_eigh_staged = StagedFunction(_eigh, "eigh")
+_qr_staged = StagedFunction(_qr, "qr")
+_svd_staged = StagedFunction(_svd, "svd")
 
 
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
@@ -105,7 +105,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     >>> tnp.linalg.cholesky(tnp.array([[4.0, 2.0], [2.0, 2.0]])).tolist()
     [[2.0, 0.0], [1.0, 1.0]]
     """
-    return _cholesky_planned((a,), (bool(upper), bool(symmetrize_input)))
+    return _cholesky_staged((a,), (bool(upper), bool(symmetrize_input)))
 
 
 def eig(a: ArrayLike) -> EigResult:
@@ -122,7 +122,7 @@ def eig(a: ArrayLike) -> EigResult:
     >>> tnp.linalg.eig(tnp.eye(2)).eigenvalues.tolist()
     [(1+0j), (1+0j)]
     """
-    return EigResult(*_eig_planned((a,)))
+    return EigResult(*_eig_staged((a,)))
 
 
 def eigvals(a: ArrayLike) -> Array:
@@ -135,7 +135,7 @@ def eigvals(a: ArrayLike) -> Array:
     >>> tnp.linalg.eigvals(tnp.eye(2)).tolist()
     [(1+0j), (1+0j)]
     """
-    return _eigvals_planned((a,))
+    return _eigvals_staged((a,))
 
 
 def _is_lower(name: str, uplo: str | None) -> bool:
@@ -165,12 +165,10 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     >>> tnp.linalg.eigh(tnp.diag(tnp.array([2.0, 1.0]))).eigenvalues.tolist()
     [1.0, 2.0]
     """
-    return EighResult(*_eigh_planned((a,), (_is_lower("eigh", UPLO), bool(symmetrize_input))))
+    return EighResult(*_eigh_staged((a,), (_is_lower("eigh", UPLO), bool(symmetrize_input))))
 
 
-def eigvalsh(
-    a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True
-) -> Array:
+def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """Eigenvalues of symmetric or Hermitian matrices, real and ascending.
 
     Args:
@@ -185,7 +183,7 @@ def eigvalsh(
     >>> tnp.linalg.eigvalsh(tnp.diag(tnp.array([2.0, 1.0]))).tolist()
     [1.0, 2.0]
     """
-    return _eigh_planned((a,), (_is_lower("eigvalsh", UPLO), bool(symmetrize_input)))[0]
+    return _eigh_staged((a,), (_is_lower("eigvalsh", UPLO), bool(symmetrize_input)))[0]
 
 
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
@@ -209,7 +207,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     if mode not in ("reduced", "full", "complete", "r"):
         msg = f"qr: mode={mode!r}"
         raise ArgumentValueError(msg, expected="'reduced', 'complete' or 'r'")
-    out = _qr_planned((a,), (mode,))
+    out = _qr_staged((a,), (mode,))
     return out if mode == "r" else QRResult(*out)
 
 
@@ -241,7 +239,7 @@ def svd(
     """
     del hermitian
     subset = None if subset_by_index is None else (int(subset_by_index[0]), int(subset_by_index[1]))
-    out = _svd_planned((a,), (bool(full_matrices), bool(compute_uv), subset))
+    out = _svd_staged((a,), (bool(full_matrices), bool(compute_uv), subset))
     return SVDResult(*out) if compute_uv else out
 
 
@@ -255,6 +253,4 @@ def svdvals(x: ArrayLike, /) -> Array:
     >>> tnp.linalg.svdvals(tnp.diag(tnp.array([3.0, 4.0]))).tolist()
     [4.0, 3.0]
     """
-    return _svd_planned((x,), (False, False, None))
-
-
+    return _svd_staged((x,), (False, False, None))

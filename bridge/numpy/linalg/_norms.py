@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge.core.errors.argument_errors import ArgumentValueError
@@ -13,8 +12,9 @@ from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import normalize_axes, promote_inexact
+from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.linalg._systems import inv
 
 
@@ -23,7 +23,7 @@ def _root(total: Any, power: float) -> Any:
     zero = total == 0
     safe = tnp.where(zero, 1, total)
     root = lax.sqrt(safe) if power == 2 else safe ** (1.0 / power)
-    return tnp.where(zero, total if power > 0 else tnp.inf * (total + 1), root)
+    return tnp.where(zero, 0, root)
 
 
 def _squares(x: Any) -> Any:
@@ -92,7 +92,7 @@ def _norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
 
 _VECTOR = "a number, inf or -inf"
 _MATRIX = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf, None)
-_norm_planned = Planned(_norm, "norm", exact=True)
+_norm_staged = StagedFunction(_norm, "norm", exact=True)
 
 
 def _vector_norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
@@ -101,7 +101,7 @@ def _vector_norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     return _of_vectors(x, order, axes, keepdims)
 
 
-_vector_norm_planned = Planned(_vector_norm, "vector_norm", exact=True)
+_vector_norm_staged = StagedFunction(_vector_norm, "vector_norm", exact=True)
 
 
 def _checked(name: str, order: Any, *, matrix: bool) -> Any:
@@ -149,7 +149,7 @@ def norm(
     ndim = tnp.ndim(x)
     count = 1 if isinstance(axes, int) else ndim if axes is None else len(axes)
     order = _checked("norm", ord, matrix=count == 2 and not (axes is None and ord is None))
-    return _norm_planned((x,), (order, axes, bool(keepdims)))
+    return _norm_staged((x,), (order, axes, bool(keepdims)))
 
 
 def vector_norm(
@@ -176,12 +176,10 @@ def vector_norm(
     7.0
     """
     order = _checked("vector_norm", ord, matrix=False)
-    return _vector_norm_planned((x,), (order, _static_axis(axis), bool(keepdims)))
+    return _vector_norm_staged((x,), (order, _static_axis(axis), bool(keepdims)))
 
 
-def matrix_norm(
-    x: ArrayLike, /, *, keepdims: bool = False, ord: float | str = "fro"
-) -> Array:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str = "fro") -> Array:
     """Norms of the matrices that the last two axes hold.
 
     Args:
@@ -197,7 +195,7 @@ def matrix_norm(
     2.0
     """
     order = _checked("matrix_norm", ord, matrix=True)
-    return _norm_planned((x,), (order, (-2, -1), bool(keepdims)))
+    return _norm_staged((x,), (order, (-2, -1), bool(keepdims)))
 
 
 def cond(x: ArrayLike, p: float | str | None = None) -> Array:
@@ -217,7 +215,7 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     >>> float(tnp.linalg.cond(tnp.diag(tnp.array([4.0, 2.0]))))
     2.0
     """
-    (a,) = promote_inexact(x)
+    (a,) = promote_inexact(value_of(x))
     if p in (None, 2, -2):
         s = svd(a, compute_uv=False)
         ratio = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -251,7 +249,7 @@ def matrix_rank(
     1
     """
     del hermitian
-    (a,) = promote_inexact(M)
+    (a,) = promote_inexact(value_of(M))
     if a.aval.ndim < 2:
         return tnp.any(tnp.asarray(a) != 0).astype(int)
     s = svd(a, compute_uv=False)
@@ -267,5 +265,3 @@ def matrix_rank(
         share = share[..., None] if share.ndim else share
         bound = share * s[..., :1]
     return tnp.sum(s > bound, -1)
-
-

@@ -175,9 +175,7 @@ def vecdot(
     3.0
     """
     given: dict[str, Any] = {"precision": precision}
-    return tnp.vecdot(
-        x1, x2, axis=axis, preferred_element_type=preferred_element_type, **given
-    )
+    return tnp.vecdot(x1, x2, axis=axis, preferred_element_type=preferred_element_type, **given)
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:

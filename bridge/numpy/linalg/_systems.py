@@ -11,6 +11,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -22,8 +23,9 @@ from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
-from tracebridge.core.runtime.calls.planned import Planned
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.numpy._staging import value_of
 
 
 class SlogdetResult(NamedTuple):
@@ -91,16 +93,36 @@ def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
     del hermitian  # singular vectors are those of eigenvalues, up to signs
     (a,) = promote_inexact(a)
     (x,), dtype = matrices("pinv", a)
+    bound = tnp.asarray(rtol, real_dtype(x.aval.dtype))
+    return rounded(_pseudo_inverse(x, bound), dtype)
+
+
+@custom_jvp
+def _pseudo_inverse(x: Any, bound: Any) -> Any:
+    """By singular values above ``bound`` times the largest."""
     u, s, vh = svd(x, full_matrices=False)
     if s.aval.shape[-1] == 0:
-        return tnp.zeros((*x.aval.shape[:-2], x.aval.shape[-1], x.aval.shape[-2]), dtype)
+        return tnp.zeros((*x.aval.shape[:-2], x.aval.shape[-1], x.aval.shape[-2]), x.aval.dtype)
     largest = lax.slice_in_dim(s, 0, 1, axis=s.aval.ndim - 1)
-    bound = tnp.asarray(rtol, s.aval.dtype)
     bound = tnp.expand_dims(bound, -1) if bound.ndim else bound
-    small = s <= lax.stop_gradient(tnp.maximum(bound * largest, 0))
+    small = s <= tnp.maximum(bound * largest, 0)
     inverse = tnp.where(small, 0, 1 / tnp.where(small, 1, s))
     scaled = adjoint(vh) * tnp.expand_dims(inverse, -2).astype(x.aval.dtype)
-    return rounded(matmul(scaled, adjoint(u)), dtype)
+    return matmul(scaled, adjoint(u))
+
+
+@_pseudo_inverse.defjvp
+def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> Any:
+    """For a constant rank (Golub and Pereyra 1973); singular values may be equal."""
+    x, bound = primals
+    p = _pseudo_inverse(x, bound)
+    dx = tangents[0]
+    back = adjoint(dx)
+    moved = -matmul(p, matmul(dx, p))
+    first = matmul(p, adjoint(p))
+    moved = moved + matmul(first, back - matmul(matmul(back, x), p))
+    last = matmul(adjoint(p), p)
+    return p, moved + matmul(back - matmul(p, matmul(x, back)), last)
 
 
 def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
@@ -135,12 +157,12 @@ def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
     return [rounded(v, dtype) for v in (tnp.asarray(found), tnp.asarray(left))] + [rank, s]
 
 
-_solve_planned = Planned(_solve, "solve")
-_inv_planned = Planned(_inv, "inv")
-_det_planned = Planned(_det, "det")
-_slogdet_planned = Planned(_slogdet, "slogdet")
-_pinv_planned = Planned(_pinv, "pinv")
-_lstsq_planned = Planned(_lstsq, "lstsq")
+_solve_staged = StagedFunction(_solve, "solve")
+_inv_staged = StagedFunction(_inv, "inv")
+_det_staged = StagedFunction(_det, "det")
+_slogdet_staged = StagedFunction(_slogdet, "slogdet")
+_pinv_staged = StagedFunction(_pinv, "pinv")
+_lstsq_staged = StagedFunction(_lstsq, "lstsq")
 
 
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
@@ -161,7 +183,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     >>> tnp.linalg.solve(tnp.array([[2.0, 0.0], [0.0, 4.0]]), tnp.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    return _solve_planned((a, b))
+    return _solve_staged((a, b))
 
 
 def inv(a: ArrayLike) -> Array:
@@ -180,7 +202,7 @@ def inv(a: ArrayLike) -> Array:
     >>> tnp.linalg.inv(tnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    return _inv_planned((a,))
+    return _inv_staged((a,))
 
 
 def det(a: ArrayLike) -> Array:
@@ -199,7 +221,7 @@ def det(a: ArrayLike) -> Array:
     >>> float(tnp.linalg.det(tnp.array([[2.0, 0.0], [0.0, 4.0]])))
     8.0
     """
-    return _det_planned((a,))
+    return _det_staged((a,))
 
 
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
@@ -224,7 +246,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     if method not in (None, "lu", "qr"):
         msg = f"slogdet: method={method!r}"
         raise ArgumentValueError(msg, expected="'lu', 'qr' or None")
-    return SlogdetResult(*_slogdet_planned((a,)))
+    return SlogdetResult(*_slogdet_staged((a,)))
 
 
 def pinv(
@@ -252,9 +274,9 @@ def pinv(
     """
     bound = rtol if rcond is None else rcond
     if bound is None:
-        (value,) = promote_inexact(a)
+        (value,) = promote_inexact(value_of(a))
         bound = 10.0 * max(value.aval.shape[-2:]) * float(tnp.finfo(value.aval.dtype).eps)
-    return _pinv_planned((a, bound), (bool(hermitian),))
+    return _pinv_staged((a, bound), (bool(hermitian),))
 
 
 def lstsq(
@@ -282,7 +304,7 @@ def lstsq(
     [2.0]
     """
     bound = None if rcond is None else float(rcond)
-    x, residuals, rank, s = _lstsq_planned((a, b), (bound, bool(numpy_resid)))
+    x, residuals, rank, s = _lstsq_staged((a, b), (bound, bool(numpy_resid)))
     return x, residuals, rank, s
 
 
