@@ -13,7 +13,7 @@ from tracebridge.core.linalg.svd import svd
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import normalize_axes, promote_inexact
+from tracebridge.numpy._promote import normalize_axes, normalize_axis, promote_inexact
 from tracebridge.numpy._staging import value_of
 from tracebridge.numpy.linalg._systems import inv
 
@@ -81,7 +81,9 @@ def _norm(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
     n = x.aval.ndim
     if axis is None and order is None:
         return _of_vectors(x, None, tuple(range(n)), keepdims)
-    axes = tuple(range(n)) if axis is None else normalize_axes(axis, n, "norm")
+    given = (axis,) if isinstance(axis, int) else axis
+    # In the order that is given: it says which axis is that of the rows.
+    axes = tuple(range(n)) if given is None else tuple([normalize_axis(a, n) for a in given])
     if len(axes) == 1:
         return _of_vectors(x, order, axes, keepdims)
     if len(axes) != 2:

@@ -1,0 +1,358 @@
+"""Eigenvalues, similar matrices, polar factors, products with Q, with SciPy's arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tracebridge.numpy as tnp
+from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
+from tracebridge.core.linalg.eig import schur as lax_schur
+from tracebridge.core.linalg.eigh import eigh as lax_eigh
+from tracebridge.core.linalg.hessenberg import hessenberg as lax_hessenberg
+from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype
+from tracebridge.core.linalg.polar import qdwh
+from tracebridge.core.linalg.qr import householder_product
+from tracebridge.core.linalg.qr import qr as lax_qr
+from tracebridge.core.linalg.triangular import triangular_solve
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.numpy import linalg
+from tracebridge.numpy._promote import promote_inexact
+from tracebridge.numpy._staging import value_of
+
+
+def inexact(*xs: Any) -> list[Any]:
+    """Values in one floating or complex dtype."""
+    return promote_inexact(*[value_of(x) for x in xs])
+
+
+def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
+    """Determinants, as ``tracebridge.numpy.linalg.det``.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        overwrite_a: no effect.
+        check_finite: no effect.
+
+    >>> import tracebridge as tb
+    >>> float(tb.scipy.linalg.det(tb.numpy.eye(2)))
+    1.0
+    """
+    del overwrite_a, check_finite
+    return linalg.det(a)
+
+
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:
+    """Singular value decomposition, as ``tracebridge.numpy.linalg.svd``.
+
+    Args:
+        a: matrices of shape ``(..., m, n)``.
+        full_matrices: whether U and V are square.
+        compute_uv: whether singular vectors are wanted.
+        overwrite_a: no effect.
+        check_finite: no effect.
+        lapack_driver: no effect.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.svd(tb.numpy.eye(2), compute_uv=False).tolist()
+    [1.0, 1.0]
+    """
+    del overwrite_a, check_finite, lapack_driver
+    out = linalg.svd(a, full_matrices, compute_uv)
+    return tuple(out) if compute_uv else out
+
+
+def qr_multiply(
+    a: ArrayLike,
+    c: ArrayLike,
+    mode: str = "right",
+    pivoting: bool = False,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> Any:
+    """The product of a matrix with Q of the QR factors of another one, and R.
+
+    Args:
+        a: matrix of shape ``(m, n)``.
+        c: matrix or vector that fits.
+        mode: ``"left"`` for ``Q c``, ``"right"`` for ``c Q``.
+        pivoting: as in ``qr``.
+        conjugate: whether Q is conjugated.
+        overwrite_a: no effect.
+        overwrite_c: no effect.
+
+    Returns:
+        ``(product, R)``, with ``pivoting`` followed by the order of columns.
+
+    Raises:
+        ArgumentValueError: another mode.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.qr_multiply(tb.numpy.eye(2), tb.numpy.eye(2))[0].shape
+    (2, 2)
+    """
+    del overwrite_a, overwrite_c
+    if mode not in ("left", "right"):
+        msg = f"qr_multiply: mode={mode!r}"
+        raise ArgumentValueError(msg, expected="'left' or 'right'")
+    x, y = inexact(a, c)
+    m, n = x.aval.shape[-2:]
+    k = min(m, n)
+    is_vector = y.aval.ndim == 1
+    if is_vector:
+        y = tnp.expand_dims(y, 1 if mode == "left" else 0)
+    # A square Q takes all rows of c; else its first columns take those that there are.
+    full = mode == "left" and y.shape[-2] == m and m > n
+    q, r, *order = lax_qr(x, pivoting=pivoting, full_matrices=full)
+    q = tnp.conj(q) if conjugate else q
+    out = tnp.matmul(q, y) if mode == "left" else tnp.matmul(y, q)
+    if is_vector:
+        out = tnp.ravel(out)
+    return (out, r[..., :k, :], *order)
+
+
+def hessenberg(
+    a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """The Hessenberg form: ``a = Q H Q^H``.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        calc_q: whether Q is wanted.
+        overwrite_a: no effect.
+        check_finite: no effect.
+
+    Returns:
+        H, or ``(H, Q)``.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.hessenberg(tb.numpy.eye(2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    del overwrite_a, check_finite
+    found, taus = lax_hessenberg(inexact(a)[0])
+    h = tnp.triu(found, -1)
+    if not calc_q:
+        return h
+    n = found.shape[-1]
+    inner = householder_product(found[..., 1:, :-1], taus)
+    q = tnp.pad(inner, (*[(0, 0)] * (found.ndim - 2), (1, 0), (1, 0)))
+    corner = np.zeros((n, n))
+    corner[:1, :1] = 1
+    return h, q + tnp.asarray(corner, q.dtype)
+
+
+def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
+    """The Schur form: ``a = Z T Z^H``; on the CPU alone.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        output: ``"real"``, or ``"complex"`` for a triangular T of a real matrix too.
+
+    Returns:
+        ``(T, Z)``.
+
+    Raises:
+        ArgumentValueError: another ``output``.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.schur(tb.numpy.eye(2))[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if output not in ("real", "complex", "r", "c"):
+        msg = f"schur: output={output!r}"
+        raise ArgumentValueError(msg, expected="'real' or 'complex'")
+    (x,) = inexact(a)
+    if output.startswith("c"):
+        x = as_dtype(x, complex_dtype(x.aval.dtype))
+    t, z = lax_schur(x)
+    return t, z
+
+
+def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
+    """The complex Schur form of a real one.
+
+    Args:
+        T: quasi-triangular matrix of shape ``(n, n)``.
+        Z: the matrix of Schur vectors.
+        check_finite: no effect.
+
+    Returns:
+        ``(T, Z)``: triangular and unitary.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.rsf2csf(tb.numpy.eye(2), tb.numpy.eye(2))[0].shape
+    (2, 2)
+    """
+    del check_finite
+    t, z = [as_dtype(x, complex_dtype(x.aval.dtype)) for x in inexact(T, Z)]
+    form, vectors = lax_schur(t)
+    return form, tnp.matmul(z, vectors)
+
+
+def polar(
+    a: ArrayLike,
+    side: str = "right",
+    *,
+    method: str = "qdwh",
+    eps: float | None = None,
+    max_iterations: int | None = None,
+) -> tuple[Array, Array]:
+    """The polar decomposition: ``a = U P``, or with ``side="left"`` ``a = P U``.
+
+    Args:
+        a: matrix of shape ``(m, n)``.
+        side: on which side the positive semidefinite factor stands.
+        method: ``"qdwh"`` or ``"svd"``, which can be differentiated in reverse mode.
+        eps: precision of ``qdwh``.
+        max_iterations: of ``qdwh``.
+
+    Raises:
+        ArgumentValueError: another side or method.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.polar(2 * tb.numpy.eye(2))[1].round(3).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    if side not in ("left", "right") or method not in ("qdwh", "svd"):
+        msg = f"polar: side={side!r}, method={method!r}"
+        raise ArgumentValueError(msg, expected="'left' or 'right', 'qdwh' or 'svd'")
+    (x,) = inexact(a)
+    turned = side == "left" if method == "svd" else x.aval.shape[0] < x.aval.shape[1]
+    if method == "svd":
+        u, s, vh = linalg.svd(x, full_matrices=False)
+        unitary = tnp.matmul(u, vh)
+        base = u if turned else adjoint(vh)
+        return unitary, tnp.matmul(base * s[None, :].astype(base.dtype), adjoint(base))
+    found = qdwh(adjoint(x) if turned else x, eps=eps, max_iterations=max_iterations)[0]
+    unitary = adjoint(found) if turned else found
+    back = adjoint(unitary)
+    p = tnp.matmul(x, back) if side == "left" else tnp.matmul(back, x)
+    return unitary, (p + adjoint(p)) / 2
+
+
+def eigh(
+    a: ArrayLike,
+    b: ArrayLike | None = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> Any:
+    """Eigenvalues and vectors of Hermitian matrices: ``a v = w v``, with ``b`` ``a v = w b v``.
+
+    Args:
+        a: matrices of shape ``(..., n, n)``.
+        b: positive definite matrices of shape ``(..., n, n)``.
+        lower: which triangles are read.
+        eigvals_only: whether eigenvalues alone are wanted.
+        overwrite_a: no effect.
+        overwrite_b: no effect.
+        turbo: no effect.
+        eigvals: only None.
+        type: which problem with ``b``: 1, 2 for ``a b v = w v``, 3 for ``b a v = w v``.
+        check_finite: no effect.
+
+    Returns:
+        ``(w, v)``, or ``w``.
+
+    Raises:
+        UnsupportedArgumentError: ``eigvals`` is given.
+        ArgumentValueError: another type.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.eigh(tb.numpy.eye(2), eigvals_only=True).tolist()
+    [1.0, 1.0]
+    """
+    del overwrite_a, overwrite_b, turbo, check_finite
+    if eigvals is not None:
+        msg = "eigh: eigvals is given"
+        raise UnsupportedArgumentError(msg, hint="use subset_by_index of lax.linalg.eigh")
+    if type not in (1, 2, 3):
+        msg = f"eigh: type={type}, expected 1, 2 or 3"
+        raise ArgumentValueError(msg)
+    if b is None:
+        v, w = lax_eigh(inexact(a)[0], lower=lower, symmetrize_input=False)
+        return w if eigvals_only else (w, v)
+    x, y = inexact(a, b)
+    if not lower:
+        x, y = adjoint(x), adjoint(y)
+    x = tnp.tril(x) + adjoint(tnp.tril(x, -1))
+    factor = lax_cholesky(y, symmetrize_input=False)
+    given = {"lower": True, "conjugate_a": True, "transpose_a": True}
+    if type == 1:
+        left = triangular_solve(factor, x, left_side=True, lower=True)
+        inner = triangular_solve(factor, left, **given)
+    else:
+        inner = tnp.matmul(adjoint(factor), tnp.matmul(x, factor))
+    v, w = lax_eigh(inner)
+    if eigvals_only:
+        return w
+    if type == 3:
+        return w, tnp.matmul(factor, v)
+    return w, triangular_solve(factor, v, left_side=True, **given)
+
+
+def eigh_tridiagonal(
+    d: ArrayLike,
+    e: ArrayLike,
+    *,
+    eigvals_only: bool = False,
+    select: str = "a",
+    select_range: tuple[float, float] | None = None,
+    tol: float | None = None,
+    key: Array | None = None,
+) -> Any:
+    """Eigenvalues and vectors of a symmetric tridiagonal matrix, which is made whole.
+
+    Args:
+        d: the diagonal, of shape ``(n,)``.
+        e: the elements beside it, of shape ``(n - 1,)``.
+        eigvals_only: whether eigenvalues alone are wanted.
+        select: ``"a"`` for all, ``"i"`` for those of indices in ``select_range``, both ends
+            included, ``"v"`` for values in ``(select_range[0], select_range[1]]``, outside of
+            traced functions.
+        select_range: see ``select``.
+        tol: no effect.
+        key: no effect.
+
+    Returns:
+        Ascending ``w``, or ``(w, v)``.
+
+    Raises:
+        ArgumentValueError: another ``select``, or none of the range that it needs.
+
+    >>> import tracebridge as tb
+    >>> d, e = tb.numpy.array([1.0, 2.0]), tb.numpy.zeros(1)
+    >>> tb.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True).tolist()
+    [1.0, 2.0]
+    """
+    del tol, key
+    if select not in ("a", "i", "v") or (select != "a" and select_range is None):
+        msg = f"eigh_tridiagonal: select={select!r}, select_range={select_range}"
+        raise ArgumentValueError(msg, expected="'a', or 'i' or 'v' with a range")
+    main, beside = inexact(d, e)
+    whole = tnp.diag(main) + tnp.diag(beside, -1) + tnp.diag(tnp.conj(beside), 1)
+    subset = None
+    if select == "i" and select_range is not None:
+        subset = (int(select_range[0]), int(select_range[1]) + 1)
+    v, w = lax_eigh(whole, symmetrize_input=False, subset_by_index=subset)
+    if select == "v" and select_range is not None:
+        keep = (w > select_range[0]) & (w <= select_range[1])
+        v, w = v[:, keep], w[keep]
+    return w if eigvals_only else (w, v)

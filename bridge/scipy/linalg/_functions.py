@@ -1,0 +1,215 @@
+"""Functions of matrices, and Sylvester's equation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
+from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.linalg.eig import schur as lax_schur
+from tracebridge.core.linalg.family import check_square, matrices
+from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, repeated
+from tracebridge.core.linalg.triangular import triangular_solve
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.numpy._staging import is_traced
+from tracebridge.scipy.linalg._eigen import inexact
+
+
+def _square(name: str, a: Any) -> tuple[Any, Any]:
+    (x,) = inexact(a)
+    (x,), dtype = matrices(name, x)
+    check_square(name, x.aval)
+    return x, dtype
+
+
+# Schur's form -------------------------------------------------------------------------------------
+
+
+def _complex_schur(a: Any) -> tuple[Any, Any]:
+    t, z = lax_schur(as_dtype(a, complex_dtype(a.aval.dtype)))
+    return t, z
+
+
+def _by_diagonals(t: Any, first: Any, element: Callable[[Any, Any], Any]) -> Any:
+    """A triangular function of ``t``, one diagonal after the other, of those before."""
+    n = t.shape[-1]
+    distance = np.arange(n)[None, :] - np.arange(n)[:, None]
+
+    def step(i: Any, found: Any) -> Any:
+        return tnp.where(tnp.asarray(distance) == i + 1, element(t, found), found)
+
+    return repeated(max(n - 1, 0), step, first)
+
+
+def _diagonals(d: Any) -> tuple[Any, Any]:
+    return d[..., :, None], d[..., None, :]
+
+
+def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any:
+    """A function of a matrix, from its values at the eigenvalues; on the CPU alone.
+
+    Args:
+        A: matrix of shape ``(n, n)``.
+        func: elementwise function of complex arrays.
+        disp: whether the result comes alone; otherwise with an estimate of its error.
+
+    Returns:
+        The matrix, or ``(matrix, error)``. Eigenvalues that are nearly equal make it inexact.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.funm(4 * tb.numpy.eye(2), tb.numpy.sqrt).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    a, _ = _square("funm", A)
+    t, z = _complex_schur(a)
+    d = tnp.diagonal(t, axis1=-2, axis2=-1)
+    rows, columns = _diagonals(d)
+    gap = rows - columns
+    tiny = float(tnp.finfo(t.dtype).eps)
+    gap = tnp.where(gap == 0, tiny, gap)
+
+    def element(t: Any, f: Any) -> Any:
+        return (tnp.matmul(f, t) - tnp.matmul(t, f)) / gap
+
+    values = func(d)
+    f = _by_diagonals(t, values[..., None] * tnp.eye(t.shape[-1], dtype=t.dtype), element)
+    out = tnp.matmul(tnp.matmul(z, f), adjoint(z))
+    if not tnp.iscomplexobj(a):
+        # Where the imaginary part is rounding, the function is real.
+        out = tnp.real(out) if _is_real(out) else out
+    if disp:
+        return out
+    least = tnp.min(tnp.where(np.eye(t.shape[-1], dtype=bool), np.inf, tnp.abs(gap)), initial=1.0)
+    size = tnp.sum(tnp.abs(tnp.triu(t, 1)))
+    error = tnp.minimum(1.0, tnp.maximum(tiny, tiny / least * size))
+    return out, tnp.where(tnp.all(tnp.isfinite(out)), error, np.inf)
+
+
+def _is_real(x: Any) -> bool:
+    """Whether imaginary parts are rounding errors; traced values stay complex."""
+    if is_traced(x):
+        return False
+    values = np.asarray(x)
+    bound = 1000 * float(tnp.finfo(x.dtype).eps) * max(np.abs(values).max(initial=0), 1)
+    return bool(np.abs(values.imag).max(initial=0) <= bound)
+
+
+@custom_jvp
+def _sqrtm(a: Any) -> Any:
+    t, z = _complex_schur(a)
+    d = tnp.sqrt(tnp.diagonal(t, axis1=-2, axis2=-1))
+    rows, columns = _diagonals(d)
+    total = rows + columns
+    total = tnp.where(total == 0, 1, total)
+    first = d[..., None] * tnp.eye(t.shape[-1], dtype=t.dtype)
+    r = _by_diagonals(t, first, lambda t, r: (t - tnp.matmul(r, r)) / total)
+    return tnp.matmul(tnp.matmul(z, r), adjoint(z))
+
+
+@_sqrtm.defjvp
+def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
+    """With X X = A: X dX + dX X = dA."""
+    x = _sqrtm(primals[0])
+    return x, _sylvester(x, x, tangents[0].astype(x.dtype))
+
+
+def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
+    """Square roots of matrices, complex; on the CPU alone.
+
+    Args:
+        A: matrices of shape ``(..., n, n)``.
+        blocksize: only 1.
+
+    Raises:
+        UnsupportedArgumentError: another ``blocksize``.
+
+    >>> import tracebridge as tb
+    >>> tb.scipy.linalg.sqrtm(4 * tb.numpy.eye(2)).real.tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    if blocksize > 1:
+        msg = f"sqrtm: blocksize={blocksize}, expected 1"
+        raise UnsupportedArgumentError(msg)
+    a, _ = _square("sqrtm", A)
+    return _sqrtm(as_dtype(a, complex_dtype(a.aval.dtype)))
+
+
+def _sylvester(a: Any, b: Any, c: Any) -> Any:
+    """All complex. Derivatives solve again, so that they need none of the Schur forms."""
+    fixed = [lax.stop_gradient(x) for x in (a, b)]
+    forms = [_complex_schur(x) for x in fixed]
+
+    def transposed(_: Any, y: Any) -> Any:
+        return _by_columns([_complex_schur(tnp.matrix_transpose(x)) for x in fixed], y)
+
+    return custom_linear_solve(
+        lambda x: tnp.matmul(a, x) + tnp.matmul(x, b),
+        c,
+        lambda _, y: _by_columns(forms, y),
+        transposed,
+    )
+
+
+def _by_columns(forms: Any, c: Any) -> Any:
+    """Bartels and Stewart (1972): column by column in the bases of the Schur forms."""
+    (ta, za), (tb, zb) = forms
+    f = tnp.matmul(tnp.matmul(adjoint(za), c), zb)
+    n = tb.shape[-1]
+    unit = tnp.eye(ta.shape[-1], dtype=ta.dtype)
+    place = np.arange(n)
+
+    def step(j: Any, y: Any) -> Any:
+        here = tnp.asarray(place) == j
+        weights = tnp.sum(tnp.where(here, tb, 0), -1)
+        value = tnp.sum(tnp.where(here, weights, 0), -1)
+        others = tnp.where(here, 0, weights)
+        right = tnp.sum(tnp.where(here, f, 0), -1) - tnp.sum(y * others[..., None, :], -1)
+        moved = ta + value[..., None, None] * unit
+        found = triangular_solve(moved, right[..., None], left_side=True)
+        return tnp.where(here, found, y)
+
+    y = repeated(n, step, tnp.zeros_like(f))
+    return tnp.matmul(tnp.matmul(za, y), adjoint(zb))
+
+
+def solve_sylvester(
+    A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8
+) -> Array:
+    """The solution X of ``A X + X B = C``; on the CPU alone.
+
+    Args:
+        A: matrix of shape ``(m, m)``.
+        B: matrix of shape ``(n, n)``.
+        C: matrix of shape ``(m, n)``.
+        method: ``"schur"`` or ``"eigen"``: Schur forms are used in any case.
+        tol: no effect.
+
+    Raises:
+        ArgumentValueError: another method.
+        ShapeMismatchError: the shapes do not fit.
+
+    >>> import tracebridge as tb
+    >>> one = tb.numpy.ones((1, 1))
+    >>> tb.scipy.linalg.solve_sylvester(one, one, 4 * one).tolist()
+    [[2.0]]
+    """
+    del tol
+    if method not in ("schur", "eigen"):
+        msg = f"solve_sylvester: method={method!r}"
+        raise ArgumentValueError(msg, expected="'schur' or 'eigen'")
+    a, b, c = inexact(A, B, C)
+    m, n = a.aval.shape[-1], b.aval.shape[-1]
+    if (a.aval.shape, b.aval.shape, c.aval.shape) != ((m, m), (n, n), (m, n)):
+        msg = f"solve_sylvester: got {[x.aval.str_short() for x in (a, b, c)]}"
+        raise ShapeMismatchError(msg, expected="(m, m), (n, n) and (m, n)")
+    kind = complex_dtype(a.aval.dtype)
+    x = _sylvester(*[as_dtype(v, kind) for v in (a, b, c)])
+    return x if kind == a.aval.dtype else tnp.real(x)

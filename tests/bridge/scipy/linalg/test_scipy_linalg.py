@@ -1,0 +1,156 @@
+"""tracebridge.scipy.linalg: SciPy's values, and derivatives of functions of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as reference
+
+import tracebridge as tb
+from tests.core.linalg.laws import DTYPES, adjoint, close, hermitian, matrix, positive
+from tracebridge.core.config.option_scopes import enable_x64
+from tracebridge.test_util import check_grads
+
+la = tb.scipy.linalg
+INEXACT = (np.float64, np.complex128)
+PATTERNS: list[tuple[str, tuple[Any, ...]]] = [
+    ("block_diag", (np.ones((2, 1)), np.ones((1, 3)), 2.0)),
+    ("circulant", (np.arange(4.0),)),
+    ("companion", (np.array([2.0, -3.0, 2.0, 1.0]),)),
+    ("dft", (5,)),
+    ("dft", (4, "sqrtn")),
+    ("dft", (3, "n")),
+    ("fiedler", (np.array([1.0, 4.0, 2.0]),)),
+    *[("fiedler_companion", (np.arange(1.0, n),)) for n in range(3, 9)],
+    ("hadamard", (8,)),
+    ("hankel", (np.arange(3.0),)),
+    ("hankel", (np.arange(3.0), np.arange(2.0, 6.0))),
+    ("helmert", (4,)),
+    ("helmert", (4, True)),
+    ("hilbert", (4,)),
+    ("invhilbert", (4,)),
+    *[
+        (name, (4, kind))
+        for name in ("pascal", "invpascal")
+        for kind in ("symmetric", "lower", "upper")
+    ],
+    ("leslie", (np.arange(1.0, 4.0), np.array([0.5, 0.2]))),
+    ("toeplitz", (np.arange(3.0),)),
+    ("toeplitz", (np.arange(3.0), np.arange(5.0))),
+    ("toeplitz", (np.array([1.0, 2j]),)),
+    *[
+        ("convolution_matrix", (np.arange(1.0, 4.0), n, m))
+        for n in (2, 5)
+        for m in ("full", "same", "valid")
+    ],
+]
+
+
+@pytest.mark.parametrize(("name", "args"), PATTERNS)
+def test_patterns_are_scipys(name: str, args: tuple[Any, ...]) -> None:
+    """Each matrix of a known pattern."""
+    with enable_x64():
+        close(getattr(reference, name)(*args), getattr(la, name)(*args), np.float64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_factors_are_scipys(dtype: Any) -> None:
+    """Cholesky, LU, QR, Hessenberg, Schur, polar, generalized eigenvalues."""
+    a, p, h, r = (
+        matrix(dtype, 4, 4),
+        positive(dtype, 4, 4),
+        hermitian(dtype, 4, 4),
+        matrix(dtype, 5, 3),
+    )
+    b = matrix(dtype, 4, 2)
+    with enable_x64():
+        for lower in (False, True):
+            close(reference.cholesky(p, lower), la.cholesky(p, lower), dtype)
+            close(np.linalg.solve(p, b), la.cho_solve(la.cho_factor(p, lower), b), dtype, 10)
+            for trans in (0, "T", 2):
+                expected = reference.solve_triangular(a, b, trans, lower)
+                close(expected, la.solve_triangular(a, b, trans, lower), dtype, 100)
+            close(reference.eigh(h, p, lower=lower)[0], la.eigh(h, p, lower)[0], dtype, 10)
+        for kind in (1, 2, 3):
+            w, v = [np.asarray(x) for x in la.eigh(h, p, type=kind)]
+            left = {1: h @ v, 2: h @ p @ v, 3: p @ h @ v}[kind]
+            close(left, (p @ v if kind == 1 else v) * w, dtype, 300)
+        for trans in (0, 1, 2):
+            op = {0: a, 1: a.T, 2: adjoint(a)}[trans]
+            close(
+                np.linalg.solve(op, b[:, 0]),
+                la.lu_solve(la.lu_factor(a), b[:, 0], trans),
+                dtype,
+                10,
+            )
+        for given in (a, r, r.T):
+            for x, y in zip(reference.lu(given), la.lu(given), strict=True):
+                close(x, y, dtype, 10)
+        for mode in ("full", "economic", "r"):
+            for x, y in zip(reference.qr(r, mode=mode), la.qr(r, mode=mode), strict=True):
+                close(x, y, dtype)
+        for x, y in zip(
+            reference.hessenberg(a, calc_q=True), la.hessenberg(a, calc_q=True), strict=True
+        ):
+            close(x, y, dtype, 10)
+        for output in ("real", "complex"):
+            t, z = [np.asarray(x) for x in la.schur(a, output)]
+            close(a, z @ t @ adjoint(z), dtype, 10)
+        t, z = [np.asarray(x) for x in la.rsf2csf(*la.schur(a))]
+        close(a, z @ t @ adjoint(z), dtype, 10)
+        close(np.triu(t), t, dtype)
+        for side in ("left", "right"):
+            for method in ("qdwh", "svd"):
+                for x, y in zip(
+                    reference.polar(r, side), la.polar(r, side, method=method), strict=True
+                ):
+                    close(x, y, dtype, 100)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_functions_are_scipys(dtype: Any) -> None:
+    """expm, its derivative, sqrtm, funm, Sylvester's equation."""
+    a, b = matrix(dtype, 4, 4), matrix(dtype, 3, 3)
+    c, p = matrix(dtype, 4, 3), positive(dtype, 4, 4)
+    with enable_x64():
+        for scale in (0.1, 1.0, 10.0):
+            e = reference.expm((a * scale).astype(np.complex128))
+            close(
+                e / abs(e).max(),
+                np.asarray(la.expm((a * scale).astype(dtype))) / abs(e).max(),
+                dtype,
+                30,
+            )
+        up = np.triu(a)
+        close(reference.expm(up), la.expm(up, upper_triangular=True), dtype, 30)
+        for x, y in zip(reference.expm_frechet(a, p), la.expm_frechet(a, p), strict=True):
+            close(x, y, dtype, 300)
+        close(a @ a, np.linalg.matrix_power(np.asarray(la.sqrtm(a @ a)), 2), dtype, 300)
+        close(reference.funm(p, np.log), la.funm(p, tb.numpy.log), dtype, 30)
+        x = np.asarray(la.solve_sylvester(a, b, c))
+        close(c, a @ x + x @ b, dtype, 100)
+
+
+@pytest.mark.parametrize("dtype", INEXACT)
+def test_derivatives(dtype: Any) -> None:
+    """Both modes, to second order."""
+    a, b, c = matrix(dtype, 3, 3), matrix(dtype, 2, 2), matrix(dtype, 3, 2)
+    near = {"atol": 2e-3, "rtol": 2e-3}
+    with enable_x64():
+        check_grads(la.expm, (a,), 2, **near)
+        check_grads(la.sqrtm, (positive(dtype, 3, 3),), 2, **near)
+        check_grads(la.solve_sylvester, (a, b, c), 2, **near)
+
+
+def test_eigenvalues_of_tridiagonal_matrices() -> None:
+    """All, by index, and by value."""
+    d, e = matrix(np.float32, 5), matrix(np.float32, 4)
+    w = reference.eigh_tridiagonal(d, e, eigvals_only=True)
+
+    close(w, la.eigh_tridiagonal(d, e, eigvals_only=True), np.float32)
+    some = la.eigh_tridiagonal(d, e, eigvals_only=True, select="i", select_range=(1, 3))
+    close(w[1:4], some, np.float32)
+    some = la.eigh_tridiagonal(d, e, eigvals_only=True, select="v", select_range=(w[0] + 0.01, 9.0))
+    close(w[1:], some, np.float32)
