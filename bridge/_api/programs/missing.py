@@ -26,7 +26,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("shard_map smap", _DEVICES),
     ),
     "tracebridge.numpy": (
-        ("linalg", f"numpy.linalg: {_BY_CALLBACK}"),
         ("polyfit roots", _NUMPY),
     ),
     "tracebridge.random": (
