@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from tracebridge.numpy.array_api import ArrayNamespaceInfo as ArrayNamespaceInfo
     from tracebridge.numpy.array_api import __array_api_version__ as __array_api_version__
     from tracebridge.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
+    from tracebridge.numpy.polynomial_fits import polyfit as polyfit
+    from tracebridge.numpy.polynomial_fits import roots as roots
 
 # What is loaded at its first use: module -> names, and submodules.
 _LATER = _LazyNames(
@@ -65,7 +67,8 @@ _LATER = _LazyNames(
     {
         "tracebridge.numpy.array_api": (
             "ArrayNamespaceInfo __array_api_version__ __array_namespace_info__"
-        )
+        ),
+        "tracebridge.numpy.polynomial_fits": "polyfit roots",
     },
     submodules=("fft", "linalg"),
 )
@@ -112,20 +115,21 @@ __all__ = [
     "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim", "negative",
     "newaxis", "nextafter", "nonzero", "not_equal", "number", "object_", "ogrid", "ones",
     "ones_like", "outer", "packbits", "pad", "partition", "percentile", "permute_dims", "pi",
-    "piecewise", "place", "poly", "polyadd", "polyder", "polydiv", "polyint", "polymul", "polysub",
-    "polyval", "positive", "pow", "power", "printoptions", "prod", "promote_types", "ptp", "put",
-    "put_along_axis", "quantile", "r_", "rad2deg", "radians", "ravel", "ravel_multi_index", "real",
-    "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type", "right_shift", "rint",
-    "roll", "rollaxis", "rot90", "round", "s_", "save", "savez", "searchsorted", "select",
-    "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "signedinteger", "sin",
-    "sinc", "single", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
-    "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices",
-    "tril_indices_from", "trim_zeros", "triu", "triu_indices", "triu_indices_from", "true_divide",
-    "trunc", "ufunc", "uint", "uint1", "uint16", "uint2", "uint32", "uint4", "uint64", "uint8",
-    "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
-    "unpackbits", "unravel_index", "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot",
-    "vecdot", "vecmat", "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "piecewise", "place", "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul",
+    "polysub", "polyval", "positive", "pow", "power", "printoptions", "prod", "promote_types",
+    "ptp", "put", "put_along_axis", "quantile", "r_", "rad2deg", "radians", "ravel",
+    "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize",
+    "result_type", "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "s_",
+    "save", "savez", "searchsorted", "select", "set_printoptions", "setdiff1d", "setxor1d", "shape",
+    "sign", "signbit", "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort",
+    "sort_complex", "spacing", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract",
+    "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
+    "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "trim_zeros",
+    "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "ufunc", "uint", "uint1",
+    "uint16", "uint2", "uint32", "uint4", "uint64", "uint8", "union1d", "unique", "unique_all",
+    "unique_counts", "unique_inverse", "unique_values", "unpackbits", "unravel_index",
+    "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot", "vecmat",
+    "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

@@ -6,7 +6,6 @@ One table; it is loaded when a name is not found.
 from __future__ import annotations
 
 _BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
-_NUMPY = f"the function of the same name of NumPy: {_BY_CALLBACK}"
 _SCIPY = f"the function of the same name of SciPy: {_BY_CALLBACK}"
 _BESIDE = "beside the traced function"
 _RANDOM = "the typed keys of tracebridge.random.key, without checks of their reuse"
@@ -24,9 +23,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("legacy_prng_key enable_custom_prng debug_key_reuse", _RANDOM),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
-    ),
-    "tracebridge.numpy": (
-        ("polyfit roots", _NUMPY),
     ),
     "tracebridge.random": (
         (
