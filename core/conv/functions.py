@@ -21,6 +21,7 @@ from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.lax.contract.precision import canonical_precision
 from tracebridge.core.lax.families import operands
+from tracebridge.core.lax.sharding_constraint import constrained_result
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand
@@ -116,7 +117,7 @@ def conv_general_dilated(
         if preferred is None
         else canonicalize_explicit(preferred, call),
     )
-    return out if out_sharding is None else lax.constrained_result(call, out, out_sharding)
+    return out if out_sharding is None else constrained_result(call, out, out_sharding)
 
 
 def _ints(call: str, name: str, values: Sequence[Any], n: int) -> tuple[int, ...]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import tracebridge.core.lax as lax
 from tracebridge.core.conv.numbers import ConvDimensionNumbers, size_with_gaps
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.batch_util import move_batch_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
@@ -58,7 +60,7 @@ def lhs_cotangent(bind: Bind, ct: Value, x: ShapedArray, y: Value, params: Param
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers
     if 0 in (*ct.aval.shape, *x.shape, *y.aval.shape):
-        return lax.zeros_of(x)
+        return zeros_of(x)
     features, batches = params["feature_group_count"], params["batch_group_count"]
     pads: list[tuple[Any, Any]] = []
     for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
@@ -90,7 +92,7 @@ def rhs_cotangent(bind: Bind, ct: Value, x: Value, y: ShapedArray, params: Param
     """The array convolved with the cotangent."""
     lhs, rhs, out = params["dimension_numbers"]
     if 0 in (*ct.aval.shape, *x.aval.shape, *y.shape):
-        return lax.zeros_of(y)
+        return zeros_of(y)
     pads: list[tuple[Any, Any]] = []
     for i, (stride, (low, _), a, b) in enumerate(_windows(params)):
         size = size_with_gaps(x.aval.shape[lhs[2 + i]], a)
@@ -143,11 +145,11 @@ def batched(
 
 def _merged(x: Value, dim: int, axis: int, outer: int) -> Any:
     """``axis`` of each element with the mapped axis in it, inside of ``outer`` groups."""
-    x = lax.move_batch_axis(x, dim, 0)
+    x = move_batch_axis(x, dim, 0)
     size, *shape = x.aval.shape
     n = shape[axis]
     x = lax.reshape(x, (size, *shape[:axis], outer, n // outer, *shape[axis + 1 :]))
-    x = lax.move_batch_axis(x, 0, axis + 1)
+    x = move_batch_axis(x, 0, axis + 1)
     return lax.reshape(x, (*shape[:axis], size * n, *shape[axis + 1 :]))
 
 
@@ -156,5 +158,5 @@ def _parted(x: Any, axis: int, outer: int, size: Any) -> Any:
     shape = x.aval.shape
     n = shape[axis] // size
     x = lax.reshape(x, (*shape[:axis], outer, size, n // outer, *shape[axis + 1 :]))
-    x = lax.move_batch_axis(x, axis + 1, 0)
+    x = move_batch_axis(x, axis + 1, 0)
     return lax.reshape(x, (size, *shape[:axis], n, *shape[axis + 1 :]))

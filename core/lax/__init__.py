@@ -65,24 +65,3 @@ from tracebridge.core.lax.special.gamma import *
 
 def __dir__() -> list[str]:
     return [name for name, value in globals().items() if not isinstance(value, _ModuleType)]
-
-
-def __getattr__(name: str) -> object:
-    # Until every branch of work has its imports: helpers, from where they are defined.
-    import importlib  # noqa: PLC0415 - as above
-
-    if name in ("add_application", "float0_of", "full_of", "zeros_of"):
-        module = "ad_util"
-    elif name in ("broadcast_batch", "move_batch_axis", "to_front", "to_one_axis"):
-        module = "batch_util"
-    elif name in ("as_axes", "as_axis", "as_dims", "as_shape", "surely_less"):
-        module = "shape.axes"
-    elif name in ("largest", "smallest"):
-        module = "reduce.extremes"
-    elif name == "constrained_result":
-        module = "sharding_constraint"
-    elif name == "accumulator_dtype":
-        module = "reduce.reductions"
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

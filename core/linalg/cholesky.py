@@ -9,6 +9,7 @@ import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.linalg.calls import char, info_of, lapack, nan_unless, on_cpu, succeeded
 from tracebridge.core.linalg.family import (
     Composed,
@@ -177,12 +178,12 @@ def _updated(r: Value, w: Value) -> Any:
         other = lax.dynamic_index_in_dim(w, k, n - 2, keepdims=False)
         # Scaled, so that squares neither overflow nor vanish.
         size = lax.add(lax.abs(pivot), lax.abs(other))
-        safe = lax.select_n(lax.eq(size, scalar(size, 0)), size, lax.full_of(size.aval, 1))
+        safe = lax.select_n(lax.eq(size, scalar(size, 0)), size, full_of(size.aval, 1))
         a, b = lax.div(pivot, safe), lax.div(other, safe)
         norm = lax.sqrt(lax.add(lax.mul(a, a), lax.mul(b, b)))
         none = lax.eq(norm, scalar(norm, 0))
-        length = lax.select_n(none, norm, lax.full_of(norm.aval, 1))
-        c = lax.select_n(none, lax.div(a, length), lax.full_of(norm.aval, 1))
+        length = lax.select_n(none, norm, full_of(norm.aval, 1))
+        c = lax.select_n(none, lax.div(a, length), full_of(norm.aval, 1))
         s = lax.div(b, length)
         c, s = [per_matrix(v, row.aval.shape) for v in (c, s)]
         new = lax.add(lax.mul(c, row), lax.mul(s, w))

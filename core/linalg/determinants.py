@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.family import Composed, check_dtype, check_square
 from tracebridge.core.linalg.lu import lu_p
 from tracebridge.core.linalg.matrices import (
@@ -62,8 +63,8 @@ def parity(pivots: Value) -> Any:
     axis = pivots.aval.ndim - 1
     place = lax.broadcasted_iota(INT32, pivots.aval.shape, axis)
     moved = lax.convert_dtype(lax.ne(pivots, place), INT32)
-    odd = lax.bitwise_and(lax.reduce_sum(moved, (axis,)), lax.full_of(_one(pivots), 1))
-    return lax.sub(lax.full_of(odd.aval, 1), lax.mul(odd, lax.full_of(odd.aval, 2)))
+    odd = lax.bitwise_and(lax.reduce_sum(moved, (axis,)), full_of(_one(pivots), 1))
+    return lax.sub(full_of(odd.aval, 1), lax.mul(odd, full_of(odd.aval, 2)))
 
 
 def _one(pivots: Value) -> ShapedArray:
@@ -116,9 +117,9 @@ def _parts(a: Value) -> tuple[Any, Any, Any, Any]:
 
 def _nonzero(s: Value) -> tuple[Any, Any, Any, Any]:
     """Which are zero, how many, the product of the others, and ``s`` with ones for zeros."""
-    zero = lax.eq(s, lax.zeros_of(s.aval))
+    zero = lax.eq(s, zeros_of(s.aval))
     axis = (s.aval.ndim - 1,)
-    safe = lax.select_n(zero, s, lax.full_of(s.aval, 1))
+    safe = lax.select_n(zero, s, full_of(s.aval, 1))
     flags = lax.convert_dtype(zero, INT32)
     return flags, lax.reduce_sum(flags, axis), lax.reduce_prod(safe, axis), safe
 
@@ -129,7 +130,7 @@ def _rest(s: Value) -> Any:
     shape = s.aval.shape
     others = lax.sub(per_matrix(count, shape), flags)
     out = lax.div(per_matrix(product, shape), safe)
-    return lax.select_n(lax.gt(others, lax.zeros_of(others.aval)), out, lax.zeros_of(out.aval))
+    return lax.select_n(lax.gt(others, zeros_of(others.aval)), out, zeros_of(out.aval))
 
 
 def _rest_of_pairs(s: Value) -> Any:
@@ -142,5 +143,5 @@ def _rest_of_pairs(s: Value) -> Any:
     out = lax.div(out, along_columns(safe, shape))
     rows = lax.broadcasted_iota(INT32, shape, len(shape) - 2)
     columns = lax.broadcasted_iota(INT32, shape, len(shape) - 1)
-    none = lax.bitwise_or(lax.gt(others, lax.zeros_of(others.aval)), lax.eq(rows, columns))
-    return lax.select_n(none, out, lax.zeros_of(out.aval))
+    none = lax.bitwise_or(lax.gt(others, zeros_of(others.aval)), lax.eq(rows, columns))
+    return lax.select_n(none, out, zeros_of(out.aval))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import (
     char,
     info_of,
@@ -115,14 +116,14 @@ def _perturbed(w: Value, v: Value, change: Value) -> tuple[Any, Any]:
     inner = lu_solution(factors, order, matmul(change, v))
     shape = inner.aval.shape
     difference = lax.sub(along_columns(w, shape), along_rows(w, shape))
-    equal = lax.eq(difference, lax.zeros_of(difference.aval))
-    ones = lax.full_of(difference.aval, 1)
+    equal = lax.eq(difference, zeros_of(difference.aval))
+    ones = full_of(difference.aval, 1)
     turn = lax.div(inner, lax.select_n(equal, difference, ones))
-    free = matmul(v, lax.select_n(equal, turn, lax.zeros_of(turn.aval)))
+    free = matmul(v, lax.select_n(equal, turn, zeros_of(turn.aval)))
     down = len(shape) - 2
     largest = lax.argmax(lax.abs(v), down, INT32)
     here = lax.eq(rows_of(shape), along_columns(largest, shape))
-    zeros = lax.zeros_of(v.aval)
+    zeros = zeros_of(v.aval)
     pivot = lax.real(lax.reduce_sum(lax.select_n(here, zeros, v), (down,)))
     moved = lax.imag(lax.reduce_sum(lax.select_n(here, zeros, free), (down,)))
     length = lax.real(lax.reduce_sum(lax.mul(conj(v), free), (down,)))

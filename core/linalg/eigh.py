@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import (
     as_boolean,
     byte,
@@ -74,7 +75,7 @@ class Eigh(Composed):
         (a,) = operands
         if is_empty(a.aval):
             outs = self.abstract_eval(a.aval, **params)
-            return [lax.zeros_of(o) for o in outs]
+            return [zeros_of(o) for o in outs]
         v, w = eigh_by_rotations(hermitian_of(a, lower=params["lower"]))
         return _subset(v, w, params["subset_by_index"])
 
@@ -90,10 +91,10 @@ class Eigh(Composed):
         inner = matmul(adjoint(v), matmul(change, v))
         shape = inner.aval.shape
         difference = lax.sub(along_columns(w, shape), along_rows(w, shape))
-        equal = lax.eq(difference, lax.zeros_of(difference.aval))
-        safe = lax.select_n(equal, difference, lax.full_of(difference.aval, 1))
+        equal = lax.eq(difference, zeros_of(difference.aval))
+        safe = lax.select_n(equal, difference, full_of(difference.aval, 1))
         turn = lax.div(inner, as_dtype(safe, inner.aval.dtype))
-        turn = lax.select_n(equal, turn, lax.zeros_of(turn.aval))
+        turn = lax.select_n(equal, turn, zeros_of(turn.aval))
         dv, dw = matmul(v, turn), real(diagonal(inner))
         return _subset(v, w, subset), _subset(dv, dw, subset)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import (
     char,
     info_of,
@@ -81,11 +82,11 @@ def _reduced(a: Value) -> list[Any]:
     """``H^H A H`` for one reflector after the other."""
     *batch, n = a.aval.shape[:-1]
     count = max(n - 1, 0)
-    taus = lax.zeros_of(a.aval.update(shape=(*batch, count)))
+    taus = zeros_of(a.aval.update(shape=(*batch, count)))
 
     def step(j: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         a, taus = state
-        first = lax.add(j, lax.full_of(j.aval, 1))
+        first = lax.add(j, full_of(j.aval, 1))
         x = column(a, j)
         v, tau, beta = reflector(x, first)
         changed = apply_right(apply_left(a, v, conj(tau)), v, tau)

@@ -13,6 +13,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.matrices import (
     INT32,
     adjoint,
@@ -65,7 +66,7 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
     def sweep(state: Any) -> Any:
         w, v, count = state
         w, v = repeated(max(size - 1, 1), one_round, (w, v))
-        return w, v, lax.add(count, lax.full_of(count.aval, 1))
+        return w, v, lax.add(count, full_of(count.aval, 1))
 
     def goes_on(state: Any) -> Any:
         w, _, count = state
@@ -75,7 +76,7 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
         rest = lax.reduce_sum(absolute_squares(lax.sub(w, from_diagonal(diagonal(w)))), axes)
         bound = lax.mul(total, scalar(total, _epsilon(w) ** 2))
         some = lax.reduce_or(lax.gt(rest, bound), tuple(range(rest.aval.ndim)))
-        return lax.bitwise_and(some, lax.lt(count, lax.full_of(count.aval, MAX_SWEEPS)))
+        return lax.bitwise_and(some, lax.lt(count, full_of(count.aval, MAX_SWEEPS)))
 
     w, v, _ = while_loop(goes_on, sweep, (w, v, lax.convert_dtype(0, INT32)))
     values = real(diagonal(part(w, (0, n), (0, n))))
@@ -103,7 +104,7 @@ def svd_by_rotations(a: Value, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     d = diagonal(triangle)
     size = as_dtype(lax.abs(d), d.aval.dtype)
     none = lax.eq(size, scalar(size, 0))
-    ones = lax.full_of(d.aval, 1)
+    ones = full_of(d.aval, 1)
     phase = lax.select_n(none, lax.div(d, lax.select_n(none, size, ones)), ones)
     inner = scale_columns(inner, phase)
     u = matmul(part(q, (0, m), (0, n)), inner)
@@ -129,8 +130,8 @@ def _orthogonalized(r: Value) -> tuple[Any, Any]:
         g = lax.reduce_sum(lax.mul(conj(first), second), down)
         scale = lax.sqrt(lax.mul(p, q))
         small = lax.eq(scale, scalar(scale, 0))
-        cosine = lax.div(lax.abs(g), lax.select_n(small, scale, lax.full_of(scale.aval, 1)))
-        cosine = lax.select_n(small, cosine, lax.zeros_of(cosine.aval))
+        cosine = lax.div(lax.abs(g), lax.select_n(small, scale, full_of(scale.aval, 1)))
+        cosine = lax.select_n(small, cosine, zeros_of(cosine.aval))
         worst = lax.max(worst, lax.reduce_max(cosine, tuple(range(cosine.aval.ndim))))
         c, s, phase = _rotation(p, q, g)
         x, v = [_next_pairs(_turned_columns(y, c, s, phase, half), half) for y in (x, v)]
@@ -139,15 +140,15 @@ def _orthogonalized(r: Value) -> tuple[Any, Any]:
     def sweep(state: Any) -> Any:
         x, v, _, count = state
         x, v, worst = repeated(max(size - 1, 1), one_round, (x, v, zero))
-        return x, v, worst, lax.add(count, lax.full_of(count.aval, 1))
+        return x, v, worst, lax.add(count, full_of(count.aval, 1))
 
     def goes_on(state: Any) -> Any:
         _, _, worst, count = state
         some = lax.gt(worst, scalar(worst, _epsilon(r) * n**0.5))
-        return lax.bitwise_and(some, lax.lt(count, lax.full_of(count.aval, MAX_SWEEPS)))
+        return lax.bitwise_and(some, lax.lt(count, full_of(count.aval, MAX_SWEEPS)))
 
-    zero = lax.full_of(r.aval.update(shape=(), dtype=real_dtype(r.aval.dtype)), 0)
-    start = (x, v, lax.full_of(zero.aval, 1), lax.convert_dtype(0, INT32))
+    zero = full_of(r.aval.update(shape=(), dtype=real_dtype(r.aval.dtype)), 0)
+    start = (x, v, full_of(zero.aval, 1), lax.convert_dtype(0, INT32))
     x, v, _, _ = while_loop(goes_on, sweep, start)
     return part(x, (0, n), (0, n)), part(v, (0, n), (0, n))
 
@@ -156,16 +157,16 @@ def _rotation(p: Value, q: Value, g: Value) -> tuple[Any, Any, Any]:
     """What makes ``[[p, g], [conj(g), q]]`` diagonal: cosine, sine and the phase of ``g``."""
     size = lax.abs(g)
     none = lax.eq(size, scalar(size, 0))
-    ones = lax.full_of(size.aval, 1)
+    ones = full_of(size.aval, 1)
     divisor = lax.select_n(none, size, ones)
     tau = lax.div(lax.sub(q, p), lax.mul(divisor, scalar(size, 2)))
     root = lax.sqrt(lax.add(lax.mul(tau, tau), scalar(tau, 1)))
     t = lax.div(ones, lax.add(lax.abs(tau), root))
     t = lax.select_n(lax.ge(tau, scalar(tau, 0)), lax.neg(t), t)
-    t = lax.select_n(none, t, lax.zeros_of(t.aval))
+    t = lax.select_n(none, t, zeros_of(t.aval))
     c = lax.rsqrt(lax.add(lax.mul(t, t), scalar(t, 1)))
     wide = as_dtype(divisor, g.aval.dtype)
-    phase = lax.select_n(none, lax.div(g, wide), lax.full_of(g.aval, 1))
+    phase = lax.select_n(none, lax.div(g, wide), full_of(g.aval, 1))
     return as_dtype(c, g.aval.dtype), as_dtype(lax.mul(t, c), g.aval.dtype), phase
 
 
@@ -203,7 +204,7 @@ def _scaled(a: Value) -> tuple[Any, Any]:
     n = len(shape)
     size = lax.reduce_max(lax.abs(a), (n - 2, n - 1))
     usable = lax.bitwise_and(lax.gt(size, scalar(size, 0)), lax.is_finite(size))
-    unit = lax.select_n(usable, lax.full_of(size.aval, 1), size)
+    unit = lax.select_n(usable, full_of(size.aval, 1), size)
     return lax.div(a, as_dtype(per_matrix(unit, shape), a.aval.dtype)), unit
 
 
@@ -214,7 +215,7 @@ def _nan_of(x: Value, a: Value) -> Any:
         finite = lax.bitwise_and(finite, lax.is_finite(lax.imag(a)))
     good = lax.reduce_and(finite, (a.aval.ndim - 2, a.aval.ndim - 1))
     shape = x.aval.shape
-    return lax.select_n(per_matrix(good, shape), lax.full_of(x.aval, float("nan")), x)
+    return lax.select_n(per_matrix(good, shape), full_of(x.aval, float("nan")), x)
 
 
 def _sorted(values: Value, *, descending: bool) -> tuple[Any, Any]:

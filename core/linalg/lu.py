@@ -10,7 +10,9 @@ import tracebridge.core.lax as lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.reduce.sort import take_along_axis
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.linalg.calls import (
     ffi_call,
     info_of,
@@ -81,13 +83,13 @@ class Lu(Composed):
         # Square factors: unit matrices stand where a factor is not square.
         unit_rows = lax.gt(columns_of((*lu.aval.shape[:-1], m)), _last(k))
         low = lower_part(padded(part(lu, (0, m), (0, k)), m, m), -1)
-        low = lax.add(lax.select_n(unit_rows, low, lax.zeros_of(low.aval)), eye_of(low))
+        low = lax.add(lax.select_n(unit_rows, low, zeros_of(low.aval)), eye_of(low))
         up = upper_part(padded(part(lu, (0, k), (0, n)), n, n))
         unit = lax.bitwise_and(
             lax.eq(rows_of(up.aval.shape), columns_of(up.aval.shape)),
             lax.gt(rows_of(up.aval.shape), _last(k)),
         )
-        up = lax.select_n(unit, up, lax.full_of(up.aval, 1))
+        up = lax.select_n(unit, up, full_of(up.aval, 1))
         left = triangular_solve(low, change, left_side=True, lower=True, unit_diagonal=True)
         middle = triangular_solve(up, left)
         d_low = matmul(low, lower_part(middle, -1))
@@ -155,7 +157,7 @@ def _panel(a: Value) -> tuple[Any, Any, Any]:
         a, pivots, order = state
         column = lax.dynamic_index_in_dim(a, j, n_batch + 1, keepdims=False)
         size = _size(column)
-        none = lax.full_of(size.aval, -1.0)
+        none = full_of(size.aval, -1.0)
         # A NaN is the pivot, so that it spreads over the rest.
         best = lax.argmax(lax.select_n(lax.ge(rows, j), none, size), n_batch, INT32)
         pivots = _with_element(pivots, best, j)
@@ -165,10 +167,10 @@ def _panel(a: Value) -> tuple[Any, Any, Any]:
         pivot = lax.dynamic_index_in_dim(row, j, n_batch, keepdims=False)
         column = lax.dynamic_index_in_dim(a, j, n_batch + 1, keepdims=False)
         zero = lax.eq(pivot, scalar(pivot, 0))
-        divisor = lax.select_n(zero, pivot, lax.full_of(pivot.aval, 1))
+        divisor = lax.select_n(zero, pivot, full_of(pivot.aval, 1))
         scaled = lax.div(column, per_matrix(divisor, column.aval.shape))
         below = lax.gt(rows, j)
-        factor = lax.select_n(below, lax.zeros_of(scaled.aval), scaled)
+        factor = lax.select_n(below, zeros_of(scaled.aval), scaled)
         product = lax.mul(along_rows(factor, a.aval.shape), along_columns(row, a.aval.shape))
         a = lax.select_n(lax.gt(columns, j), a, lax.sub(a, product))
         column = lax.select_n(below, column, scaled)
@@ -274,7 +276,7 @@ class LuPivotsToPermutation(Composed):
         if not pivots.ndim:
             msg = "lu_pivots_to_permutation: got a scalar, expected at least 1 axis"
             raise RankError(msg)
-        if lax.surely_less(size, pivots.shape[-1]):
+        if surely_less(size, pivots.shape[-1]):
             msg = f"lu_pivots_to_permutation: {pivots.shape[-1]} exchanges of {size} rows"
             raise ShapeMismatchError(msg, expected="at most as many exchanges as rows")
         return pivots.update(shape=(*pivots.shape[:-1], size), weak_type=False)

@@ -10,6 +10,8 @@ import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.fori import fori_loop
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.shape.axes import surely_less
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,23 +79,23 @@ def lower_part(a: Value, k: int = 0) -> Any:
     """Elements up to the k-th diagonal; zero above."""
     shape = a.aval.shape
     inside = lax.ge(lax.add(rows_of(shape), _int(k)), columns_of(shape))
-    return lax.select_n(inside, lax.zeros_of(a.aval), a)
+    return lax.select_n(inside, zeros_of(a.aval), a)
 
 
 def upper_part(a: Value, k: int = 0) -> Any:
     """Elements from the k-th diagonal on; zero below."""
     shape = a.aval.shape
     inside = lax.le(lax.add(rows_of(shape), _int(k)), columns_of(shape))
-    return lax.select_n(inside, lax.zeros_of(a.aval), a)
+    return lax.select_n(inside, zeros_of(a.aval), a)
 
 
 def _int(k: int) -> Any:
-    return lax.full_of(ShapedArray((), INT32), k)
+    return full_of(ShapedArray((), INT32), k)
 
 
 def scalar(x: Value, value: complex) -> Any:
     """A number of the dtype of ``x``."""
-    return lax.full_of(x.aval.update(shape=(), weak_type=False), value)
+    return full_of(x.aval.update(shape=(), weak_type=False), value)
 
 
 def eye(shape: Shape, dtype: np.dtype[Any]) -> Any:
@@ -112,7 +114,7 @@ def diagonal(a: Value) -> Any:
     k = least(m, n)
     a = part(a, (0, k), (0, k))
     kept = lax.select_n(
-        lax.eq(rows_of(a.aval.shape), columns_of(a.aval.shape)), lax.zeros_of(a.aval), a
+        lax.eq(rows_of(a.aval.shape), columns_of(a.aval.shape)), zeros_of(a.aval), a
     )
     return lax.reduce_sum(kept, (len(batch),))
 
@@ -122,7 +124,7 @@ def from_diagonal(d: Value) -> Any:
     *batch, n = d.aval.shape
     shape = (*batch, n, n)
     full = along_columns(d, shape)
-    return lax.select_n(lax.eq(rows_of(shape), columns_of(shape)), lax.zeros_of(full.aval), full)
+    return lax.select_n(lax.eq(rows_of(shape), columns_of(shape)), zeros_of(full.aval), full)
 
 
 def along_columns(d: Value, shape: Shape) -> Any:
@@ -181,7 +183,7 @@ def least(m: Any, n: Any) -> Any:
     """The smaller of two sizes; they may be symbolic."""
     if type(m) is int and type(n) is int:
         return min(n, m)
-    return m if lax.surely_less(m, n) or m == n else n
+    return m if surely_less(m, n) or m == n else n
 
 
 def symmetrized(a: Value) -> Any:
@@ -205,7 +207,7 @@ def take_rows(a: Value, order: Value) -> Any:
     """The rows of ``a`` (``(*batch, m, n)``) in the order of ``order`` (``(*batch, k)``)."""
     n = a.aval.ndim
     if is_empty(a.aval):
-        return lax.zeros_of(a.aval.update(shape=(*order.aval.shape, a.aval.shape[-1])))
+        return zeros_of(a.aval.update(shape=(*order.aval.shape, a.aval.shape[-1])))
     batch = tuple(range(n - 2))
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(n - 1,),

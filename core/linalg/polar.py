@@ -12,6 +12,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.family import matrices, rounded
 from tracebridge.core.linalg.matrices import (
     INT32,
@@ -70,7 +71,7 @@ def qdwh(
         rows, columns = dynamic_shape
         shape = a.aval.shape
         inside = lax.bitwise_and(lax.lt(rows_of(shape), rows), lax.lt(columns_of(shape), columns))
-        a = lax.select_n(inside, lax.zeros_of(a.aval), a)
+        a = lax.select_n(inside, zeros_of(a.aval), a)
     limit = 10 if max_iterations is None else int(max_iterations)
     u, count, converged = _iterated(a, limit, eps)
     h = symmetrized(matmul(adjoint(u), a))
@@ -85,7 +86,7 @@ def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
     size = lax.abs(a)
     largest = [lax.reduce_max(lax.reduce_sum(size, (k,)), (0,)) for k in (0, 1)]
     bound = lax.sqrt(lax.mul(largest[0], largest[1]))
-    bound = lax.select_n(lax.gt(bound, scalar(bound, 0)), lax.full_of(bound.aval, 1), bound)
+    bound = lax.select_n(lax.gt(bound, scalar(bound, 0)), full_of(bound.aval, 1), bound)
     start = lax.div(a, as_dtype(lax.broadcast_in_dim(bound, (m, n), ()), a.aval.dtype))
 
     def step(state: Any) -> Any:
@@ -106,13 +107,13 @@ def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
             lax.mul(product, as_dtype(outer, u.aval.dtype)),
         )
         square = lax.mul(low, low)
-        one = lax.full_of(low.aval, 1)
+        one = full_of(low.aval, 1)
         low = lax.div(
             lax.mul(low, lax.add(wa, lax.mul(wb, square))), lax.add(one, lax.mul(wc, square))
         )
         low = lax.min(low, one)
         change = lax.reduce_max(lax.abs(lax.sub(moved, u)), (0, 1))
-        return moved, change, low, lax.add(count, lax.full_of(count.aval, 1))
+        return moved, change, low, lax.add(count, full_of(count.aval, 1))
 
     def done(change: Value, low: Value) -> Any:
         near = lax.le(lax.sub(scalar(low, 1), low), scalar(low, 5 * precision))
@@ -121,10 +122,10 @@ def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
     def goes_on(state: Any) -> Any:
         _, change, low, count = state
         unfinished = lax.bitwise_not(done(change, low))
-        return lax.bitwise_and(unfinished, lax.lt(count, lax.full_of(count.aval, limit)))
+        return lax.bitwise_and(unfinished, lax.lt(count, full_of(count.aval, limit)))
 
-    low = lax.full_of(bound.aval, float(np.finfo(kind).eps))
-    first = (start, lax.full_of(bound.aval, 1), low, lax.convert_dtype(0, INT32))
+    low = full_of(bound.aval, float(np.finfo(kind).eps))
+    first = (start, full_of(bound.aval, 1), low, lax.convert_dtype(0, INT32))
     u, change, low, count = while_loop(goes_on, step, first)
     # One step of Newton and Schulz makes the columns orthogonal to the last digit.
     half = scalar(u, 0.5)
@@ -134,7 +135,7 @@ def _iterated(a: Value, limit: int, eps: float | None) -> tuple[Any, Any, Any]:
 
 def _weights(low: Value) -> tuple[Any, Any, Any]:
     """Those that map the smallest singular value, at least ``low``, as near to 1 as they can."""
-    one = lax.full_of(low.aval, 1)
+    one = full_of(low.aval, 1)
     square = lax.mul(low, low)
     d = lax.cbrt(lax.div(lax.mul(scalar(low, 4), lax.sub(one, square)), lax.mul(square, square)))
     root = lax.sqrt(lax.add(one, d))

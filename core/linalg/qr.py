@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.lax.ad_util import zeros_of
+from tracebridge.core.lax.shape.axes import surely_less
 from tracebridge.core.linalg.calls import as_boolean, ffi_call, lapack, on_cpu, on_gpu
 from tracebridge.core.linalg.family import (
     Composed,
@@ -110,10 +112,10 @@ class HouseholderProduct(Composed):
         a, taus = avals
         check_dtype("householder_product", *avals)
         m, n = a.shape[-2:]
-        if lax.surely_less(m, n):
+        if surely_less(m, n):
             msg = f"householder_product: got {a.str_short()}, which has more columns than rows"
             raise ShapeMismatchError(msg, expected="as many rows as columns, or more")
-        if taus.ndim != a.ndim - 1 or lax.surely_less(n, taus.shape[-1]):
+        if taus.ndim != a.ndim - 1 or surely_less(n, taus.shape[-1]):
             msg = f"householder_product: the matrix is {a.str_short()}, factors {taus.str_short()}"
             raise ShapeMismatchError(msg, expected="at most as many factors as columns")
         return a
@@ -183,7 +185,7 @@ class Ormqr(Composed):
             side = "rows" if params["left"] else "columns"
             msg = f"ormqr: the reflectors are {a.str_short()}, the matrix is {c.str_short()}"
             raise ShapeMismatchError(msg, expected=f"a matrix with {a.shape[-2]} {side}")
-        if taus.ndim != a.ndim - 1 or lax.surely_less(a.shape[-1], taus.shape[-1]):
+        if taus.ndim != a.ndim - 1 or surely_less(a.shape[-1], taus.shape[-1]):
             msg = f"ormqr: the reflectors are {a.str_short()}, factors {taus.str_short()}"
             raise ShapeMismatchError(msg, expected="at most as many factors as columns")
         return c
@@ -321,7 +323,7 @@ def _factors(a: Value, *, pivoting: bool, full_matrices: bool, use_magma: bool |
     if is_empty(a.aval):
         q = eye((*batch, m, size), a.aval.dtype)
         order = [lax.broadcasted_iota(INT32, (*batch, n), len(batch))] if pivoting else []
-        return [q, lax.zeros_of(a.aval.update(shape=(*batch, size, n))), *order]
+        return [q, zeros_of(a.aval.update(shape=(*batch, size, n))), *order]
     found, taus, *order = geqrf_p.bind(a, pivoting=pivoting)
     kept = padded(part(found, (0, m), (0, k)), m, size)
     q = householder_product_p.bind(kept, taus)

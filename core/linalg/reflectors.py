@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.reduce.sort import take_along_axis
 from tracebridge.core.linalg.matrices import (
     INT32,
@@ -58,7 +59,7 @@ def with_element(x: Value, at: Any, value: Value) -> Any:
 
 def masked(x: Value, keep: Value) -> Any:
     """``x`` where ``keep``, else zero."""
-    return lax.select_n(keep, lax.zeros_of(x.aval), x)
+    return lax.select_n(keep, zeros_of(x.aval), x)
 
 
 def absolute_squares(x: Value) -> Any:
@@ -80,7 +81,7 @@ def reflector(x: Value, first: Any) -> tuple[Any, Any, Any]:
     behind = lax.gt(place, first)
     size = lax.reduce_max(masked(lax.abs(x), lax.ge(place, first)), (n,))
     size = lax.stop_gradient(size)
-    unit = lax.select_n(lax.gt(size, scalar(size, 0)), lax.full_of(size.aval, 1), size)
+    unit = lax.select_n(lax.gt(size, scalar(size, 0)), full_of(size.aval, 1), size)
     scaled = lax.div(x, as_dtype(per_matrix(unit, shape), dtype))
     alpha = element(scaled, first)
     tail = masked(scaled, behind)
@@ -91,16 +92,16 @@ def reflector(x: Value, first: Any) -> tuple[Any, Any, Any]:
     if is_complex(dtype):
         head = lax.real(alpha)
         trivial = lax.bitwise_and(trivial, lax.eq(lax.imag(alpha), scalar(tail_square, 0)))
-    ones = lax.full_of(total.aval, 1)
+    ones = full_of(total.aval, 1)
     length = lax.sqrt(lax.select_n(trivial, total, ones))
     beta = lax.select_n(lax.ge(head, scalar(head, 0)), length, lax.neg(length))
     wide_beta = as_dtype(beta, dtype)
     tau = lax.div(lax.sub(wide_beta, alpha), wide_beta)
-    tau = lax.select_n(trivial, tau, lax.zeros_of(tau.aval))
+    tau = lax.select_n(trivial, tau, zeros_of(tau.aval))
     divisor = lax.sub(alpha, wide_beta)
-    divisor = lax.select_n(trivial, divisor, lax.full_of(divisor.aval, 1))
+    divisor = lax.select_n(trivial, divisor, full_of(divisor.aval, 1))
     v = lax.div(tail, per_matrix(divisor, shape))
-    v = with_element(v, first, lax.full_of(alpha.aval, 1))
+    v = with_element(v, first, full_of(alpha.aval, 1))
     beta = lax.select_n(trivial, beta, head)
     return v, tau, as_dtype(lax.mul(beta, as_dtype(unit, real_dtype(dtype))), dtype)
 
@@ -130,16 +131,16 @@ def apply_right(a: Value, v: Value, tau: Value) -> Any:
 def stored(a: Value, at: Any, shift: int = 0) -> Any:
     """The vector ``v`` that column ``at`` keeps below row ``at + shift``."""
     x = column(a, at)
-    first = lax.add(at, lax.full_of(at.aval, shift)) if shift else at
+    first = lax.add(at, full_of(at.aval, shift)) if shift else at
     v = masked(x, lax.gt(positions(x.aval.shape), first))
-    return with_element(v, first, lax.full_of(x.aval.update(shape=x.aval.shape[:-1]), 1))
+    return with_element(v, first, full_of(x.aval.update(shape=x.aval.shape[:-1]), 1))
 
 
 def triangularized(a: Value, *, pivoting: bool) -> list[Any]:
     """R and below it the reflectors, their factors, and with ``pivoting`` the order of columns."""
     *batch, m, n = a.aval.shape
     k = least(m, n)
-    taus = lax.zeros_of(a.aval.update(shape=(*batch, k)))
+    taus = zeros_of(a.aval.update(shape=(*batch, k)))
     columns = lax.broadcasted_iota(INT32, (*batch, n), len(batch))
 
     def step(j: Any, state: Any) -> Any:
@@ -164,10 +165,10 @@ def _longest_first(a: Value, j: Any, columns: Value) -> Any:
     shape = a.aval.shape
     rest = masked(a, lax.ge(rows_of(shape), j))
     size = lax.reduce_max(lax.abs(rest), (len(shape) - 2, len(shape) - 1))
-    unit = lax.select_n(lax.gt(size, scalar(size, 0)), lax.full_of(size.aval, 1), size)
+    unit = lax.select_n(lax.gt(size, scalar(size, 0)), full_of(size.aval, 1), size)
     scaled = lax.div(rest, as_dtype(per_matrix(unit, shape), a.aval.dtype))
     lengths = lax.reduce_sum(absolute_squares(scaled), (len(shape) - 2,))
-    lengths = lax.select_n(lax.ge(columns, j), lax.full_of(lengths.aval, -1), lengths)
+    lengths = lax.select_n(lax.ge(columns, j), full_of(lengths.aval, -1), lengths)
     best = per_matrix(lax.argmax(lengths, len(shape) - 2, INT32), columns.aval.shape)
     here = lax.broadcast_in_dim(j, columns.aval.shape, ())
     swap = lax.select_n(lax.eq(columns, here), columns, best)
@@ -184,7 +185,7 @@ def multiplied(
     k = taus.aval.shape[-1]
 
     def step(i: Any, c: Any) -> Any:
-        j = i if left == transpose else lax.sub(lax.full_of(i.aval, k - 1), i)
+        j = i if left == transpose else lax.sub(full_of(i.aval, k - 1), i)
         v, tau = stored(a, j, shift), element(taus, j)
         tau = conj_if(tau, conjugate=transpose)
         return apply_left(c, v, tau) if left else apply_right(c, v, tau)

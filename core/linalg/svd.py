@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.calls import (
     as_boolean,
     char,
@@ -111,7 +112,7 @@ svd_p = Svd()
 def _of_nothing(a: Value, params: dict[str, Any]) -> list[Any]:
     """No singular values, and unit matrices."""
     avals = svd_p.abstract_eval(a.aval, **params)
-    return [lax.zeros_of(avals[0]), *[eye(o.shape, o.dtype) for o in avals[1:]]]
+    return [zeros_of(avals[0]), *[eye(o.shape, o.dtype) for o in avals[1:]]]
 
 
 def _subset(outs: Sequence[Any], subset: tuple[int, int] | None) -> list[Any]:
@@ -170,9 +171,9 @@ def _completed(u: Value, du: Value, k: Any) -> Any:
 
 def _inverse(x: Value) -> Any:
     """1 over x; 0 over 0 is 0."""
-    zero = lax.eq(x, lax.zeros_of(x.aval))
-    ones = lax.full_of(x.aval, 1)
-    return lax.select_n(zero, lax.div(ones, lax.select_n(zero, x, ones)), lax.zeros_of(x.aval))
+    zero = lax.eq(x, zeros_of(x.aval))
+    ones = full_of(x.aval, 1)
+    return lax.select_n(zero, lax.div(ones, lax.select_n(zero, x, ones)), zeros_of(x.aval))
 
 
 # libraries ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tracebridge.core._jaxlib.ffi import register_lapack_targets
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import move_batch_axis
 from tracebridge.core.linalg.calls import (
     ffi_call,
@@ -126,7 +127,7 @@ def _solution(dl: Value, d: Value, du: Value, b: Value, *, perturb: bool) -> Any
         return (x, x1), x
 
     first = [lax.index_in_dim(x, 0, keepdims=False) for x in (main, upper, rhs)]
-    zero = lax.zeros_of(first[0].aval)
+    zero = zeros_of(first[0].aval)
     rest = [lax.slice_in_dim(x, 1, x.aval.shape[0]) for x in (lower, main, upper, rhs)]
     (p, _, y), rows = scan(eliminate, tuple(first), tuple(rest))
     last = [usable(p), zero, zero, y]
@@ -134,11 +135,11 @@ def _solution(dl: Value, d: Value, du: Value, b: Value, *, perturb: bool) -> Any
         lax.concatenate([x, lax.expand_dims(end, (0,))], 0)
         for x, end in zip(rows, last, strict=True)
     ]
-    none = lax.zeros_of(y.aval)
+    none = zeros_of(y.aval)
     _, x = scan(substitute, (none, none), tuple(whole), reverse=True)
     out = move_batch_axis(x, 0, n)
-    singular = lax.reduce_or(lax.eq(whole[0], lax.zeros_of(whole[0].aval)), (0,))
-    nan = lax.full_of(out.aval, float("nan"))
+    singular = lax.reduce_or(lax.eq(whole[0], zeros_of(whole[0].aval)), (0,))
+    nan = full_of(out.aval, float("nan"))
     return lax.select_n(per_matrix(singular, out.aval.shape), out, nan)
 
 

@@ -18,6 +18,9 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
+from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.batch_util import to_front, to_one_axis
+from tracebridge.core.lax.reduce.extremes import largest, smallest
 from tracebridge.core.windows import patches
 from tracebridge.core.windows.emit import emit_reduce_window, emit_select_and_scatter
 from tracebridge.core.windows.geometry import Windows, result_of, windows_of, with_axis
@@ -40,7 +43,7 @@ def is_better(a: Any, b: Any, select_prim: Primitive) -> Any:
 
 def _worst(aval: ShapedArray, select_prim: Primitive) -> Any:
     dtype = aval.dtype
-    return lax.smallest(dtype) if select_prim is lax.ge_p else lax.largest(dtype)
+    return smallest(dtype) if select_prim is lax.ge_p else largest(dtype)
 
 
 def _first_winner(select_prim: Primitive) -> Any:
@@ -76,11 +79,11 @@ def emit_winners(
 
 def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
     """The number of each winner's place in its window, as int32."""
-    worst = lax.full_of(x.aval.update(shape=()), _worst(x.aval, select_prim))
+    worst = full_of(x.aval.update(shape=()), _worst(x.aval, select_prim))
     values = patches.elements(x, worst, windows)
     inside = patches.inside(x.aval.shape, windows)
     best = values[0]
-    place = lax.full_of(best.aval.update(dtype=_INT32, weak_type=False), 0)
+    place = full_of(best.aval.update(dtype=_INT32, weak_type=False), 0)
     is_inside = None if inside is None else inside[0]
     for k in range(1, len(values)):
         takes = is_better(values[k], best, select_prim)
@@ -89,14 +92,14 @@ def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
             takes = lax.bitwise_or(takes, missed)
             is_inside = lax.bitwise_or(is_inside, inside[k])
         best = lax.select(takes, values[k], best)
-        place = lax.select(takes, lax.full_of(place.aval, k), place)
+        place = lax.select(takes, full_of(place.aval, k), place)
     return place
 
 
 def _gather_by_places(t: Value, x: Value, *, select_prim: Primitive, windows: Windows) -> Any:
-    zero = lax.full_of(t.aval.update(shape=()), 0)
+    zero = full_of(t.aval.update(shape=()), 0)
     place = winning_places(x, select_prim, windows)
-    total = lax.zeros_of(t.aval.update(shape=place.aval.shape))
+    total = zeros_of(t.aval.update(shape=place.aval.shape))
     for k, part in enumerate(patches.elements(t, zero, windows)):
         total = lax.select(lax.eq(place, k), part, total)
     return total
@@ -104,7 +107,7 @@ def _gather_by_places(t: Value, x: Value, *, select_prim: Primitive, windows: Wi
 
 def _scatter_by_places(source: Value, x: Value, *, select_prim: Primitive, windows: Windows) -> Any:
     place = winning_places(x, select_prim, windows)
-    zeros = lax.zeros_of(source.aval)
+    zeros = zeros_of(source.aval)
     parts = [lax.select(lax.eq(place, k), source, zeros) for k in range(windows.size)]
     return patches.spread(parts, x.aval.shape, windows)
 
@@ -122,7 +125,7 @@ def _put(source: Value, positions: Value, *, shape: tuple[int, ...]) -> Any:
     index = lax.reshape(positions, (*positions.aval.shape, 1))
     numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
     size = int(np.prod(shape, dtype=np.int64))
-    flat = lax.zeros_of(source.aval.update(shape=(size,)))
+    flat = zeros_of(source.aval.update(shape=(size,)))
     return lax.reshape(lax.scatter_add(flat, index, source, numbers, mode="drop"), shape)
 
 
@@ -140,7 +143,7 @@ class _Selecting(Primitive):
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        moved, dim = lax.to_one_axis(args, dims, ctx.size)
+        moved, dim = to_one_axis(args, dims, ctx.size)
         windows = with_axis(windows_of(params), dim)
         return self.bind(*moved, select_prim=params["select_prim"], **windows._asdict()), dim
 
@@ -277,10 +280,10 @@ class SelectAndScatter(HigherOrderPrimitive):
                 return self.bind(*row, **params)
 
             return map_rows(
-                one, [lax.to_front(a, d, ctx.size) for a, d in zip(args, dims, strict=True)]
+                one, [to_front(a, d, ctx.size) for a, d in zip(args, dims, strict=True)]
             ), 0
         x, source, init = args
-        moved, dim = lax.to_one_axis((x, source), dims[:2], ctx.size)
+        moved, dim = to_one_axis((x, source), dims[:2], ctx.size)
         windows = with_axis(_plain_windows(moved[0].aval.ndim - 1, params), dim)
         names = ("window_dimensions", "window_strides", "padding")
         new = {**params, **{name: getattr(windows, name) for name in names}}

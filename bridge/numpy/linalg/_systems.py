@@ -15,6 +15,7 @@ from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.determinants import det_p, parity
 from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.lu import lu_p
@@ -78,8 +79,8 @@ def _slogdet(a: Any) -> list[Any]:
     size = lax.abs(d)
     log = lax.reduce_sum(lax.log(size), axis)
     # Where an element is 0, so is the sign.
-    zero = lax.eq(size, lax.zeros_of(size.aval))
-    safe = lax.select_n(zero, size, lax.full_of(size.aval, 1))
+    zero = lax.eq(size, zeros_of(size.aval))
+    safe = lax.select_n(zero, size, full_of(size.aval, 1))
     if is_complex(d.aval.dtype):
         phases = lax.div(d, lax.convert_dtype(safe, d.aval.dtype))
     else:

@@ -7,6 +7,7 @@ from typing import Any
 import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.linalg.cholesky import cholesky_p
 from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.lu import lu_p
@@ -38,7 +39,7 @@ def one(name: str, a: Value, *, square: bool = True) -> tuple[Any, Any]:
 
 def _cholesky(a: Value, lower: bool) -> Any:
     x, dtype = one("cholesky", a)
-    factor = cholesky_p.bind(lax.mul(lax.add(x, adjoint(x)), lax.full_of(x.aval, 0.5)))
+    factor = cholesky_p.bind(lax.mul(lax.add(x, adjoint(x)), full_of(x.aval, 0.5)))
     return rounded(factor if lower else adjoint(factor), dtype)
 
 
