@@ -127,7 +127,7 @@ def segment_min(
                      bucket_size, mode, out_sharding)  # fmt: skip
 
 
-def _identity(kind: str, dtype: Any) -> Any:
+def _identity(kind: str, dtype: Array) -> Any:
     if kind == "max":
         return smallest(dtype)
     return largest(dtype) if kind == "min" else int(kind == "prod")

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import tracebridge.numpy as tnp
 from tracebridge._api.derivatives.grad import value_and_grad
 from tracebridge.core.control.loops.while_loop import while_loop
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.util.public_path import public_path
 
 _ARMIJO, _CURVATURE = 1e-4, 0.9
 
@@ -18,6 +20,7 @@ CONVERGED, TOO_LONG, NO_STEP, UNDEFINED = 0, 1, 5, -1
 """The values of ``status``."""
 
 
+@public_path("tracebridge.scipy.optimize")
 class OptimizeResults(NamedTuple):
     """What a search found.
 
@@ -88,7 +91,7 @@ class _Line(NamedTuple):
     count: Any
 
 
-def _along(objective: Callable[..., Any], s: _Search, p: Any, first: Any, most: Any) -> _Line:
+def _along(objective: Callable[..., Any], s: _Search, p: Array, first: Array, most: Array) -> _Line:
     """A step that satisfies the strong Wolfe conditions, by doubling and then narrowing."""
     slope = tnp.vdot(s.g, p)
 
@@ -128,7 +131,7 @@ def _along(objective: Callable[..., Any], s: _Search, p: Any, first: Any, most: 
 # estimates of the inverse Hessian ----------------------------------------------------------------
 
 
-def _dense_update(matrix: Any, dx: Any, dg: Any) -> Any:
+def _dense_update(matrix: Array, dx: Array, dg: Array) -> Any:
     curvature = tnp.vdot(dg, dx)
     rho = 1 / tnp.where(curvature > 0, curvature, 1)
     left = tnp.eye(len(dx), dtype=dx.dtype) - rho * tnp.outer(dx, dg)
@@ -136,19 +139,19 @@ def _dense_update(matrix: Any, dx: Any, dg: Any) -> Any:
     return tnp.where((curvature > 0) & tnp.isfinite(updated).all(), updated, matrix)
 
 
-def _limited_update(memory: Any, dx: Any, dg: Any) -> Any:
+def _limited_update(memory: Array, dx: Array, dg: Array) -> Any:
     steps, changes, scales = memory
     curvature = tnp.vdot(dg, dx)
     good = curvature > 0
 
-    def pushed(rows: Any, row: Any) -> Any:
+    def pushed(rows: Array, row: Array) -> Any:
         return tnp.where(good, tnp.concatenate([rows[1:], row[None]]), rows)
 
     scale = 1 / tnp.where(good, curvature, 1)
     return pushed(steps, dx), pushed(changes, dg), pushed(scales, scale)
 
 
-def _limited_direction(memory: Any, g: Any) -> Any:
+def _limited_direction(memory: Array, g: Array) -> Any:
     """The product with the estimate, from the pairs that are there; others have scale 0."""
     steps, changes, scales = memory
     m = len(scales)
@@ -167,7 +170,7 @@ def _limited_direction(memory: Any, g: Any) -> Any:
 
 
 def descend(
-    fun: Callable[..., Any], x0: Any, limits: Limits, history: int | None
+    fun: Callable[..., Any], x0: Array, limits: Limits, history: int | None
 ) -> OptimizeResults:
     """Search from ``x0``; with a memory of ``history`` pairs, or a dense matrix."""
     objective = value_and_grad(fun)
@@ -178,12 +181,12 @@ def descend(
         rows = tnp.zeros((history, n), x0.dtype)
         memory = (rows, rows, tnp.zeros(history, x0.dtype))
 
-    def size_of(g: Any) -> Any:
+    def size_of(g: Array) -> Any:
         if limits.norm == tnp.inf:
             return tnp.abs(g).max(initial=0)
         return (tnp.abs(g) ** limits.norm).sum() ** (1 / limits.norm)
 
-    def status_of(g: Any) -> tuple[Any, Any]:
+    def status_of(g: Array) -> tuple[Any, Any]:
         size = size_of(g)
         status = tnp.where(size <= limits.gtol, CONVERGED, TOO_LONG)
         status = tnp.where(tnp.isfinite(size), status, UNDEFINED)

@@ -77,8 +77,11 @@ def detrend(
 
 def detrender(name: str, how: Any, axis: int) -> Callable[[Any], Any]:
     if callable(how):
+        function: Callable[[Any], Any] = how
         return (
-            how if axis == -1 else lambda x: tnp.moveaxis(how(tnp.moveaxis(x, -1, axis)), axis, -1)
+            function
+            if axis == -1
+            else lambda x: tnp.moveaxis(function(tnp.moveaxis(x, -1, axis)), axis, -1)
         )
     if isinstance(how, str):
         return lambda x: detrend(x, type=how)

@@ -24,13 +24,13 @@ from tracebridge.numpy._promote import members
 __all__ = ["map_coordinates"]
 
 
-def _mirrored(index: Any, size: int) -> Any:
+def _mirrored(index: Array, size: int) -> Any:
     """Reflected about the centres of the outermost pixels."""
     last = size - 1
     return tnp.abs((index + last) % (2 * last) - last) if last else tnp.zeros_like(index)
 
 
-def _reflected(index: Any, size: int) -> Any:
+def _reflected(index: Array, size: int) -> Any:
     """Reflected about the outer edges of the outermost pixels."""
     return tnp.floor_divide(_mirrored(2 * index + 1, 2 * size + 1), 2)
 
@@ -44,11 +44,11 @@ _INSIDE: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-def _away_from_zero(x: Any) -> Any:
+def _away_from_zero(x: Array) -> Any:
     return tnp.where(x < 0, tnp.ceil(x - 0.5), tnp.floor(x + 0.5))
 
 
-def _neighbours(x: Any, order: int) -> list[tuple[Any, Any]]:
+def _neighbours(x: Array, order: int) -> list[tuple[Any, Any]]:
     """Indices of the pixels on both sides of a coordinate, and their weights."""
     if order == 0:
         return [(_as_index(_away_from_zero(x)), 1)]
@@ -60,11 +60,11 @@ def _neighbours(x: Any, order: int) -> list[tuple[Any, Any]]:
     return [(index, 1 - above), (index + 1, above)]
 
 
-def _as_index(x: Any) -> Any:
+def _as_index(x: Array) -> Any:
     return x.astype("int32") if is_inexact(x.dtype) else x
 
 
-def _map_coordinates(image: Any, fill: Any, *coordinates_and_statics: Any) -> Any:
+def _map_coordinates(image: Array, fill: Array, *coordinates_and_statics: Any) -> Any:
     *coordinates, order, mode = coordinates_and_statics
     image, fill = tnp.asarray(image), tnp.asarray(fill)
     coordinates = [tnp.asarray(c) for c in coordinates]

@@ -10,6 +10,7 @@ from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.filtering import shield
 from tracebridge.core.errors.shape_errors import RankError
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.scipy._quasi_newton import Limits, OptimizeResults, descend
 
@@ -62,7 +63,7 @@ def minimize(
     >>> bool(found.success), [round(v, 3) for v in found.x.tolist()]
     (True, [1.0, 2.0])
     """
-    if not isinstance(args, tuple):
+    if not isinstance(args, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass one
         msg = f"minimize: args is of type {type(args).__name__}, expected a tuple"
         raise ArgumentTypeError(msg, hint="write (x,) for one argument")
     kind = str(method).lower()
@@ -81,7 +82,7 @@ def minimize(
     if not is_float(start.dtype):
         start = start.astype(float)
 
-    def objective(x: Any) -> Any:
+    def objective(x: Array) -> Any:
         value: Any = tnp.asarray(fun(x, *args))
         if value.ndim:
             msg = f"minimize: fun gives an array of shape {value.shape}, expected a scalar"

@@ -40,6 +40,7 @@ from tracebridge.core.linalg.matrices import (
     scale_columns,
 )
 from tracebridge.core.linalg.solving import lu_solution
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 
+@public_path("tracebridge.lax.linalg")
 class EigImplementation(enum.Enum):
     """The library that ``eig`` calls; on the CPU that is ``LAPACK``."""
 

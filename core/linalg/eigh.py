@@ -37,6 +37,7 @@ from tracebridge.core.linalg.matrices import (
     real_dtype,
     symmetrized,
 )
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 
+@public_path("tracebridge.lax.linalg")
 class EighImplementation(enum.Enum):
     """How ``eigh`` computes: ``QR`` (the default with a library), ``JACOBI``, ``QDWH``."""
 

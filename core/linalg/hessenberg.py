@@ -222,4 +222,4 @@ def tridiagonal(a: Operand, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     (x,), dtype = matrices("tridiagonal", a)
     check_square("tridiagonal", x.aval)
     found, d, e, taus = tridiagonal_p.bind(x, lower=bool(lower))
-    return tuple([rounded(y, dtype) for y in (found, d, e, taus)])  # pyright: ignore[reportReturnType] - four of them
+    return tuple([rounded(y, dtype) for y in (found, d, e, taus)])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def positions(shape: Shape) -> Any:
     """The number of its place along the last axis, for each element."""
-    return columns_of(shape) if len(shape) > 1 else lax.iota(INT32, shape[0])
+    return columns_of(shape) if len(shape) > 1 else lax.iota(INT32, shape[-1])
 
 
 def element(x: Value, at: Any) -> Any:

@@ -40,6 +40,7 @@ from tracebridge.core.linalg.matrices import (
     scalar,
     scale_columns,
 )
+from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
 
 
+@public_path("tracebridge.lax.linalg")
 class SvdAlgorithm(enum.Enum):
     """How ``svd`` computes; ``DEFAULT`` leaves the choice to the platform."""
 
@@ -101,9 +103,9 @@ class Svd(Composed):
         subset, n_out = params["subset_by_index"], 3 if params["compute_uv"] else 1
         full = params["full_matrices"] and params["compute_uv"]
         given = {**params, "compute_uv": True, "subset_by_index": None, "full_matrices": full}
-        outs = self.bind(*primals, **given)
-        changes = _tangents(*outs, tangents[0])
-        return _subset(outs[:n_out], subset), _subset(changes[:n_out], subset)
+        s, u, vt = self.bind(*primals, **given)
+        changes = _tangents(s, u, vt, tangents[0])
+        return _subset([s, u, vt][:n_out], subset), _subset(changes[:n_out], subset)
 
 
 svd_p = Svd()

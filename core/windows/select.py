@@ -84,7 +84,7 @@ def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
     inside = patches.inside(x.aval.shape, windows)
     best = values[0]
     place = full_of(best.aval.update(dtype=_INT32, weak_type=False), 0)
-    is_inside = None if inside is None else inside[0]
+    is_inside: Any = None if inside is None else inside[0]
     for k in range(1, len(values)):
         takes = is_better(values[k], best, select_prim)
         if inside is not None:
@@ -292,8 +292,8 @@ class SelectAndScatter(HigherOrderPrimitive):
 
 def _plain_windows(ndim: int, params: Any) -> Windows:
     ones = (1,) * ndim
-    names = ("window_dimensions", "window_strides", "padding")
-    return Windows(*[params[name] for name in names], ones, ones)
+    size, strides = params["window_dimensions"], params["window_strides"]
+    return Windows(size, strides, params["padding"], ones, ones)
 
 
 select_and_gather_add_p = SelectAndGatherAdd()

@@ -44,6 +44,10 @@ def test_decisions_are_numbered_once() -> None:
     assert sorted(set(numbers)) == sorted(numbers)
 
 
+# Files that a page tells its reader to write.
+TO_BE_WRITTEN = frozenset(["interop/cupy_adapter.py", "tests/interop/test_cupy_adapter.py"])
+
+
 def test_paths_exist() -> None:
     """A path of the package that a page names in backticks is there, also each of `a/{b,c}.py`."""
     missing = [
@@ -51,7 +55,7 @@ def test_paths_exist() -> None:
         for page in PAGES
         for named in PATH.findall(page.read_text(encoding="utf-8"))
         for path in alternatives(named)
-        if not (ROOT / path).exists()
+        if not (ROOT / path).exists() and path not in TO_BE_WRITTEN
     ]
 
     assert not missing, report("paths that pages name and that are not there", missing)

@@ -31,7 +31,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "tracebridge.scipy": (
-        ("optimize signal sparse spatial", _SCIPY),
+        ("spatial", _SCIPY),
     ),
     "tracebridge.scipy.stats": (
         ("dirichlet gaussian_kde mode multinomial multivariate_normal rankdata sem", _SCIPY),

@@ -33,4 +33,11 @@ from tracebridge.numpy.linalg._systems import solve as solve
 from tracebridge.numpy.linalg._systems import tensorinv as tensorinv
 from tracebridge.numpy.linalg._systems import tensorsolve as tensorsolve
 
+__all__ = [
+    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
+    "inv", "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose",
+    "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
+    "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
+
 _publish(globals(), __name__)

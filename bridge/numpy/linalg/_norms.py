@@ -222,7 +222,7 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
         s = svd(a, compute_uv=False)
         ratio = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     else:
-        ratio = matrix_norm(a, ord=p) * matrix_norm(inv(a), ord=p)  # pyright: ignore[reportArgumentType] - not None
+        ratio = matrix_norm(a, ord=p) * matrix_norm(inv(a), ord=p)
     # NaN that does not come from the matrix is 0 over 0, or comes of an inverse that is not there.
     given = tnp.any(tnp.isnan(a), (-2, -1))
     return tnp.where(tnp.isnan(ratio) & ~given, tnp.inf, ratio)

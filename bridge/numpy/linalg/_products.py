@@ -148,8 +148,8 @@ def tensordot(
     >>> float(tnp.linalg.tensordot(tnp.ones((2, 3)), tnp.ones((2, 3))))
     6.0
     """
-    given: dict[str, Any] = {"precision": precision, "out_sharding": out_sharding}
-    return tnp.tensordot(x1, x2, axes, preferred_element_type=preferred_element_type, **given)
+    given: dict[str, Any] = {"axes": axes, "precision": precision, "out_sharding": out_sharding}
+    return tnp.tensordot(x1, x2, preferred_element_type=preferred_element_type, **given)
 
 
 def vecdot(

@@ -8,6 +8,7 @@ from typing import Any
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_operands, broadcast_shape, promote_inexact
 from tracebridge.numpy._promote import broadcast_to as _to
@@ -40,7 +41,7 @@ def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any] | None
     """``function`` with the derivatives ``slopes(ans, *xs)`` of its arguments; None is zero."""
     wrapped = custom_jvp(function)
 
-    def jvp(primals: Any, tangents: Any) -> Any:
+    def jvp(primals: Array, tangents: Array) -> Any:
         ans = wrapped(*primals)
         total = 0 * ans
         for slope, t in zip(slopes, tangents, strict=True):

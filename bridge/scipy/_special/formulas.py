@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special.incomplete_beta import betainc, log_beta_p
 from tracebridge.core.special.incomplete_gamma import igamma, igammac
 from tracebridge.scipy._special.elementwise import with_slopes
@@ -16,15 +17,15 @@ _ROOT_2 = math.sqrt(2)
 _TERMS = 40
 
 
-def _xlogy(x: Any, y: Any) -> Any:
+def _xlogy(x: Array, y: Array) -> Any:
     return tnp.where((x == 0) & ~tnp.isnan(y), tnp.zeros_like(x * y), x * tnp.log(y))
 
 
-def _xlog1py(x: Any, y: Any) -> Any:
+def _xlog1py(x: Array, y: Array) -> Any:
     return tnp.where((x == 0) & ~tnp.isnan(y), tnp.zeros_like(x * y), x * tnp.log1p(y))
 
 
-def _share(x: Any, y: Any) -> Any:
+def _share(x: Array, y: Array) -> Any:
     return tnp.where(x == 0, tnp.zeros_like(x * y), x / tnp.where(x == 0, 1, y))
 
 
@@ -32,12 +33,12 @@ xlogy = with_slopes(_xlogy, lambda _, x, y: tnp.log(y), lambda _, x, y: _share(x
 xlog1py = with_slopes(_xlog1py, lambda _, x, y: tnp.log1p(y), lambda _, x, y: _share(x, 1 + y))
 
 
-def gammaln(x: Any) -> Any:
+def gammaln(x: Array) -> Any:
     """Logarithm of the size of the gamma function."""
     return lax.lgamma(x)
 
 
-def gammasgn(x: Any) -> Any:
+def gammasgn(x: Array) -> Any:
     """Its sign."""
     whole = tnp.floor(x)
     half = tnp.where(tnp.isfinite(whole), whole, 0) / 2
@@ -47,7 +48,7 @@ def gammasgn(x: Any) -> Any:
     return tnp.where(tnp.isnan(x), x, sign)
 
 
-def log_beta(a: Any, b: Any) -> Any:
+def log_beta(a: Array, b: Array) -> Any:
     """Logarithm of the size of the beta function."""
     inside = (a >= 0) & (b >= 0)
     good = log_beta_p.bind(tnp.where(inside, a, 1), tnp.where(inside, b, 1))
@@ -56,12 +57,12 @@ def log_beta(a: Any, b: Any) -> Any:
     return tnp.where(inside, good, other)
 
 
-def ndtr(x: Any) -> Any:
+def ndtr(x: Array) -> Any:
     """The normal distribution function."""
     return 0.5 * lax.erfc(-x / _ROOT_2)
 
 
-def _tail_fraction(z: Any) -> Any:
+def _tail_fraction(z: Array) -> Any:
     """``z + 1 / (z + 2 / (z + 3 / ...))``, the density over the upper tail."""
     total = z
     for k in range(_TERMS, 0, -1):
@@ -69,7 +70,7 @@ def _tail_fraction(z: Any) -> Any:
     return total
 
 
-def _log_ndtr(x: Any) -> Any:
+def _log_ndtr(x: Array) -> Any:
     low, high = x < -5, x > 0
     far = tnp.where(low, -x, 5)
     lower = -0.5 * far * far - LOG_ROOT_2_PI - tnp.log(_tail_fraction(far))
@@ -78,7 +79,7 @@ def _log_ndtr(x: Any) -> Any:
     return tnp.where(low, tnp.where(tnp.isinf(x), -math.inf, lower), tnp.where(high, upper, middle))
 
 
-def _log_ndtr_slope(ans: Any, x: Any) -> Any:
+def _log_ndtr_slope(ans: Array, x: Array) -> Any:
     """The density over the function, which is ``-x`` far out."""
     far = tnp.where(x < -5, -x, 5)
     near = tnp.where(x < -5, 0, x)
@@ -89,7 +90,7 @@ def _log_ndtr_slope(ans: Any, x: Any) -> Any:
 log_ndtr = with_slopes(_log_ndtr, _log_ndtr_slope)
 
 
-def _ndtri(p: Any) -> Any:
+def _ndtri(p: Array) -> Any:
     """By Newton's method on the logarithm in the tails, which is concave: no step overshoots."""
     upper = p > 0.5
     q = tnp.where(upper, 1 - p, p)
@@ -109,29 +110,29 @@ def _ndtri(p: Any) -> Any:
 ndtri = with_slopes(_ndtri, lambda y, p: tnp.exp(0.5 * y * y + LOG_ROOT_2_PI))
 
 
-def gammainc(a: Any, x: Any) -> Any:
+def gammainc(a: Array, x: Array) -> Any:
     """The lower incomplete gamma function."""
     return igamma(a, x)
 
 
-def gammaincc(a: Any, x: Any) -> Any:
+def gammaincc(a: Array, x: Array) -> Any:
     """The upper one."""
     return igammac(a, x)
 
 
-def incomplete_beta(a: Any, b: Any, x: Any) -> Any:
+def incomplete_beta(a: Array, b: Array, x: Array) -> Any:
     """The regularized incomplete beta function."""
     return betainc(a, b, x)
 
 
-def _entr(x: Any) -> Any:
+def _entr(x: Array) -> Any:
     return tnp.where(x < 0, -math.inf, -_xlogy(x, x))
 
 
 entr = with_slopes(_entr, lambda _, x: -tnp.log(x) - 1)
 
 
-def _rel_entr(p: Any, q: Any) -> Any:
+def _rel_entr(p: Array, q: Array) -> Any:
     both = (p > 0) & (q > 0)
     inside = tnp.where(both, p, 1) * (
         tnp.log(tnp.where(both, p, 1)) - tnp.log(tnp.where(both, q, 1))
@@ -144,7 +145,7 @@ def _rel_entr(p: Any, q: Any) -> Any:
 rel_entr = _rel_entr
 
 
-def kl_div(p: Any, q: Any) -> Any:
+def kl_div(p: Array, q: Array) -> Any:
     """Like the relative entropy, not negative anywhere."""
     value = _rel_entr(p, q)
     both = (p > 0) & (q > 0)
@@ -152,7 +153,7 @@ def kl_div(p: Any, q: Any) -> Any:
     return tnp.where(both, value - p + q, outside)
 
 
-def boxcox(x: Any, power: Any) -> Any:
+def boxcox(x: Array, power: Array) -> Any:
     """``(x**power - 1) / power``, the logarithm at power 0."""
     none = power == 0
     safe = tnp.where(none, 1, power)
@@ -160,7 +161,7 @@ def boxcox(x: Any, power: Any) -> Any:
     return tnp.where(none, log, tnp.expm1(safe * log) / safe)
 
 
-def boxcox1p(x: Any, power: Any) -> Any:
+def boxcox1p(x: Array, power: Array) -> Any:
     """The same of ``1 + x``."""
     none = power == 0
     safe = tnp.where(none, 1, power)
@@ -168,18 +169,18 @@ def boxcox1p(x: Any, power: Any) -> Any:
     return tnp.where(none, log, tnp.expm1(safe * log) / safe)
 
 
-def logit(p: Any) -> Any:
+def logit(p: Array) -> Any:
     """``log(p / (1 - p))``."""
     return tnp.log(p) - tnp.log1p(-p)
 
 
-def poch(z: Any, m: Any) -> Any:
+def poch(z: Array, m: Array) -> Any:
     """``gamma(z + m) / gamma(z)``."""
     ratio = gammasgn(z) * gammasgn(z + m) * tnp.exp(gammaln(z + m) - gammaln(z))
     return tnp.where(m == 0, 1, ratio)
 
 
-def comb(n: Any, k: Any) -> Any:
+def comb(n: Array, k: Array) -> Any:
     """Binomial coefficients of numbers that need not be whole."""
     inside = (k >= 0) & (k <= n) & (n >= 0)
     n, k = tnp.where(inside, n, 1), tnp.where(inside, k, 1)
@@ -190,7 +191,7 @@ def comb(n: Any, k: Any) -> Any:
     return tnp.where(inside, rounded, 0)
 
 
-def gamma(x: Any) -> Any:
+def gamma(x: Array) -> Any:
     """The gamma function; infinite at 0 with the sign of it."""
     size = gammasgn(x) * tnp.exp(gammaln(x))
     # Of whole numbers that floats hold it is whole.
@@ -199,16 +200,16 @@ def gamma(x: Any) -> Any:
     return tnp.where(x == -math.inf, math.nan, size)
 
 
-def loggamma(x: Any) -> Any:
+def loggamma(x: Array) -> Any:
     """The logarithm itself, which has no real value below 0."""
     return tnp.where(x < 0, math.nan, gammaln(x))
 
 
-def beta(a: Any, b: Any) -> Any:
+def beta(a: Array, b: Array) -> Any:
     """The beta function."""
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * tnp.exp(log_beta(a, b))
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: Array) -> Any:
     """The derivative of ``gammaln``, infinite at 0."""
     return tnp.where(x == 0, tnp.copysign(math.inf, -x).astype(x.dtype), lax.digamma(x))

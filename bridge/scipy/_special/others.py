@@ -96,7 +96,7 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     return _comb_staged((N, k))
 
 
-def _multigammaln(a: Any, d: int) -> Any:
+def _multigammaln(a: Array, d: int) -> Any:
     (a,) = promote_inexact(a)
     total = 0.25 * d * (d - 1) * math.log(math.pi) * tnp.ones_like(a)
     for i in range(d):
@@ -107,7 +107,7 @@ def _multigammaln(a: Any, d: int) -> Any:
 _multigammaln_staged = StagedFunction(_multigammaln, "multigammaln")
 
 
-def multigammaln(a: ArrayLike, d: Any) -> Array:
+def multigammaln(a: ArrayLike, d: Array) -> Array:
     """Logarithm of the gamma function of ``d`` dimensions.
 
     Args:
@@ -124,7 +124,7 @@ def multigammaln(a: ArrayLike, d: Any) -> Array:
     return _multigammaln_staged((a,), (index_of(d, "multigammaln", "d"),))
 
 
-def bernoulli(n: Any) -> Array:
+def bernoulli(n: Array) -> Array:
     """The Bernoulli numbers 0 to ``n``; that of 1 is -1/2.
 
     Args:
@@ -163,7 +163,7 @@ def _exp(x: float) -> float:
 
 
 def _logsumexp(
-    a: Any, *more: Any, axis: Any, keepdims: bool, signed: bool, has_b: bool, has_where: bool
+    a: Array, *more: Any, axis: Array, keepdims: bool, signed: bool, has_b: bool, has_where: bool
 ) -> Any:
     values = promote_inexact(a, *more[:1]) if has_b else promote_inexact(a)
     a = values[0]
@@ -238,7 +238,7 @@ def logsumexp(
     return tuple(out) if return_sign else out
 
 
-def _softmax(x: Any, axis: Any, logs: bool) -> Any:
+def _softmax(x: Array, axis: Array, logs: bool) -> Any:
     (x,) = promote_inexact(x)
     axes = normalize_axes(axis, x.aval.ndim, "log_softmax" if logs else "softmax")
     most = tnp.max(lax.stop_gradient(x), axis=axes, keepdims=True, initial=-math.inf)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.special import bessel
 from tracebridge.scipy._special import formulas as f
 from tracebridge.scipy._stats.families import Distribution
@@ -14,7 +15,7 @@ from tracebridge.scipy._stats.families import Distribution
 _LOG_2_PI = math.log(2 * math.pi)
 
 
-def _log1mexp(y: Any) -> Any:
+def _log1mexp(y: Array) -> Any:
     """``log(1 - exp(-y))`` of positive numbers."""
     small = y < math.log(2)
     near = tnp.log(-tnp.expm1(-tnp.where(small, y, 1)))
@@ -32,18 +33,18 @@ def _zero(*shapes: Any) -> Any:
     return 0.0
 
 
-def _cauchy_quantile(q: Any) -> Any:
+def _cauchy_quantile(q: Array) -> Any:
     edge = (q == 0) | (q == 1)
     inner = -1 / tnp.tan(math.pi * tnp.where(edge, 0.25, q))
     return tnp.where(edge, tnp.where(q == 0, -math.inf, math.inf), inner)
 
 
-def _laplace_below(y: Any) -> Any:
+def _laplace_below(y: Array) -> Any:
     tail = 0.5 * tnp.exp(-tnp.abs(y))
     return tnp.where(y < 0, tail, 1 - tail)
 
 
-def _middle(a: Any, b: Any) -> Any:
+def _middle(a: Array, b: Array) -> Any:
     """A number between two bounds, of which each may be infinite."""
     one_sided = tnp.where(tnp.isinf(b), a + 1, b - 1)
     none = tnp.isinf(a) & tnp.isinf(b)
@@ -157,7 +158,7 @@ T = Distribution(
 )  # fmt: skip
 
 
-def _log_mass(a: Any, b: Any) -> Any:
+def _log_mass(a: Array, b: Array) -> Any:
     """Logarithm of the probability of normal numbers in ``[a, b]``, in the tail that is nearer."""
     turned = a > 0
     low, high = tnp.where(turned, -b, a), tnp.where(turned, -a, b)

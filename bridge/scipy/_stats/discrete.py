@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tracebridge.numpy as tnp
+from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.scipy._special import formulas as f
 from tracebridge.scipy._stats.families import Distribution
 
@@ -13,15 +14,15 @@ def _zero(*shapes: Any) -> Any:
     return 0.0
 
 
-def _log_choose(n: Any, k: Any) -> Any:
+def _log_choose(n: Array, k: Array) -> Any:
     return -tnp.log1p(n) - f.log_beta(n - k + 1, k + 1)
 
 
-def _is_share(p: Any) -> Any:
+def _is_share(p: Array) -> Any:
     return (p >= 0) & (p <= 1)
 
 
-def _bernoulli_quantile(q: Any, p: Any) -> Any:
+def _bernoulli_quantile(q: Array, p: Array) -> Any:
     """As SciPy's: below the support at 0, its end at 1."""
     found = tnp.where((q <= 1 - p) & (q < 1), 0, tnp.ones_like(q))
     return tnp.where(q == 0, -1, found)

@@ -58,7 +58,7 @@ def _expm(a: Value, upper: bool, max_squarings: int) -> Any:
     return rounded(out, dtype)
 
 
-def _pade(x: Any, coefficients: tuple[int, ...], upper: bool) -> Any:
+def _pade(x: Array, coefficients: tuple[int, ...], upper: bool) -> Any:
     """The approximant ``q(-x)^-1 q(x)``: even powers of q, and odd ones."""
     square = matmul(x, x)
     # Scaled, so that the largest coefficient is no larger than 1: sums overflow no sooner.
@@ -70,7 +70,7 @@ def _pade(x: Any, coefficients: tuple[int, ...], upper: bool) -> Any:
     return general_solution(bottom, top)
 
 
-def _series(square: Any, coefficients: tuple[int, ...], divisor: int) -> Any:
+def _series(square: Array, coefficients: tuple[int, ...], divisor: int) -> Any:
     """Horner's rule."""
     identity = eye_of(square)
     total = identity * (coefficients[-1] / divisor)
@@ -79,19 +79,19 @@ def _series(square: Any, coefficients: tuple[int, ...], divisor: int) -> Any:
     return total
 
 
-def _squared(x: Any, steps: Any, limit: int) -> Any:
+def _squared(x: Array, steps: Array, limit: int) -> Any:
     """``x`` squared ``steps`` times, which may differ between the matrices of a batch."""
     if not limit:
         return x
     most = tnp.max(steps)
 
-    def square(x: Any, i: Any) -> Any:
+    def square(x: Array, i: Array) -> Any:
         doing = per_matrix(i < steps, x.aval.shape)
         # Not where it is not wanted: the derivative would be infinite times zero.
         kept = tnp.where(doing, x, eye_of(x))
         return tnp.where(doing, matmul(kept, kept), x)
 
-    def step(x: Any, i: Any) -> tuple[Any, None]:
+    def step(x: Array, i: Array) -> tuple[Any, None]:
         return cond(i < most, square, lambda x, i: x, x, i), None
 
     return scan(step, x, tnp.arange(limit, dtype=np.int32))[0]

@@ -97,7 +97,7 @@ def _is_real(x: Any) -> bool:
     """Whether imaginary parts are rounding errors; traced values stay complex."""
     if is_traced(x):
         return False
-    values = np.asarray(x)
+    values: Any = np.asarray(x)
     bound = 1000 * float(tnp.finfo(x.dtype).eps) * max(np.abs(values).max(initial=0), 1)
     return bool(np.abs(values.imag).max(initial=0) <= bound)
 
