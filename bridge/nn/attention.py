@@ -78,7 +78,7 @@ def dot_product_attention(
     ]
     batch, t, n, h = q.shape
     s, heads = k.shape[1:3]
-    kind = tnp.promote_types(q.dtype, np.dtype(np.float32))
+    kind = tnp.promote_types(q.dtype, tnp.float32)
     grouped = q.reshape(batch, t, heads, n // heads, h)
     preferred = None if kind == q.dtype else kind
     products = tnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=preferred)

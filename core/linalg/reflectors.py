@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 def positions(shape: Shape) -> Any:
     """The number of its place along the last axis, for each element."""
-    return columns_of(shape) if len(shape) > 1 else lax.iota(INT32, shape[-1])
+    size = shape[-1]
+    return columns_of(shape) if len(shape) > 1 else lax.iota(INT32, size)
 
 
 def element(x: Value, at: Any) -> Any:

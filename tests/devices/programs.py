@@ -28,7 +28,7 @@ class Program:
     fun: Callable[..., Any]
     args: tuple[Any, ...]
     not_on: str = ""
-    """The platform whose error is expected instead."""
+    """Platforms whose error is expected instead."""
 
     def __str__(self) -> str:
         return self.name.replace(" ", "_")
@@ -254,6 +254,8 @@ def _special() -> Iterator[Program]:
         yield Program(name, gradient(getattr(lax, name)), (V,))
     yield Program("bessel_i0", lambda x: (tnp.i0(x), tb.grad(lambda y: tnp.i0(y).sum())(x)), (V,))
     yield Program("betainc", gradient(lax.betainc, 2), (V, V, V))
+    yield Program("betaln", tb.scipy.special.betaln, (V, V))
+    yield Program("gradient of betaln", gradient(tb.scipy.special.betaln, 0, 1), (V, V))
     yield Program(
         "gamma",
         gradient(lambda k, a: tb.random.gamma(tb.random.wrap_key_data(k), a, (7, 8)), 1),
@@ -325,6 +327,15 @@ def _linear_algebra() -> Iterator[Program]:
         yield Program(f"cholesky of {kind}", gradient(lax.linalg.cholesky), (a,))
         yield Program(f"lu of {kind}", gradient(lambda x: lax.linalg.lu(x)[0]), (a,))
         yield Program(f"qr of {kind}", gradient(lax.linalg.qr), (a,))
+        yield Program(f"eigh of {kind}", gradient(lambda x: tnp.linalg.eigh(x)), (a,))
+        yield Program(f"svd of {kind}", gradient(lambda x: lax.linalg.svd(x)), (a,))
+        yield Program(f"det of {kind}", gradient(tnp.linalg.det), (a,))
+        yield Program(f"det alone of {kind}", tnp.linalg.det, (a,))
+        yield Program(f"solve of {kind}", gradient(tnp.linalg.solve, 0, 1), (a, a))
+        yield Program(f"hessenberg of {kind}", lax.linalg.hessenberg, (a,))
+        yield Program(f"tridiagonal of {kind}", lax.linalg.tridiagonal, (a,))
+        yield Program(f"eig of {kind}", tnp.linalg.eig, (a,), "cuda tpu")
+        yield Program(f"schur of {kind}", lax.linalg.schur, (a,), "cuda tpu")
         yield Program(f"qr with pivots of {kind}", lambda x: lax.linalg.qr(x, pivoting=True), (a,))
     yield Program(
         "triangular_solve",
@@ -344,6 +355,18 @@ def _linear_algebra() -> Iterator[Program]:
         lambda p: lax.linalg.lu_pivots_to_permutation(p, 8),
         (INTS,),
     )
+    yield Program("qdwh", lambda x: lax.linalg.qdwh(x)[:2], (spec(5, 5),))
+    yield Program(
+        "tridiagonal_solve",
+        gradient(lax.linalg.tridiagonal_solve, 0, 1, 2, 3),
+        (V, V, V, spec(8, 2)),
+    )
+    yield Program(
+        "symmetric_product",
+        gradient(lambda a, c: lax.linalg.symmetric_product(a, c), 0, 1),
+        (spec(4, 3), spec(4, 4)),
+    )
+    yield Program("symmetric product alone", lax.linalg.symmetric_product, (spec(4, 3), spec(4, 4)))
     yield Program("cholesky_update", lax.linalg.cholesky_update, (spec(5, 5), spec(5)))
 
 

@@ -34,7 +34,7 @@ def devices() -> dict[str, list[Any]]:
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
 def test_compiles(program: Program, platform: str, devices: dict[str, list[Any]]) -> None:
     """The platform's compiler takes the program."""
-    if program.not_on == platform:
+    if platform in program.not_on:
         pytest.skip(f"refused with an error that names {platform}")
 
     assert compile_for(program.text(platform), devices[platform]) is not None
