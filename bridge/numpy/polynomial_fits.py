@@ -13,6 +13,7 @@ import tracebridge.numpy as tnp
 from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -71,7 +72,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     >>> tnp.roots(tnp.array([1.0, -3.0, 2.0])).real.round(4).tolist()
     [2.0, 1.0]
     """
-    values = tnp.atleast_1d(p)
+    values = tnp.atleast_1d(tnp.asarray(as_value(p, "roots")))
     if values.ndim != 1:
         msg = f"roots: coefficients must be a vector, got shape {values.shape}"
         raise RankError(msg)

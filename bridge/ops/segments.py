@@ -170,6 +170,8 @@ def _segments(
         msg = f"{call}: num_segments is {count}, expected at least 0"
         raise ArgumentValueError(msg)
     rest = x.shape[1:]
+    if count == 0:
+        return tnp.zeros((0, *rest), x.dtype)
     start = _identity(kind, x.dtype)
     rows = (count, *rest)
     index = ids[:, None]

@@ -319,7 +319,7 @@ def conv_general_dilated_patches(
     [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]]
     """
     (x,) = operands("conv_general_dilated_patches", lhs)
-    places = tuple(filter_shape)
+    places = _sizes("conv_general_dilated_patches", filter_shape)
     numbers = conv_dimension_numbers(x.aval.shape, (1, 1, *places), dimension_numbers)
     size, features = math.prod(places), x.aval.shape[numbers.lhs_spec[1]]
     scalar = x.aval.update(shape=(size, size), weak_type=False)
@@ -377,6 +377,7 @@ def conv_general_dilated_local(
     """
     call = "conv_general_dilated_local"
     x, y = operands(call, lhs, rhs)
+    filter_shape = _sizes(call, filter_shape)
     pair = canonical_precision(precision, call)
     if pair is not None and not isinstance(pair, tuple):
         msg = f"{call}: precision is {precision!r}"
@@ -393,6 +394,10 @@ def conv_general_dilated_local(
         None if pair is None else pair[0],
     )
     return _local_products(patches, y, numbers, pair)
+
+
+def _sizes(call: str, filter_shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple([index_of(size, call, "filter_shape") for size in filter_shape])
 
 
 def _local_products(patches: Any, kernels: Any, numbers: ConvDimensionNumbers, pair: Any) -> Any:

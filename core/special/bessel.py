@@ -161,6 +161,10 @@ class BesselI0(ByProgram, FloatUnary):
         return bessel_i1_p.bind(x)
 
 
+# (2k + 1) / (2 * 4**k k! (k + 1)!), of the powers of x**2.
+_SLOPE = (0.5, 3 / 16, 5 / 384, 7 / 18432)
+
+
 @final
 class BesselI1(ByProgram, FloatUnary):
     name = "bessel_i1"
@@ -176,7 +180,12 @@ class BesselI1(ByProgram, FloatUnary):
         safe = lax.select(tiny, full_of(x.aval.strong, 1.0), _strong(x))
         # Divided first: the quotient of two infinities has no value.
         slope = lax.mul(bessel_i0_p.bind(safe), _share(safe))
-        return lax.select(tiny, full_of(slope.aval, 0.5), slope)
+        # The first terms of the series, for the derivatives at 0.
+        near = lax.select(tiny, _strong(x), full_of(x.aval.strong, 0.0))
+        square, series = lax.square(near), full_of(slope.aval, _SLOPE[-1])
+        for coefficient in _SLOPE[-2::-1]:
+            series = lax.add(lax.mul(series, square), coefficient)
+        return lax.select(tiny, series, slope)
 
 
 def _share(x: Value) -> Any:

@@ -220,6 +220,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -
 
     Raises:
         ArgumentValueError: fewer than two.
+        RankError: one in the middle is no matrix.
         ShapeMismatchError: sizes do not agree.
 
     >>> import tracebridge.numpy as tnp

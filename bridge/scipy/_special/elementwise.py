@@ -41,7 +41,7 @@ def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any] | None
     """``function`` with the derivatives ``slopes(ans, *xs)`` of its arguments; None is zero."""
     wrapped = custom_jvp(function)
 
-    def jvp(primals: Array, tangents: Array) -> Any:
+    def jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
         ans = wrapped(*primals)
         total = 0 * ans
         for slope, t in zip(slopes, tangents, strict=True):
