@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
@@ -43,7 +44,7 @@ def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any] | None
 
     def jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
         ans = wrapped(*primals)
-        total = 0 * ans
+        total = tnp.zeros_like(ans)  # a product with 0 would be NaN where the value is infinite
         for slope, t in zip(slopes, tangents, strict=True):
             if slope is not None:
                 total = total + slope(ans, *primals) * t

@@ -16,6 +16,7 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.linalg.family import rounded
 from tracebridge.core.linalg.matrices import eye_of, matmul, per_matrix, real_dtype, upper_part
+from tracebridge.core.linalg.solving import solution
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -23,7 +24,6 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
 from tracebridge.scipy.linalg._factors import one
-from tracebridge.scipy.linalg._systems import general_solution
 
 # Coefficients of the diagonal Pade approximants (Higham, 2005) by degree.
 _SEVEN = (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)
@@ -67,7 +67,7 @@ def _pade(x: Array, coefficients: tuple[int, ...], upper: bool) -> Any:
     bottom, top = even - odd, even + odd
     if upper:
         return triangular_solve(bottom, top, left_side=True)
-    return general_solution(bottom, top)
+    return solution(bottom, top)
 
 
 def _series(square: Array, coefficients: tuple[int, ...], divisor: int) -> Any:

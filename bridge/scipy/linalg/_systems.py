@@ -12,16 +12,13 @@ from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.linalg.cholesky import cholesky_p
 from tracebridge.core.linalg.family import check_square, matrices, rounded
-from tracebridge.core.linalg.lu import lu_p, lu_pivots_to_permutation_p
+from tracebridge.core.linalg.lu import lu_pivots_to_permutation_p
 from tracebridge.core.linalg.matrices import (
-    adjoint,
     conj,
-    eye_of,
-    lower_part,
+    hermitian_of,
     matmul,
-    scalar,
 )
-from tracebridge.core.linalg.solving import lu_solution
+from tracebridge.core.linalg.solving import lu_solution, solution
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -63,8 +60,8 @@ def _finished(x: Any, dtype: Any, is_vector: bool) -> Any:
 def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
     a, b, dtype, is_vector = system("solve", a, b)
     if not positive:
-        return _finished(general_solution(a, b), dtype, is_vector)
-    whole = _hermitian(a if lower else adjoint(a))
+        return _finished(solution(a, b), dtype, is_vector)
+    whole = hermitian_of(a, lower=lower)
     factor = cholesky_p.bind(lax.stop_gradient(whole))
 
     def by_factor(_: Any, y: Any) -> Any:
@@ -77,24 +74,6 @@ def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
         lambda _, y: conj(_by_cholesky(factor, conj(y), lower=True)),
     )
     return _finished(x, dtype, is_vector)
-
-
-def _hermitian(a: Any) -> Any:
-    """The matrix whose lower triangle is given; its diagonal is real."""
-    below, on = lower_part(a, -1), lax.mul(a, eye_of(a))
-    diagonal = lax.mul(lax.add(on, conj(on)), scalar(a, 0.5))
-    return lax.add(lax.add(below, adjoint(below)), diagonal)
-
-
-def general_solution(a: Value, b: Value) -> Any:
-    """The solution X of ``a X = b``; its derivatives use the same factors."""
-    factors, _, order = lu_p.bind(lax.stop_gradient(a))
-    return custom_linear_solve(
-        lambda x: matmul(a, x),
-        b,
-        lambda _, y: lu_solution(factors, order, y),
-        lambda _, y: lu_solution(factors, order, y, 1),
-    )
 
 
 def _by_cholesky(factor: Any, b: Any, *, lower: bool) -> Any:

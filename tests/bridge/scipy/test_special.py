@@ -159,3 +159,17 @@ def test_softmax() -> None:
     slope = tb.grad(lambda x: tnp.sum(ours.softmax(x, axis=1)[:, 2]))(a)
 
     assert np.isfinite(np.asarray(slope)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "x"), [("ndtri", 1.0), ("log_ndtr", -np.inf), ("ndtri", 0.0)], ids=str
+)
+def test_forward_and_reverse_mode_agree_at_infinite_values(name: str, x: float) -> None:
+    """Where the value is infinite its derivative is what it is, in both modes."""
+    f = getattr(ours, name)
+
+    value, tangent = tb.jvp(f, (x,), (1.0,))
+
+    assert np.isinf(value)
+    assert not np.isnan(tangent)
+    assert float(tb.grad(f)(x)) == float(tangent)
