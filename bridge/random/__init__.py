@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracebridge._api.programs.missing import missing as _missing
+from tracebridge._lazy_names import LazyNames as _LazyNames
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.core.special.gamma_numbers import random_gamma_p
 from tracebridge.random.binomial import binomial, multinomial
@@ -60,6 +60,12 @@ from tracebridge.random.transforms import (
 )
 from tracebridge.random.uniform import bits, normal, randint, uniform
 
+if TYPE_CHECKING:
+    from tracebridge.random.matrices import multivariate_normal, orthogonal
+
+# They need the decompositions of core.linalg, which others need not load.
+_LATER = _LazyNames(__name__, {"tracebridge.random.matrices": "multivariate_normal orthogonal"})
+
 __all__ = [
     "PRNGKey",
     "ball",
@@ -91,7 +97,9 @@ __all__ = [
     "lognormal",
     "maxwell",
     "multinomial",
+    "multivariate_normal",
     "normal",
+    "orthogonal",
     "pareto",
     "permutation",
     "poisson",
@@ -114,4 +122,4 @@ _publish(globals(), __name__)
 if not TYPE_CHECKING:  # a type checker knows the names above
 
     def __getattr__(name: str) -> object:
-        raise _missing(__name__, name)
+        return _LATER.load(globals(), name)

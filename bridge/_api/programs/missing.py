@@ -24,12 +24,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
     ),
-    "tracebridge.random": (
-        (
-            "multivariate_normal orthogonal",
-            f"numpy.random.Generator, seeded by tracebridge.random.bits: {_BY_CALLBACK}",
-        ),
-    ),
     "tracebridge.scipy": (
         ("spatial", _SCIPY),
     ),

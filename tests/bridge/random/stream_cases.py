@@ -12,6 +12,8 @@ import numpy as np
 SPREAD = np.array([[0.5], [2.0]], np.float32)
 ROW = np.array([0.3, 1.5, 12.0], np.float32)
 
+COVARIANCE = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.2], [0.1, 0.2, 0.4]], np.float32)
+
 # The bounds and dtypes of recorded integers are in their names.
 BASIC: dict[str, Any] = {
     "split": lambda r, k: r.key_data(r.split(k)),
@@ -45,6 +47,10 @@ WIDE: dict[str, Any] = {
     "multinomial f64": lambda r, k: r.multinomial(
         k, 40, np.array([0.1, 0.2, 0.7]), dtype="float64"
     ),
+    "multivariate_normal f64": lambda r, k: r.multivariate_normal(
+        k, ROW.astype("float64"), COVARIANCE
+    ),
+    "orthogonal f64": lambda r, k: r.orthogonal(k, 2),
     "poisson f64": lambda r, k: r.poisson(k, np.array([3.7, 88.3]), (2,)),
     "rademacher x64": lambda r, k: r.rademacher(k, (8,)),
 }
@@ -114,6 +120,20 @@ DISTRIBUTIONS: dict[str, Any] = {
         k, np.array([3, 70]), np.array([0.25, 0.5, 0.25]), shape=(2, 3)
     ),
     "gumbel highest": lambda r, k: r.gumbel(k, (8,), mode="highest"),
+    "multivariate_normal": lambda r, k: r.multivariate_normal(k, ROW, COVARIANCE, (2,)),
+    "multivariate_normal batch": lambda r, k: r.multivariate_normal(
+        k, ROW, COVARIANCE * SPREAD[:, :, None]
+    ),
+    "multivariate_normal eigh": lambda r, k: r.multivariate_normal(
+        k, ROW, np.diag(ROW), method="eigh"
+    ),
+    "multivariate_normal svd": lambda r, k: r.multivariate_normal(
+        k, ROW, np.diag(ROW), (1, 2), "float32", "svd"
+    ),
+    "orthogonal": lambda r, k: r.orthogonal(k, 3, (2,)),
+    "orthogonal wide": lambda r, k: r.orthogonal(k, 2, m=3),
+    "orthogonal tall": lambda r, k: r.orthogonal(k, 3, m=2),
+    "orthogonal complex": lambda r, k: r.orthogonal(k, 2, dtype="complex64"),
     "poisson odd": lambda r, k: r.poisson(k, np.array([np.nan, 4.0, -1.0]), (3,)),
 }
 

@@ -13,6 +13,8 @@ import tracebridge.numpy as tnp
 from tracebridge import errors, random
 
 N = 5000
+MEAN = np.array([1.0, -2.0, 0.5], np.float32)
+FACTOR = np.array([[2.0, 0.0, 0.0], [-1.0, 1.0, 0.0], [0.3, 0.2, 0.7]], np.float32)
 CONTINUOUS: dict[str, tuple[Any, Any]] = {
     "uniform": (lambda k: random.uniform(k, (N,), minval=-1, maxval=3), stats.uniform(-1, 4)),
     "normal": (lambda k: random.normal(k, (N,)), stats.norm()),
@@ -53,6 +55,23 @@ CONTINUOUS: dict[str, tuple[Any, Any]] = {
     "generalized_normal": (
         lambda k: random.generalized_normal(k, 1.5, (N,)),
         stats.gennorm(1.5),
+    ),
+    "multivariate_normal": (
+        # The squared distance from the mean in units of the covariance.
+        lambda k: tnp.sum(
+            tnp.linalg.solve(
+                FACTOR,
+                random.multivariate_normal(k, MEAN, FACTOR @ FACTOR.T, (N,)).T - MEAN[:, None],
+            )
+            ** 2,
+            0,
+        ),
+        stats.chi2(3),
+    ),
+    "orthogonal": (
+        # A coordinate of a vector that is uniform on the sphere; Archimedes: it is uniform too.
+        lambda k: random.orthogonal(k, 3, (N,))[:, 0, 0],
+        stats.uniform(-1, 2),
     ),
     "ball": (lambda k: tnp.sum(random.ball(k, 3, shape=(N,)) ** 2, -1) ** 1.5, stats.uniform()),
     "maxwell": (lambda k: random.maxwell(k, (N,)), stats.maxwell()),
@@ -186,6 +205,23 @@ def test_permutations_permute() -> None:
         (lambda k: random.pareto(k, np.ones(3), (2,)), ValueError, "not broadcastable"),
         (lambda k: random.wald(k, 1.0, dtype="int32"), ValueError, "floating dtype"),
         (lambda k: random.geometric(k, 0.5, dtype="float32"), TypeError, "integer dtype"),
+        (
+            lambda k: random.multivariate_normal(k, MEAN, FACTOR, method="lu"),
+            ValueError,
+            "'cholesky' or 'eigh' or 'svd'",
+        ),
+        (lambda k: random.multivariate_normal(k, 1.0, FACTOR), errors.RankError, "mean is f32"),
+        (lambda k: random.multivariate_normal(k, MEAN, MEAN), errors.RankError, "cov is f32"),
+        (lambda k: random.multivariate_normal(k, MEAN[:2], FACTOR), ValueError, r"\(2, 2\)"),
+        (lambda k: random.multivariate_normal(k, MEAN + 0j, FACTOR), TypeError, "are real"),
+        (
+            lambda k: random.multivariate_normal(k, np.ones((3, 3)), FACTOR, (2,)),
+            ValueError,
+            "not broadcastable",
+        ),
+        (lambda k: random.orthogonal(k, 1.5), TypeError, "argument n"),
+        (lambda k: random.orthogonal(k, 1, m=-1), ValueError, "0 or more"),
+        (lambda k: random.orthogonal(k, 2, dtype="int32"), TypeError, "floating or complex"),
         (lambda k: random.poisson(random.key(0, impl="rbg"), 3.0), ValueError, "threefry2x32"),
     ],
 )
@@ -220,3 +256,35 @@ def test_vectors_sum_to_what_they_must() -> None:
     assert (0,) == random.gamma(key, np.ones(0)).shape
     with pytest.raises(errors.RankError, match="dirichlet"):
         random.dirichlet(key, 1.0)
+
+
+@pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
+def test_normal_vectors_follow_their_parameters(method: str) -> None:
+    """Derivatives of means are those of the moments; a batch is drawn as one matrix is."""
+    key = random.key(2)
+    cov = FACTOR @ FACTOR.T + np.diag(np.array([0.0, 2.0, 9.0], np.float32))
+
+    def second(cov: Any) -> Any:
+        x = random.multivariate_normal(key, MEAN, cov, (N,), method=method) - MEAN
+        return tnp.mean(x[:, 0] * x[:, 1] + 3 * x[:, 2] ** 2)
+
+    found = np.asarray(tb.grad(second)(cov))
+    expected = np.array([[0, 0.5, 0], [0.5, 0, 0], [0, 0, 3]])
+
+    np.testing.assert_allclose(found, expected, atol=0.25)
+    half = random.multivariate_normal(key, MEAN, cov, dtype="bfloat16", method=method)
+    assert ("bfloat16", (3,)) == (str(half.dtype), half.shape)
+    empty = random.multivariate_normal(key, np.zeros(0), np.zeros((0, 0)), (2,), method=method)
+    assert (2, 0) == empty.shape
+
+
+def test_orthogonal_matrices_of_each_shape() -> None:
+    """Fewer rows than columns are orthonormal rows; none are none."""
+    key = random.key(4)
+    for n, m, dtype in ((2, 4, "float32"), (4, 2, "complex64"), (2, 4, "complex64")):
+        q = np.asarray(random.orthogonal(key, n, (3,), dtype, m))
+        gram = q @ q.conj().mT if n < m else q.conj().mT @ q
+
+        np.testing.assert_allclose(gram, np.broadcast_to(np.eye(2), (3, 2, 2)), atol=1e-5)
+    assert (2, 0, 3) == random.orthogonal(key, 0, (2,), m=3).shape
+    assert (0, 0) == random.orthogonal(key, 0).shape
