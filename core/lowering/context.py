@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import numpy as np
 
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray, stored
@@ -38,21 +39,37 @@ _INDEX = ShapedArray((), np.int32)
 _PLATFORM_RULES: dict[tuple[Any, str], Callable[..., Any]] = {}
 # Those that compute something else than the primitive's own rule, which others only make faster.
 _REPLACED: set[Any] = set()
+# Those that only make programs faster on their platform: the option platform_rules turns them off.
+_OPTIONAL: set[tuple[Any, str]] = set()
 
 PLATFORM_INDEX = "platform index"
 """What modules for several platforms call the number of theirs; no dimension has such a name."""
 
 
 def register_platform_lowering(
-    primitive: Primitive, platform: str, rule: Callable[..., object], *, replaces: bool = False
+    primitive: Primitive,
+    platform: str,
+    rule: Callable[..., object],
+    *,
+    replaces: bool = False,
+    optional: bool = False,
 ) -> None:
     """Lower ``primitive`` by ``rule(ctx, *operands, **params)`` on ``platform`` ("cuda", ...).
 
-    ``replaces``: modules for several platforms need the rule too.
+    ``replaces``: modules for several platforms need the rule too. ``optional``: the rule only makes
+    programs faster, so the option ``platform_rules`` turns it off.
     """
     _PLATFORM_RULES[primitive, platform] = rule
+    if optional:
+        _OPTIONAL.add((primitive, platform))
     if replaces:
         _REPLACED.add(primitive)
+
+
+def _rules_in_force() -> dict[tuple[Any, str], Callable[..., Any]]:
+    if option("platform_rules"):
+        return _PLATFORM_RULES
+    return {key: rule for key, rule in _PLATFORM_RULES.items() if key not in _OPTIONAL}
 
 
 @final
@@ -74,6 +91,7 @@ class LoweringContext(Builder):
         "n_replicas",
         "platform",
         "platforms",
+        "rules",
         "tokens",
     )
 
@@ -83,6 +101,8 @@ class LoweringContext(Builder):
         self.platform = platform
         # The platforms of a module for several: it is told the number of the one that it runs on.
         self.platforms: tuple[str, ...] = ()
+        # Rules for single platforms, by primitive and platform.
+        self.rules = _rules_in_force()
         self.avals_in: tuple[ShapedArray, ...] = ()
         self.avals_out: tuple[ShapedArray, ...] = ()
         # Named axes whose elements are replicas of the program, with their sizes, outermost first.
@@ -138,7 +158,7 @@ class LoweringContext(Builder):
             if recipe is None:
                 recipe = recipe_of(app)
             values = [env[i] for i in idx]
-            if recipe is False or (app.primitive, self.platform) in _PLATFORM_RULES:
+            if recipe is False or (app.primitive, self.platform) in self.rules:
                 env.extend(self._lower_by_rule(app, values))
                 continue
             if recipe.scalars:
@@ -178,10 +198,10 @@ class LoweringContext(Builder):
             self.avals_in, self.avals_out = outer
             return out
         if self.platforms and app.primitive in _REPLACED:
-            rules = [_PLATFORM_RULES.get((app.primitive, p), lower) for p in self.platforms]
+            rules = [self.rules.get((app.primitive, p), lower) for p in self.platforms]
             out = self.by_rules(rules, operands, app.params, multiple=app.multiple)
         else:
-            rule = _PLATFORM_RULES.get((app.primitive, self.platform), lower)
+            rule = self.rules.get((app.primitive, self.platform), lower)
             out = rule(self, *operands, **app.params)
         self.avals_in, self.avals_out = outer
         return out if app.multiple else (out,)

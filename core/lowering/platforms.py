@@ -105,11 +105,12 @@ def _register() -> None:
         for name, (compose, dtypes) in rules.items():
             primitive = getattr(lax, f"{name}_p")
             rule = composition_rule(primitive, compose, dtypes, at_any_size)
-            register_platform_lowering(primitive, "cpu", rule)
+            register_platform_lowering(primitive, "cpu", rule, optional=True)
     for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
         primitive = getattr(lax, f"{name}_p")
-        register_platform_lowering(primitive, "cpu", correction_rule(primitive, correct, dtypes))
-    register_platform_lowering(lax.rem_p, "cpu", lower_rem)
+        rule = correction_rule(primitive, correct, dtypes)
+        register_platform_lowering(primitive, "cpu", rule, optional=True)
+    register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
 
 
 _register()

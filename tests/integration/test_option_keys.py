@@ -24,6 +24,7 @@ OTHER_VALUES: dict[str, Any] = {
     "disable_jit": True,
     "threefry_partitionable": False,
     "default_prng_impl": "rbg",
+    "platform_rules": False,
 }
 
 

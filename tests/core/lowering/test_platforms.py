@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracebridge as tb
+import tracebridge.numpy as tnp
 from tracebridge.core import lax
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lowering.module import lower_module
@@ -212,3 +215,23 @@ def test_rules_agree_for_many_elements(name: str) -> None:
 
     check_rules(getattr(lax, name), x, rtol=1e-12, atol=1e-12)
     check_rules(getattr(lax, name), x.astype(np.float32), order=0, rtol=1e-5)
+
+
+def _text(f: Any, *args: Any) -> str:
+    return tb.jit(f).lower(*args).as_text()
+
+
+def test_the_option_turns_rules_off() -> None:
+    """Without the rules the primitive is its operation, traced before or after the change."""
+    x = np.linspace(0, 1, 1000, dtype=np.float32)
+    traced = tb.jit(tnp.arcsin).trace(x)
+    assert "chlo.asin" not in _text(tnp.arcsin, x)
+
+    with scope("platform_rules", False):
+        assert "chlo.asin" in _text(tnp.arcsin, x)
+        assert "chlo.asin" in traced.lower().as_text()
+        plain = tb.jit(tnp.arcsin)(x), tnp.arcsin(x)
+
+    assert "chlo.asin" not in traced.lower().as_text()
+    for result in plain:
+        np.testing.assert_allclose(result, np.arcsin(x), rtol=1e-6)
