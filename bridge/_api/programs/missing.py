@@ -31,8 +31,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("dirichlet gaussian_kde mode multinomial multivariate_normal rankdata sem", _SCIPY),
     ),
     "tracebridge.scipy.special": (
-        ("bessel_jn dawsn erfcx exp1 expi expn fresnel hyp1f1 hyp2f1", _SCIPY),
-        ("owens_t sici spence sph_harm_y wofz", _SCIPY),
+        ("bessel_jn expn hyp1f1 hyp2f1 sph_harm_y", _SCIPY),
     ),
     "tracebridge.nn": (
         ("scaled_matmul scaled_dot_general get_scaled_dot_general_config", _SCALED),

@@ -1,0 +1,70 @@
+"""What formulas share: sums of Chebyshev polynomials, differences that keep digits, dtypes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import is_complex
+from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.runtime.arrays.array import Array
+
+
+def eps_of(x: Array) -> float:
+    """The spacing of floats above 1, of the dtype of ``x``."""
+    return float(finfo(x.aval.dtype).eps)
+
+
+def chebyshev(t: Array, coefficients: Sequence[float]) -> Any:
+    """Clenshaw's sum, ``t`` in [-1, 1]; terms below the rounding of the dtype are left out."""
+    least = eps_of(t) * 1e-2
+    kept = list(coefficients)
+    while len(kept) > 1 and abs(kept[-1]) < least:
+        kept.pop()
+    last: Any = tnp.zeros_like(t)
+    total = last
+    twice = 2.0 * t
+    for c in reversed(kept[1:]):
+        last, total = total, twice * total - last + c
+    return t * total - last + kept[0]
+
+
+def half_line(x: Array, start: float, middle: float, coefficients: Sequence[float]) -> Any:
+    """A sum of Chebyshev polynomials in the map of ``x >= start`` to [-1, 1]."""
+    return chebyshev(1.0 - 2.0 * middle / (x + (middle - start)), coefficients)
+
+
+def horner(x: Any, coefficients: Sequence[float]) -> Any:
+    """A polynomial; the constant comes first."""
+    total = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        total = total * x + c
+    return total
+
+
+def less(x: Array, high: float, low: float) -> Any:
+    """``x - (high + low)``, with the digits of both: numbers near a zero of a function."""
+    first = float(np.asarray(high, x.aval.dtype))
+    rest = tnp.where(tnp.isnan(x), x, (high - first) + low)  # or XLA would add the numbers first
+    return (x - first) - rest
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` in float32 where operands have 16 bits; results have their dtype."""
+
+    @functools.wraps(function)
+    def run(*xs: Any) -> Any:
+        dtype = xs[0].aval.dtype
+        if is_complex(dtype) or finfo(dtype).bits >= 32:
+            return function(*xs)
+        out = function(*[lax.convert_dtype(x, np.dtype(np.float32)) for x in xs])
+        if isinstance(out, tuple | list):
+            return [lax.convert_dtype(v, dtype) for v in out]
+        return lax.convert_dtype(out, dtype)
+
+    return run
