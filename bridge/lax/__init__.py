@@ -46,7 +46,9 @@ from tracebridge.core.control.solve.custom_linear_solve import (
 from tracebridge.core.control.solve.custom_linear_solve import linear_solve_p as linear_solve_p
 from tracebridge.core.control.solve.custom_root import custom_root as custom_root
 from tracebridge.core.control.tokens import after_all as after_all
+from tracebridge.core.control.tokens import after_all_p as after_all_p
 from tracebridge.core.control.tokens import create_token as create_token
+from tracebridge.core.control.tokens import create_token_p as create_token_p
 from tracebridge.core.errors.filtering import publish as _publish
 from tracebridge.core.lax.ad_util import *
 from tracebridge.core.lax.annotations import *
@@ -88,6 +90,7 @@ from tracebridge.core.lax.shape.padtype import *
 from tracebridge.core.lax.shape.reshape import *
 from tracebridge.core.lax.shape.rev import *
 from tracebridge.core.lax.shape.split import *
+from tracebridge.core.lax.shape.stack import *
 from tracebridge.core.lax.shape.transpose import *
 from tracebridge.core.lax.sharding_constraint import *
 from tracebridge.core.lax.sink import *
@@ -122,6 +125,11 @@ if TYPE_CHECKING:
     from tracebridge.core.fft.fft import FftType as FftType
     from tracebridge.core.fft.fft import fft as fft
     from tracebridge.core.fft.fft import fft_p as fft_p
+    from tracebridge.core.products.ragged_functions import (
+        RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    )
+    from tracebridge.core.products.ragged_functions import ragged_dot as ragged_dot
+    from tracebridge.core.products.ragged_functions import ragged_dot_general as ragged_dot_general
     from tracebridge.core.special.bessel import bessel_i0e as bessel_i0e
     from tracebridge.core.special.bessel import bessel_i0e_p as bessel_i0e_p
     from tracebridge.core.special.bessel import bessel_i1e as bessel_i1e
@@ -177,6 +185,9 @@ _LATER = _LazyNames(
             "conv_transpose_shape_tuple"
         ),
         "tracebridge.core.conv.primitive": "conv_general_dilated_p",
+        "tracebridge.core.products.ragged_functions": (
+            "RaggedDotDimensionNumbers ragged_dot ragged_dot_general"
+        ),
         "tracebridge.core.windows.geometry": "reduce_window_shape_tuple",
         "tracebridge.core.windows.reduce": "reduce reduce_p",
         "tracebridge.core.windows.reduce_window": (
@@ -197,23 +208,24 @@ _publish(globals(), __name__, "tracebridge.core.lax.elementwise")
 __all__ = [
     "AccuracyMode", "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm",
     "DotAlgorithmPreset", "DotDimensionNumbers", "FftType", "GatherDimensionNumbers",
-    "GatherScatterMode", "Precision", "PrecisionLike", "RandomAlgorithm", "RoundingMethod",
-    "ScatterDimensionNumbers", "Tolerance", "abs", "abs_p", "acos", "acos_p", "acosh", "acosh_p",
-    "add", "add_p", "after_all", "all_gather", "all_gather_p", "all_to_all", "all_to_all_p",
-    "and_p", "approx_max_k", "approx_min_k", "argmax", "argmax_p", "argmin", "argmin_p", "asin",
-    "asin_p", "asinh", "asinh_p", "associative_scan", "atan", "atan2", "atan2_p", "atan_p", "atanh",
-    "atanh_p", "axis_index", "axis_index_p", "axis_size", "batch_matmul", "bessel_i0e",
-    "bessel_i0e_p", "bessel_i1e", "bessel_i1e_p", "betainc", "bitcast_convert_type",
-    "bitcast_convert_type_p", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "broadcast", "broadcast_in_dim", "broadcast_in_dim_p", "broadcast_like", "broadcast_shapes",
-    "broadcast_to_rank", "broadcasted_iota", "cbrt", "cbrt_p", "ceil", "ceil_p", "clamp", "clamp_p",
-    "clz", "clz_p", "collapse", "complex", "complex_p", "composite", "composite_p", "concatenate",
-    "concatenate_p", "cond", "cond_p", "conj", "conj_p", "conv", "conv_dimension_numbers",
-    "conv_general_dilated", "conv_general_dilated_local", "conv_general_dilated_p",
-    "conv_general_dilated_patches", "conv_general_permutations", "conv_general_shape_tuple",
-    "conv_shape_tuple", "conv_transpose", "conv_transpose_shape_tuple", "conv_with_general_padding",
-    "convert_element_type", "convert_element_type_p", "copy_p", "cos", "cos_p", "cosh", "cosh_p",
-    "create_token", "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p",
+    "GatherScatterMode", "Precision", "PrecisionLike", "RaggedDotDimensionNumbers",
+    "RandomAlgorithm", "RoundingMethod", "ScatterDimensionNumbers", "Tolerance", "abs", "abs_p",
+    "acos", "acos_p", "acosh", "acosh_p", "add", "add_p", "after_all", "after_all_p", "all_gather",
+    "all_gather_p", "all_to_all", "all_to_all_p", "and_p", "approx_max_k", "approx_min_k",
+    "approx_top_k_p", "argmax", "argmax_p", "argmin", "argmin_p", "asin", "asin_p", "asinh",
+    "asinh_p", "associative_scan", "atan", "atan2", "atan2_p", "atan_p", "atanh", "atanh_p",
+    "axis_index", "axis_index_p", "axis_size", "batch_matmul", "bessel_i0e", "bessel_i0e_p",
+    "bessel_i1e", "bessel_i1e_p", "betainc", "bitcast_convert_type", "bitcast_convert_type_p",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim",
+    "broadcast_in_dim_p", "broadcast_like", "broadcast_shapes", "broadcast_to_rank",
+    "broadcasted_iota", "cbrt", "cbrt_p", "ceil", "ceil_p", "clamp", "clamp_p", "clz", "clz_p",
+    "collapse", "complex", "complex_p", "composite", "composite_p", "concatenate", "concatenate_p",
+    "cond", "cond_p", "conj", "conj_p", "conv", "conv_dimension_numbers", "conv_general_dilated",
+    "conv_general_dilated_local", "conv_general_dilated_p", "conv_general_dilated_patches",
+    "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple", "conv_transpose",
+    "conv_transpose_shape_tuple", "conv_with_general_padding", "convert_element_type",
+    "convert_element_type_p", "copy_p", "cos", "cos_p", "cosh", "cosh_p", "create_token",
+    "create_token_p", "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p",
     "cumprod", "cumprod_p", "cumsum", "cumsum_p", "custom_linear_solve", "custom_root", "dce_sink",
     "dce_sink_p", "device_put_p", "digamma", "digamma_p", "div", "div_p", "dot", "dot_general",
     "dot_general_p", "dtype", "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
@@ -231,25 +243,26 @@ __all__ = [
     "pad", "pad_p", "padtype_to_pads", "pbroadcast", "platform_dependent", "pmax", "pmax_p",
     "pmean", "pmin", "pmin_p", "polygamma", "polygamma_p", "population_count", "population_count_p",
     "pow", "pow_p", "ppermute", "ppermute_p", "pshuffle", "psum", "psum_p", "psum_scatter",
-    "pswapaxes", "random_gamma_grad", "real", "real_p", "reciprocal", "reduce", "reduce_and",
-    "reduce_and_p", "reduce_max", "reduce_max_p", "reduce_min", "reduce_min_p", "reduce_or",
-    "reduce_or_p", "reduce_p", "reduce_precision", "reduce_precision_p", "reduce_prod",
-    "reduce_prod_p", "reduce_scatter_p", "reduce_sum", "reduce_sum_p", "reduce_window",
-    "reduce_window_max_p", "reduce_window_min_p", "reduce_window_p", "reduce_window_shape_tuple",
-    "reduce_window_sum_p", "reduce_xor", "reduce_xor_p", "regularized_incomplete_beta_p", "rem",
-    "rem_p", "reshape", "reshape_p", "rev", "rev_p", "rng_bit_generator", "rng_bit_generator_p",
-    "rng_uniform", "rng_uniform_p", "round", "round_p", "rsqrt", "rsqrt_p", "scan", "scan_p",
-    "scatter", "scatter_add", "scatter_add_p", "scatter_apply", "scatter_max", "scatter_max_p",
-    "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub",
-    "scatter_sub_p", "select", "select_and_gather_add_p", "select_and_scatter_add_p",
-    "select_and_scatter_p", "select_n", "select_n_p", "shape_as_value", "sharding_constraint_p",
-    "shift_left", "shift_left_p", "shift_right_arithmetic", "shift_right_arithmetic_p",
-    "shift_right_logical", "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh",
-    "sinh_p", "slice", "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split",
-    "split_p", "sqrt", "sqrt_p", "square", "square_p", "squeeze", "squeeze_p", "stack", "stage",
-    "stage_p", "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch", "tan", "tan_p", "tanh",
-    "tanh_p", "tile", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "while_loop",
-    "while_p", "with_sharding_constraint", "xor_p", "zeros_like", "zeta", "zeta_p",
+    "pswapaxes", "ragged_dot", "ragged_dot_general", "random_gamma_grad", "real", "real_p",
+    "reciprocal", "reduce", "reduce_and", "reduce_and_p", "reduce_max", "reduce_max_p",
+    "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_p", "reduce_precision",
+    "reduce_precision_p", "reduce_prod", "reduce_prod_p", "reduce_scatter_p", "reduce_sum",
+    "reduce_sum_p", "reduce_window", "reduce_window_max_p", "reduce_window_min_p",
+    "reduce_window_p", "reduce_window_shape_tuple", "reduce_window_sum_p", "reduce_xor",
+    "reduce_xor_p", "regularized_incomplete_beta_p", "rem", "rem_p", "reshape", "reshape_p", "rev",
+    "rev_p", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "round",
+    "round_p", "rsqrt", "rsqrt_p", "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p",
+    "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul",
+    "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p", "select",
+    "select_and_gather_add_p", "select_and_scatter_add_p", "select_and_scatter_p", "select_n",
+    "select_n_p", "shape_as_value", "sharding_constraint_p", "shift_left", "shift_left_p",
+    "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
+    "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "slice",
+    "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt",
+    "sqrt_p", "square", "square_p", "squeeze", "squeeze_p", "stack", "stack_p", "stage", "stage_p",
+    "stop_gradient", "stop_gradient_p", "sub", "sub_p", "switch", "tan", "tan_p", "tanh", "tanh_p",
+    "tile", "tile_p", "top_k", "top_k_p", "transpose", "transpose_p", "unstack", "unstack_p",
+    "while_loop", "while_p", "with_sharding_constraint", "xor_p", "zeros_like", "zeta", "zeta_p",
 ]  # fmt: skip
 
 

@@ -2,15 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-import tracebridge.core.lax as lax
 from tracebridge.core.errors.argument_errors import ArgumentTypeError
+from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
+from tracebridge.core.lax.batch_util import to_one_axis
 
-_DTYPE = np.dtype(np.bool_)
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
+    from tracebridge.core.ir.value import Value
+
+_TOKEN = ShapedArray((0,), np.dtype(np.bool_))
+
+
+@final
+class CreateToken(Primitive):
+    """A token, an array without elements, from nothing."""
+
+    name = "create_token"
+    cost = Cost.FREE
+    makes_nan = False
+
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
+        return _TOKEN
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
+        return ctx.constant(False, _TOKEN)
+
+
+@final
+class AfterAll(Primitive):
+    """A token that is there when all operands are; a mapped one has an axis more."""
+
+    name = "after_all"
+    cost = Cost.OTHER
+    makes_nan = False
+
+    def abstract_eval(self, *avals: ShapedArray, **params: object) -> ShapedArray:
+        for i, aval in enumerate(avals):
+            if aval.dtype != _TOKEN.dtype or aval.shape[-1:] != (0,) or aval != avals[0]:
+                msg = f"after_all: operand {i} is {aval.str_short()}, expected a token"
+                raise ArgumentTypeError(msg, hint="create_token() and after_all(...) give tokens")
+        return avals[0] if avals else _TOKEN
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: object) -> Any:
+        if not operands:
+            return ctx.constant(False, _TOKEN)
+        return ctx.op("stablehlo.optimization_barrier", operands, ctx.avals_in).results[0]
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: object
+    ) -> tuple[Any, Any]:
+        moved, at = to_one_axis(args, dims, ctx.size)
+        return self.bind(*moved), at
+
+
+create_token_p = CreateToken()
+after_all_p = AfterAll()
 
 
 def create_token(_: object = None) -> Any:
@@ -20,7 +75,7 @@ def create_token(_: object = None) -> Any:
     >>> tb.lax.create_token().size
     0
     """
-    return lax.full((0,), False, _DTYPE)
+    return create_token_p.bind()
 
 
 def after_all(*operands: object) -> Any:
@@ -36,9 +91,4 @@ def after_all(*operands: object) -> Any:
     >>> tb.lax.after_all(tb.lax.create_token(), tb.lax.create_token()).size
     0
     """
-    tokens = [as_value(o) for o in operands]
-    for i, token in enumerate(tokens):
-        if token.aval.shape != (0,) or token.aval.dtype != _DTYPE:
-            msg = f"after_all: operand {i} is {token.aval.str_short()}, expected a token"
-            raise ArgumentTypeError(msg, hint="create_token() and after_all(...) give tokens")
-    return lax.optimization_barrier(tuple(tokens))[0] if tokens else create_token()
+    return after_all_p.bind(*[as_value(o) for o in operands])

@@ -57,6 +57,7 @@ from tracebridge.core.lax.shape.pad import *
 from tracebridge.core.lax.shape.reshape import *
 from tracebridge.core.lax.shape.rev import *
 from tracebridge.core.lax.shape.split import *
+from tracebridge.core.lax.shape.stack import *
 from tracebridge.core.lax.shape.transpose import *
 from tracebridge.core.lax.sharding_constraint import *
 from tracebridge.core.lax.special.erf import *

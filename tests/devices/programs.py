@@ -92,6 +92,7 @@ def _reductions() -> Iterator[Program]:
     yield Program("sort", gradient(lambda x: lax.sort(x, dimension=0)), (M,))
     yield Program("sort of two", lambda x, i: lax.sort((x, i), num_keys=1), (V, INTS))
     yield Program("top_k", gradient(lambda x: lax.top_k(x, 3)[0]), (M,))
+    yield Program("approx_min_k", gradient(lambda x: lax.approx_min_k(x, 3)[0]), (M,))
 
 
 def _indexing() -> Iterator[Program]:
@@ -122,6 +123,9 @@ def _shapes() -> Iterator[Program]:
     yield Program("reshape", gradient(lambda x: lax.reshape(x, (8, 6)) * 2), (M,))
     yield Program("rev", gradient(lambda x: lax.rev(x, (0,))), (M,))
     yield Program("split", gradient(lambda x: lax.split(x, (2, 4), axis=0)), (M,))
+    yield Program("tile", gradient(lambda x: lax.tile(x, (2, 3))), (M,))
+    yield Program("stack", gradient(lambda x: lax.stack(lax.unstack(x, 1), 0) ** 2), (M,))
+    yield Program("tokens", lambda: lax.after_all(lax.create_token()), ())
     yield Program("squeeze", gradient(lambda x: lax.squeeze(x, (0,))), (spec(1, 8),))
     yield Program("transpose", gradient(lambda x: lax.transpose(x, (1, 0))), (M,))
     yield Program("iota", lambda: lax.iota(np.int32, 8), ())
@@ -303,7 +307,13 @@ def _windows() -> Iterator[Program]:
     )
 
 
-def _convolutions() -> Iterator[Program]:
+def _products() -> Iterator[Program]:
+    ragged, sizes = spec(20, 6), spec(4, dtype=np.int32)
+    yield Program(
+        "ragged_dot",
+        lambda x, y, s: gradient(lambda x, y: lax.ragged_dot(x, y, s), 0, 1)(x, y),
+        (ragged, spec(4, 6, 8), sizes),
+    )
     image, kernel = spec(2, 4, 9, 9), spec(6, 4, 3, 3)
     conv = lax.conv_general_dilated
     yield Program("conv", gradient(lambda x, k: conv(x, k, (2, 2), "SAME"), 0, 1), (image, kernel))
@@ -401,7 +411,7 @@ PROGRAMS = [
     *_special(),
     *_transforms(),
     *_windows(),
-    *_convolutions(),
+    *_products(),
     *_linear_algebra(),
     *_host(),
 ]

@@ -53,13 +53,15 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
 
 # (rule, reason) -> primitives without that rule
 EXEMPT: dict[tuple[str, str], str] = {
-    ("jvp", "no operands"): "axis_index",
+    ("jvp", "no operands"): "axis_index create_token",
     ("jvp", "operands are never floating or complex"): (
-        "lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
+        "after_all lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
         "reduce_window_and reduce_window_or reduce_xor rng_bit_generator threefry2x32"
     ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("jvp", "not unique: it depends on the order of eigenvalues and on phases"): "schur",
+    ("batch", "no operands"): "create_token",
+    ("transpose", "no operands"): "create_token",
     ("batch", "draws from hidden state, so that no mapped form equals a loop"): "rng_uniform",
     ("transpose", "not linear: a tangent of its own, of products with derivatives"): (
         "abs atan atan2 atanh beta_density gamma_density igamma igamma_grad_a igammac integer_pow "
@@ -72,7 +74,9 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("transpose", "not linear: the tangent is a sum of products or shares"): (
         "reduce_prod cumprod cumlogsumexp rem"
     ),
-    ("transpose", "not linear: the tangent is a gather by the positions found"): "sort top_k",
+    ("transpose", "not linear: the tangent is a gather by the positions found"): (
+        "approx_top_k sort top_k"
+    ),
     ("transpose", "not linear: the tangent is made of products and of triangular systems"): (
         "adjugate cholesky cholesky_update det eig eigh geqrf hessenberg householder_product lu qr "
         "svd symmetric_product tridiagonal"
@@ -82,9 +86,9 @@ EXEMPT: dict[tuple[str, str], str] = {
         "le_to lt lt_to ne nextafter round sign check"
     ),
     ("transpose", "operands are never floating or complex"): (
-        "and clz lu_pivots_to_permutation mulhi not or population_count random_unwrap random_wrap "
-        "reduce_and reduce_or reduce_window_and reduce_window_or reduce_xor rng_bit_generator "
-        "shift_left shift_right_arithmetic shift_right_logical threefry2x32 xor"
+        "after_all and clz lu_pivots_to_permutation mulhi not or population_count random_unwrap "
+        "random_wrap reduce_and reduce_or reduce_window_and reduce_window_or reduce_xor "
+        "rng_bit_generator shift_left shift_right_arithmetic shift_right_logical threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("transpose", "not linear, and without a tangent"): "schur",

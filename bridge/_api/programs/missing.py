@@ -37,7 +37,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("scaled_matmul scaled_dot_general get_scaled_dot_general_config", _SCALED),
     ),
     "tracebridge.lax": (
-        ("ragged_dot* RaggedDotDimensionNumbers scaled_dot", "tracebridge.lax.dot_general"),
+        ("scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["approx_max_k", "approx_min_k", "top_k", "top_k_p"]
+__all__ = ["approx_max_k", "approx_min_k", "approx_top_k_p", "top_k", "top_k_p"]
 
 import operator
 from collections.abc import Sequence
@@ -178,6 +178,48 @@ def top_k(operand: Operand, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     return values, positions
 
 
+@final
+class ApproxTopK(Primitive):
+    """The ``k`` largest elements, or smallest ones, along an axis; here they are exact."""
+
+    name = "approx_top_k"
+    cost = Cost.OTHER
+    makes_nan = False
+    multiple_results = True
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
+        return top_k_p.abstract_eval(*avals, k=params["k"], axis=params["reduction_dimension"])
+
+    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+        axis, largest = params["reduction_dimension"], params["is_max_k"]
+        return ctx.lower_fun(_exact, *operands, k=params["k"], axis=axis, largest=largest)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        values, positions = self.bind(*primals, **params)
+        moved = take_along_axis(tangents[0], positions, params["reduction_dimension"])
+        return [values, positions], [moved, None]
+
+    def batch(
+        self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
+    ) -> tuple[Any, Any]:
+        (x,), (d,) = args, dims
+        assert d is not None  # the only operand is batched
+        axis = params["reduction_dimension"] + 1
+        x = move_batch_axis(x, d, 0)
+        return self.bind(x, **{**params, "reduction_dimension": axis}), [0, 0]
+
+
+approx_top_k_p = ApproxTopK()
+
+
+def _exact(x: Value, k: int, axis: int, largest: bool) -> list[Any]:
+    """The elements by ``top_k``, which also a TPU finds without a loss."""
+    if largest:
+        return top_k_p.bind(x, k=k, axis=axis)
+    values, positions = top_k_p.bind(lax.neg(x), k=k, axis=axis)
+    return [lax.neg(values), positions]
+
+
 def approx_max_k(
     operand: Any,
     k: int,
@@ -203,11 +245,15 @@ def approx_max_k(
     >>> tb.lax.approx_max_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
     [1]
     """
-    _check_approximate("approx_max_k", recall_target, reduction_input_size_override)
-    if not aggregate_to_topk:
-        msg = "approx_max_k: aggregate_to_topk=False, expected True: no partial results exist"
-        raise ArgumentValueError(msg)
-    return top_k(operand, k, axis=reduction_dimension)
+    return _approximate(
+        "approx_max_k",
+        operand,
+        k,
+        reduction_dimension,
+        recall_target=recall_target,
+        reduction_input_size_override=reduction_input_size_override,
+        aggregate_to_topk=aggregate_to_topk,
+    )
 
 
 def approx_min_k(
@@ -227,18 +273,37 @@ def approx_min_k(
     >>> tb.lax.approx_min_k(tb.numpy.array([1.0, 9.0, 5.0]), 1)[1].tolist()
     [0]
     """
-    _check_approximate("approx_min_k", recall_target, reduction_input_size_override)
-    if not aggregate_to_topk:
-        msg = "approx_min_k: aggregate_to_topk=False, expected True: no partial results exist"
-        raise ArgumentValueError(msg)
-    values, positions = top_k(lax.neg(operand), k, axis=reduction_dimension)
-    return lax.neg(values), positions
+    return _approximate(
+        "approx_min_k",
+        operand,
+        k,
+        reduction_dimension,
+        recall_target=recall_target,
+        reduction_input_size_override=reduction_input_size_override,
+        aggregate_to_topk=aggregate_to_topk,
+    )
 
 
-def _check_approximate(name: str, recall: float, override: int) -> None:
+def _approximate(name: str, operand: Operand, k: int, axis: int, **options: Any) -> tuple[Any, Any]:
+    recall, override = options["recall_target"], options["reduction_input_size_override"]
     if not 0 < recall <= 1:
         msg = f"{name}: recall_target={recall}, expected a number in (0, 1]"
         raise ArgumentValueError(msg)
     if override < -1:
         msg = f"{name}: reduction_input_size_override={override}, expected -1 or a size"
         raise ArgumentValueError(msg)
+    if not options["aggregate_to_topk"]:
+        msg = f"{name}: aggregate_to_topk=False, expected True: no partial results exist"
+        raise ArgumentValueError(msg)
+    x = as_value(operand, name)
+    index = operator.index(axis)
+    if not -x.aval.ndim <= index < x.aval.ndim:
+        raise AxisError(index, x.aval.ndim, call=name)
+    values, positions = approx_top_k_p.bind(
+        x,
+        k=operator.index(k),
+        reduction_dimension=index % x.aval.ndim,
+        is_max_k=name == "approx_max_k",
+        **options,
+    )
+    return values, positions

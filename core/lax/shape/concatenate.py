@@ -1,8 +1,8 @@
-"""Arrays one after the other along an axis (concatenate), or along a new one (stack)."""
+"""Arrays one after the other along an axis: concatenate."""
 
 from __future__ import annotations
 
-__all__ = ["concatenate", "concatenate_p", "stack"]
+__all__ = ["concatenate", "concatenate_p"]
 
 import operator
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.families import operands as as_values
-from tracebridge.core.lax.shape.axes import as_axis
 from tracebridge.core.mlir.attrs import i64
 
 if TYPE_CHECKING:
@@ -128,30 +127,6 @@ def concatenate(operands: Any, dimension: int) -> Any:
     if axis < 0 and values and axis + values[0].aval.ndim >= 0:
         axis += values[0].aval.ndim
     return concatenate_p.bind(*values, dimension=axis)
-
-
-def stack(operands: Sequence[Value], axis: int = 0) -> Any:
-    """Arrays joined along a new axis.
-
-    Args:
-        operands: arrays of one dtype and shape, of ``ndim`` axes.
-        axis: where the new axis is, in ``[-ndim - 1, ndim]``.
-
-    Raises:
-        ShapeMismatchError: there are no arrays, or their shapes differ.
-
-    >>> import tracebridge as tb
-    >>> x = tb.numpy.arange(2)
-    >>> tb.lax.stack([x, x], 1).tolist()
-    [[0, 0], [1, 1]]
-    """
-    values = as_values("stack", *operands)
-    if not values or any([v.aval.shape != values[0].aval.shape for v in values]):
-        got = ", ".join([v.aval.str_short() for v in values]) or "none"
-        msg = f"stack: expected at least one array, all of one shape, got {got}"
-        raise ShapeMismatchError(msg)
-    where = as_axis("stack", axis, values[0].aval.ndim + 1)
-    return concatenate([lax.expand_dims(v, (where,)) for v in values], where)
 
 
 def rows(array: Operand) -> list[Any]:

@@ -1,15 +1,14 @@
-"""An array cut into pieces along an axis (split, unstack), or repeated (tile)."""
+"""An array cut into pieces along an axis: split."""
 
 from __future__ import annotations
 
-__all__ = ["split", "split_p", "tile", "unstack"]
+__all__ = ["split", "split_p"]
 
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
-from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive
@@ -107,45 +106,3 @@ def split(operand: Operand, sizes: Sequence[object], axis: int = 0) -> list[Any]
     x = as_value(operand)
     which = as_axis("split", axis, x.aval.ndim)
     return split_p.bind(x, sizes=as_shape("split", tuple(sizes)), axis=which)
-
-
-def unstack(x: Operand, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of ``x`` along an axis, without that axis.
-
-    Args:
-        x: an array of ``ndim`` axes.
-        axis: in ``[-ndim, ndim)``; its size is not symbolic.
-
-    >>> import tracebridge as tb
-    >>> [row.tolist() for row in tb.lax.unstack(tb.numpy.eye(2))]
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    value = as_value(x)
-    which = as_axis("unstack", axis, value.aval.ndim)
-    pieces = split(value, (1,) * operator.index(value.aval.shape[which]), which)
-    return tuple([lax.squeeze(piece, (which,)) for piece in pieces])
-
-
-def tile(operand: Operand, reps: Sequence[int]) -> Any:
-    """``operand`` repeated ``reps[i]`` times along axis ``i``.
-
-    Args:
-        operand: an array of ``n`` axes.
-        reps: ``n`` counts of at least 0.
-
-    Raises:
-        RankError: there is not one count for each axis.
-
-    >>> import tracebridge as tb
-    >>> tb.lax.tile(tb.numpy.arange(2), (2,)).tolist()
-    [0, 1, 0, 1]
-    """
-    x = as_value(operand)
-    counts = as_shape("tile", tuple(reps))
-    if len(counts) != x.aval.ndim:
-        msg = f"tile: reps {counts} need one count for each axis of {x.aval.str_short()}"
-        raise RankError(msg)
-    wide = tuple([n for pair in zip(counts, x.aval.shape, strict=True) for n in pair])
-    shape = tuple([r * n for r, n in zip(counts, x.aval.shape, strict=True)])
-    repeated = lax.broadcast_in_dim(x, wide, tuple(range(1, 2 * len(counts), 2)))
-    return lax.reshape(repeated, shape)

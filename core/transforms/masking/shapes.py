@@ -32,6 +32,7 @@ from tracebridge.core.lax.shape.pad import pad_p
 from tracebridge.core.lax.shape.reshape import reshape_p, squeeze_p
 from tracebridge.core.lax.shape.rev import rev_p
 from tracebridge.core.lax.shape.split import split_p
+from tracebridge.core.lax.shape.stack import stack_p, tile_p, unstack_p
 from tracebridge.core.lax.shape.transpose import transpose_p
 from tracebridge.core.symbolic.dims import DimExpr
 from tracebridge.core.transforms.masking.interpreter import RULES, Masker, rule_for
@@ -51,8 +52,10 @@ for _primitive in (
     iota_p,
     optimization_barrier_p,
     squeeze_p,
+    stack_p,
     stop_gradient_p,
     transpose_p,
+    unstack_p,
 ):
     RULES[_primitive] = Masker.direct
 
@@ -206,6 +209,24 @@ def _concatenate(masker: Masker, app: Application, args: list[Any]) -> Any:
         out = lax.dynamic_update_slice_in_dim(out, x, masker.index(position), axis)
         position = position + aval.shape[axis]
     return out
+
+
+@rule_for(tile_p)
+def _tile(masker: Masker, app: Application, args: list[Any]) -> Any:
+    """Each copy overwrites the padding of those before it."""
+    (x,) = args
+    for axis, (count, n) in enumerate(zip(app.params["reps"], app.avals[0].shape, strict=True)):
+        if not isinstance(n, DimExpr) or count == 1:
+            reps = [1] * axis + [masker.padded_size(count)] + [1] * (app.avals[0].ndim - axis - 1)
+            x = tile_p.bind(x, reps=tuple(reps))
+            continue
+        shape = list(x.aval.shape)
+        shape[axis] = masker.padded_size(count * n)
+        out = full_of(x.aval.update(shape=tuple(shape)), 0)
+        for i in range(count):
+            out = lax.dynamic_update_slice_in_dim(out, x, masker.index(i * n), axis)
+        x = out
+    return x
 
 
 @rule_for(dynamic_slice_p)

@@ -92,6 +92,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "ravel": (lambda x: tnp.ravel(x)[:, None] * 2, ["n,m"]),
     "columns": (lambda x: tnp.ravel(x.T), ["n,m"]),
     "tile": (lambda x: tnp.tile(x, 2), ["n"]),
+    "tile of lax": (lambda x: tb.lax.tile(x, (2, 3)), ["n,m"]),
+    "stack": (lambda x: tb.lax.stack([x, x]), ["n"]),
     "pairs": (lambda x: x.reshape(-1, 2).sum(1), ["2*n"]),
     "sizes of others": (lambda a, b: a[: b.shape[0]] + b, ["2*n", "n"]),
     "split": (lambda a, b: tb.lax.split(a, (b.shape[0], b.shape[0])), ["2*n", "n"]),

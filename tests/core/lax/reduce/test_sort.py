@@ -132,6 +132,11 @@ def test_approximate_forms_are_exact() -> None:
 
     assert lax.approx_max_k(x, 2, recall_target=0.5)[1].tolist() == [2, 3]
     assert lax.approx_min_k(x, 2)[0].tolist() == [-1.0, 3.0]
+    rows = np.array([[3.0, 9.0], [-1.0, 2.0], [7.0, 4.0]], np.float32)
+    slopes = tb.vmap(tb.grad(lambda r: lax.approx_min_k(r, 2)[0] @ np.array([1.0, 5.0])), 1, 1)(
+        rows
+    )
+    assert [[5.0, 0.0], [1.0, 1.0], [0.0, 5.0]] == slopes.tolist()
     with pytest.raises(ValueError, match="recall_target=2"):
         lax.approx_max_k(x, 2, recall_target=2)
 

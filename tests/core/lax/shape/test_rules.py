@@ -90,6 +90,12 @@ CASES = {
         lambda x: np.split(x, (1, 1), -1),
     ),
     "tile": (lambda x: lax.tile(x, (2, 3)), [array(2, 1)], lambda x: np.tile(x, (2, 3))),
+    "stack": (
+        lambda x, y, z: lax.stack([x, y, z], -1),
+        [array(2, 3), array(2, 3), array(2, 3)],
+        lambda *xs: np.stack(xs, -1),
+    ),
+    "unstack": (lambda x: lax.unstack(x, 1)[1:], [array(2, 3)], lambda x: [x[:, 1], x[:, 2]]),
     "pad": (
         lambda x, v: lax.pad(x, v, ((1, 2, 0), (0, 1, 2))),
         [array(2, 3), np.float32(9.0)],
@@ -112,7 +118,9 @@ def test_rules_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "bfloat16", "complex64"])
-@pytest.mark.parametrize("name", ["reshape", "transpose", "rev", "broadcast_in_dim", "split"])
+@pytest.mark.parametrize(
+    "name", ["reshape", "transpose", "rev", "broadcast_in_dim", "split", "tile", "stack"]
+)
 def test_every_dtype_moves(name: str, dtype: str) -> None:
     """Moving elements about does not look at them."""
     fun, args, reference = CASES[name]

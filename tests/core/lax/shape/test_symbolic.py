@@ -41,6 +41,7 @@ CASES = {
     "shape_as_value": (lambda x: lax.shape_as_value(x.aval.shape), "n, m", X),
     "split": (lambda x: lax.split(x, (1, size(x) - 1)), "n, m", X),
     "tile": (lambda x: lax.tile(x, (2, 3)), "n, m", X),
+    "stack": (lambda x: lax.stack([x, x], 1), "n, m", X),
     "transpose": (lambda x: lax.transpose(x, (1, 0)), "n, m", X),
 }
 

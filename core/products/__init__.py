@@ -1,0 +1,1 @@
+"""Products of matrices in groups of rows, and of matrices with scales: the primitives."""
