@@ -10,6 +10,7 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lax.elementwise import cpu_exponentials, cpu_lowerings
+from tracebridge.core.lax.reduce import cpu_sums
 from tracebridge.core.lax.special import cpu_special
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.util.caching import BoundedCache
@@ -111,6 +112,7 @@ def _register() -> None:
         rule = correction_rule(primitive, correct, dtypes)
         register_platform_lowering(primitive, "cpu", rule, optional=True)
     register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
+    register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
 
 
 _register()

@@ -1,0 +1,90 @@
+"""Sums on the CPU: each way gives the sum, with NaNs and infinities, whatever feeds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge import lax
+from tracebridge.core.config.scopes import scope
+
+SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((16384, 4), (1,)),
+    ((16384, 4), (0,)),
+    ((4096, 16), (1,)),
+    ((4096, 12), (0,)),
+    ((2048, 32), (1,)),
+    ((2, 4096, 1, 7), (1,)),
+    ((64, 64, 4, 4), (2, 3)),
+    ((64, 64, 4, 4), (0, 1)),
+    ((8, 1024, 1, 8), (2, 3)),
+    ((32768,), (0,)),
+]
+FEEDS: dict[str, Any] = {
+    "argument": lambda x: x,
+    "product": lambda x: x * x,
+    "choice": lambda x: tnp.where(x > 0, x, 2 * x),
+    "reshaped": lambda x: x[::-1] + 1,
+}
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES)
+def test_sums_are_those_of_float64(shape: Any, axes: Any) -> None:
+    """All feeds in one program, against NumPy in float64; the plain lowering agrees."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+    def sums(x: Any) -> Any:
+        return [lax.reduce_sum(feed(x), axes) for feed in FEEDS.values()]
+
+    fast = tb.jit(sums)(x)
+    with scope("platform_rules", False):
+        plain = tb.jit(sums)(x)
+
+    for feed, a, b in zip(FEEDS.values(), fast, plain, strict=True):
+        fed = np.asarray(feed(x.astype(np.float64)), np.float64)
+        expected, size = np.sum(fed, axes), np.sum(np.abs(fed), axes)
+        assert np.all(np.abs(a - expected) <= 2e-6 * size)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES[:6])
+def test_special_values_of_one_row_stay_in_it(shape: Any, axes: Any) -> None:
+    """NaN, infinities of one and of both signs."""
+    x = np.ones(shape, np.float32)
+    rows = np.moveaxis(x, axes[0], -1).reshape(-1, shape[axes[0]])
+    rows = rows.copy()
+    rows[0, 0] = np.nan
+    rows[1, 0], rows[2, 0] = np.inf, -np.inf
+    rows[3, :2] = np.inf, -np.inf
+    moved = np.moveaxis(x, axes[0], -1).shape
+    x = np.moveaxis(rows.reshape(moved), -1, axes[0])
+
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(tb.jit(lambda x: lax.reduce_sum(x, axes))(x), x.sum(axes))
+
+
+def test_the_library_does_not_get_short_rows() -> None:
+    """What each shape becomes; below 32K elements, in float64 and in exports nothing changes."""
+
+    def text(shape: Any, axes: Any, dtype: Any = np.float32, fed: Any = lambda x: x) -> str:
+        f = tb.jit(lambda x: lax.reduce_sum(fed(x), axes))
+        return f.lower(tnp.zeros(shape, dtype)).as_text()
+
+    assert "stablehlo.subtract" in text((1000, 1000, 3), (2,))
+    assert "stablehlo.subtract" in text((100_000, 10), (0,))
+    assert "stablehlo.dot_general" in text((10_000, 32), (1,))
+    assert "stablehlo.dot_general" not in text((10_000, 32), (1,), fed=lambda x: x * x)
+    for plain in (
+        text((1000, 3), (1,)),
+        text((4096, 256), (1,)),
+        text((4096, 256), (0,)),
+        text((100_000, 10), (0, 1)),
+        text((100_000, 10), (0,), np.int32),
+        text((1000, 64, 8), (0, 1)),
+    ):
+        assert "subtract" not in plain
+        assert "dot_general" not in plain
