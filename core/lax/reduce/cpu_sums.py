@@ -3,7 +3,7 @@
 XLA hands sums of float32 with 32K elements or more to a library (YNNPACK). It is 3 to 10 times
 faster than generated code over long rows, and 2 to 30 times slower where the last axis is short:
 it works row by row, and nothing that it does not know fuses into it, so operands are written to
-memory first. A matrix product with ones beats both where rows are somewhat longer and lie in memory.
+memory first. A matrix product with ones beats both for somewhat longer rows that lie in memory.
 
 Measured with jaxlib 0.10.2 on one million elements, two cores, in microseconds:
 
