@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
+from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.permute import permute_jaxpr, reached
+from tracebridge.core.control.scan.after_loop import AfterLoop, find_after_loop
 from tracebridge.core.control.scan.params import chosen, derived, groups
 from tracebridge.core.control.scan.partial_eval import split_known, unknown_carries
 from tracebridge.core.interpreters.dce import dce_jaxpr
@@ -13,8 +15,9 @@ from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.staged_rules import StagedRule, bits, cotangent_aval
 from tracebridge.core.interpreters.transpose_graph import transpose_into
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.primitive import is_linear_input
+from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import add_application, zeros_of
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 
 Flags = tuple[bool, ...]
+T = TypeVar("T")
 
 
 def transpose_scan(
@@ -71,7 +75,11 @@ def _transpose_linear(
             value = made[aval] = zeros_of(aval)
         return value
 
-    return _go_back(ct, args, linear, params, zeros, bind)
+    def after(loop: AfterLoop, operands: Sequence[Value]) -> list[Any]:
+        program = loop.program([x.aval for x in operands])
+        return eval_jaxpr(program, current_trace().process, operands)
+
+    return _go_back(ct, args, linear, params, _Ways(zeros, bind, after))
 
 
 def staged_transpose_of_scan(
@@ -96,22 +104,29 @@ def staged_transpose_of_scan(
         first = graph.add_bound(primitive, [x for group in operands for x in group], parameters)
         return range(first, len(graph.avals))
 
-    results = _go_back(cts, args, linear, params, graph.zeros, bind)
+    def after(loop: AfterLoop, operands: Sequence[int]) -> list[int]:
+        return graph.inline(loop.program([graph.avals[x] for x in operands]), operands)
+
+    results = _go_back(cts, args, linear, params, _Ways(graph.zeros, bind, after))
     outs = [r for r in results if r is not None]
     jaxpr = graph.program([*numbers, *values], outs, params["jaxpr"].debug)
     present = tuple([r is not None for r, here in zip(results, linear, strict=True) if here])
     return StagedRule(jaxpr, (present, None))
 
 
+class _Ways(NamedTuple):
+    """How a backward scan is put together: of values, or of numbers of a graph."""
+
+    zeros: Callable[[ShapedArray], Any]
+    bind: Callable[..., Sequence[Any]]
+    """(parameters, *groups of operands) -> results"""
+    after: Callable[[AfterLoop, Sequence[Any]], list[Any]]
+
+
 def _go_back(
-    ct: Sequence[Any],
-    args: Sequence[Any],
-    linear: Flags,
-    params: Params,
-    zeros: Callable[[ShapedArray], Any],
-    bind: Callable[..., Sequence[Any]],
+    ct: Sequence[Any], args: Sequence[Any], linear: Flags, params: Params, ways: _Ways
 ) -> list[Any]:
-    """Cotangents of the linear arguments, by ``bind(params, *groups of operands)``.
+    """Cotangents of the linear arguments.
 
     A carry that starts at a value (a zero) gets none, though it is linear in the steps.
     """
@@ -119,30 +134,34 @@ def _go_back(
     consts_here, init_here, xs_here = groups(params, linear)
     n_consts, n_carry = len(consts_here), len(init_here)
     has_cotangent = tuple([c is not None for c in ct])
-    key = ("scan_transpose", n_carry, tuple(consts_here), tuple(xs_here), has_cotangent)
+    in_loop = params["split_transpose"] or not option("platform_rules")
+    key = ("scan_transpose", n_carry, tuple(consts_here), tuple(xs_here), has_cotangent, in_loop)
     back = jaxpr.cache.get(key)
     if back is None:
         inside = (*consts_here, *[True] * n_carry, *xs_here)
-        back = jaxpr.cache[key] = Backward(jaxpr, n_consts, n_carry, inside, has_cotangent)
+        back = Backward(jaxpr, n_consts, n_carry, inside, has_cotangent, in_loop=in_loop)
+        jaxpr.cache[key] = back
     if back.body is None:
         return [None] * len(args)
     consts_avals, carry_avals, _ = groups(params, jaxpr.in_avals)
     ct_carry = [
-        zeros(a) if c is None else c
+        ways.zeros(a) if c is None else c
         for c, a, nz in zip(ct, carry_avals, back.carry, strict=False)
         if nz
     ]
-    sums = [zeros(a) for a in chosen(back.consts, chosen(consts_here, consts_avals))]
+    summed = chosen(back.consts, chosen(consts_here, consts_avals))
+    sums = [ways.zeros(a) for a in back.in_loop(summed)]
     consts, _, xs = groups(params, args)
     fixed = [a for a, here in zip(consts, consts_here, strict=True) if not here]
     sliced = [a for a, here in zip(xs, xs_here, strict=True) if not here]
     sliced += [c for c in ct[n_carry:] if c is not None]
     back_params = derived(params, back.body, len(fixed), len(ct_carry) + len(sums))
     back_params["reverse"] = not params["reverse"]
-    results = iter(bind(back_params, fixed, ct_carry, sums, sliced))
-    init_ct = [next(results) if nz else None for nz in back.carry]
-    consts_ct = iter([next(results) if nz else None for nz in back.consts])
-    xs_ct = iter([next(results) if nz else None for nz in back.xs])
+    results = ways.bind(back_params, fixed, ct_carry, sums, sliced)
+    remaining = iter(back.completed(results, [*fixed, *sliced], ways.after))
+    init_ct = [next(remaining) if nz else None for nz in back.carry]
+    consts_ct = iter([next(remaining) if nz else None for nz in back.consts])
+    xs_ct = iter([next(remaining) if nz else None for nz in back.xs])
     return [
         *[next(consts_ct) if here else None for here in consts_here],
         *[c if here else None for here, c in zip(init_here, init_ct, strict=True)],
@@ -186,13 +205,21 @@ class Backward:
 
     ``body``: (nonlinear consts; cotangents of carries, sums for linear consts; nonlinear xs,
     cotangents of ys) -> (cotangents of carries, sums; cotangents of linear xs). It is None if
-    there are none.
+    there are none. ``after``: which sums and cotangents of xs the body leaves out, because they
+    are made after the loop from further ys, its last results.
     """
 
-    __slots__ = ("body", "carry", "consts", "xs")
+    __slots__ = ("after", "body", "carry", "consts", "places", "xs")
 
     def __init__(
-        self, jaxpr: Jaxpr, n_consts: int, n_carry: int, linear: Flags, has_cotangent: Flags
+        self,
+        jaxpr: Jaxpr,
+        n_consts: int,
+        n_carry: int,
+        linear: Flags,
+        has_cotangent: Flags,
+        *,
+        in_loop: bool = False,
     ) -> None:
         n_linear = sum(linear[:n_consts])
         carry, ys = _reached_carries(
@@ -210,26 +237,73 @@ class Backward:
         self.consts = tuple(present[:n_linear])
         self.xs = tuple(present[n_linear + n_carry :])
         self.body: Jaxpr | None = None
+        self.after: AfterLoop | None = None
+        # Inputs of ``after``: positions among nonlinear consts and slices, then among its ys.
+        self.places: list[int] = []
         if any(present):
             n_fixed = n_consts - n_linear
+            if not in_loop:
+                self._find_after(back, n_linear, n_fixed)
             self.body = self._make(back, n_linear, n_fixed, jaxpr)
+
+    def in_loop(self, of_consts: Sequence[T]) -> list[T]:
+        """Those of linear consts with a cotangent that the loop sums up."""
+        left_out = () if self.after is None else self.after.consts
+        return [x for i, x in enumerate(of_consts) if i not in left_out]
+
+    def completed(
+        self,
+        results: Sequence[Any],
+        operands: Sequence[Any],
+        make: Callable[[AfterLoop, Sequence[Any]], list[Any]],
+    ) -> Sequence[Any]:
+        """All cotangents in order, from the results and the operands of the loop."""
+        after = self.after
+        if after is None:
+            return results
+        n_results = len(results) - len(after.stacked)
+        available = [*operands, *results[n_results:]]
+        made = make(after, [available[i] for i in self.places])
+        n_ct, n_sums = sum(self.carry), sum(self.consts) - len(after.consts)
+        of_consts = list(results[n_ct : n_ct + n_sums])
+        of_xs = list(results[n_ct + n_sums : n_results])
+        for i, value in zip(after.consts, made, strict=False):
+            of_consts.insert(i, value)
+        for i, value in zip(after.xs, made[len(after.consts) :], strict=True):
+            of_xs.insert(i, value)
+        return [*results[:n_ct], *of_consts, *of_xs]
+
+    def _find_after(self, back: _Transposed, n_linear: int, n_fixed: int) -> None:
+        n_ct = sum(self.carry)
+        fixed = back.args[:n_fixed]
+        sliced = [*back.args[n_fixed:], *back.cts[n_ct:]]
+        of_consts = [r for r in back.results[:n_linear] if r is not None]
+        of_xs = [r for r in back.results[n_linear + len(self.carry) :] if r is not None]
+        self.after = after = find_after_loop(back.graph, fixed, sliced, of_consts, of_xs)
+        if after is not None:
+            at = {n: i for i, n in enumerate([*fixed, *sliced, *after.stacked])}
+            self.places = [at[n] for n in after.inputs]
 
     def _make(self, back: _Transposed, n_linear: int, n_fixed: int, jaxpr: Jaxpr) -> Jaxpr:
         graph, results, avals = back.graph, back.results, back.linear_avals
         n_ct = sum(self.carry)
-        sums = graph.inputs(chosen(self.consts, avals[:n_linear]))
+        sums = graph.inputs(self.in_loop(chosen(self.consts, avals[:n_linear])))
         of_carry = zip(results[n_linear:], avals[n_linear:], self.carry, strict=False)
         carry = [graph.zeros(a) if ct is None else ct for ct, a, nz in of_carry if nz]
-        of_consts = [ct for ct in results[:n_linear] if ct is not None]
+        of_consts = self.in_loop([ct for ct in results[:n_linear] if ct is not None])
         added = [
             graph.add(add_application(graph.avals[ct]), (total, ct))
             for total, ct in zip(sums, of_consts, strict=True)
         ]
         of_xs = [ct for ct in results[n_linear + len(self.carry) :] if ct is not None]
+        stacked: list[int] = []
+        if self.after is not None:
+            of_xs = [ct for i, ct in enumerate(of_xs) if i not in self.after.xs]
+            stacked = self.after.stacked
         inputs = [
             *back.args[:n_fixed], *back.cts[:n_ct], *sums, *back.args[n_fixed:], *back.cts[n_ct:]
         ]  # fmt: skip
-        return graph.program(inputs, [*carry, *added, *of_xs], jaxpr.debug)
+        return graph.program(inputs, [*carry, *added, *of_xs, *stacked], jaxpr.debug)
 
 
 @final
