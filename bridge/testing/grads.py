@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -198,18 +200,18 @@ def random_like(values: Sequence[Any], seed: int) -> list[Any]:
 
 
 def numeric_jvp(
-    flat: Flat, values: Sequence[object], tangents: Sequence[object], eps: float | None = None
+    flat: Flat, values: Sequence[Any], tangents: Sequence[object], eps: float | None = None
 ) -> list[Host | None]:
     """Central differences of a flat function along ``tangents``; None for inactive results."""
+    step = default_step(values, flat(*values)) if eps is None else eps
+    plus, minus = (flat(*_all_moved(values, tangents, s)) for s in (step, -step))
+    return _slopes(plus, minus, step)
 
-    def at(step: float) -> list[Host]:
-        moved = [_moved(v, t, step) for v, t in zip(values, tangents, strict=True)]
-        return [to_host(o) for o in flat(*moved)]
 
-    step = default_step(flat, values) if eps is None else eps
-    plus, minus = at(step), at(-step)
+def _slopes(plus: Sequence[object], minus: Sequence[object], step: float) -> list[Host | None]:
+    """Results after a step forth less those after a step back, by the length of both."""
     slopes: list[Host | None] = []
-    for p, m in zip(plus, minus, strict=True):
+    for p, m in zip(map(to_host, plus), map(to_host, minus), strict=True):
         if not dtypes.is_inexact(p.dtype):
             slopes.append(None)
             continue
@@ -218,11 +220,15 @@ def numeric_jvp(
     return slopes
 
 
-def default_step(flat: Flat, values: Sequence[Any]) -> float:
+def default_step(values: Sequence[Any], outs: Sequence[object]) -> float:
     """Where truncation and rounding errors balance: the cube root of the rounding error."""
     seen = [v.aval.dtype for v in values if is_active(v)]
-    seen += [o.dtype for o in map(to_host, flat(*values)) if dtypes.is_inexact(o.dtype)]
+    seen += [o.dtype for o in map(to_host, outs) if dtypes.is_inexact(o.dtype)]
     return max([float(finfo(dtype).eps) for dtype in seen], default=1.0) ** (1 / 3)
+
+
+def _all_moved(values: Sequence[Any], tangents: Sequence[object], step: float) -> list[Any]:
+    return [_moved(v, t, step) for v, t in zip(values, tangents, strict=True)]
 
 
 def _moved(value: Any, tangent: object, step: float) -> Any:
@@ -283,48 +289,109 @@ def pair(left: Sequence[object], right: Sequence[object]) -> float:
     return total
 
 
+def together(functions: Sequence[Flat], compiled: Callable[[Flat], Flat]) -> Callable[..., Any]:
+    """Several flat functions of the same arguments as one, which gives a list for each."""
+    lengths: list[int] = []
+
+    def flat(*xs: object) -> list[Any]:
+        results = [f(*xs) for f in functions]
+        lengths[:] = map(len, results)
+        return [r for some in results for r in some]
+
+    program = compiled(flat)
+
+    def run(*xs: object) -> list[list[Any]]:
+        outs = iter(program(*xs))
+        return [list(itertools.islice(outs, n)) for n in lengths]
+
+    return run
+
+
+@final
+class _Derivative:
+    """The jvp or the vjp of a flat function ``f`` at given tangents and cotangents.
+
+    A function of the arguments of ``f``; ``f`` may be such a derivative itself.
+    """
+
+    def __init__(
+        self, f: Flat, name: str, mode: str, tangents: Sequence[Any], cts: Sequence[Any]
+    ) -> None:
+        self.f = f
+        self.mode = mode
+        self.name = name + ("jvp" if mode == "fwd" else "vjp")
+        self.tangents = tangents
+        self.cts = cts
+        self.extra = tangents if mode == "fwd" else cts
+
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        make = jvp_of if self.mode == "fwd" else vjp_of
+        return make(self.f, [is_active(as_value(v)) for v in values])(*values, *self.extra)
+
+    def compare(
+        self, results: Sequence[Any], slopes: Sequence[Host], atol: Tolerance, rtol: Tolerance
+    ) -> None:
+        """Fail unless ``results`` are what the differences of ``f`` tell."""
+        if self.mode == "fwd":
+            _compare(results, slopes, atol, rtol, self.name)
+            return
+        left = np.asarray(pair(self.tangents, results))
+        right = np.asarray(pair(self.cts, slopes))
+        like = [*self.tangents, *self.cts]
+        _compare([left], [right], atol, rtol, self.name, like=like)
+
+
 def check_flat(
     flat: Flat,
-    values: Sequence[object],
+    values: Sequence[Any],
     order: int,
     modes: tuple[str, ...],
     atol: Tolerance = None,
     rtol: Tolerance = None,
     eps: float | None = None,
     compiled: Callable[[Flat], Flat] = lambda f: f,
-    path: str = "",
 ) -> None:
-    """``check_grads`` of a flat function; ``compiled`` may speed up what is evaluated."""
-    active = [is_active(v) for v in values]
-    if not any(active):
+    """``check_grads`` of a flat function; ``compiled`` may speed up what is evaluated.
+
+    All derivatives of one order are one program. Its results are also the values whose
+    differences those of the next order are compared with.
+    """
+    if not any(is_active(v) for v in values):
         return
-    run = compiled(flat)
     tangents = random_like(values, seed=1)
-    numeric = [t for t in numeric_jvp(run, values, tangents, eps) if t is not None]
-    nonzero_tangents = [t for t in tangents if t is not None]
-    if "fwd" in modes:
-        derivatives = compiled(jvp_of(flat, active))(*values, *nonzero_tangents)
-        _compare(derivatives, numeric, atol, rtol, f"{path}jvp")
-    cts = [c for c in random_like([as_value(o) for o in run(*values)], seed=2) if c is not None]
-    if "rev" in modes:
-        back = compiled(vjp_of(flat, active))(*values, *cts)
-        left, right = np.asarray(pair(nonzero_tangents, back)), np.asarray(pair(cts, numeric))
-        _compare([left], [right], atol, rtol, f"{path}vjp", like=[*nonzero_tangents, *cts])
-    if order > 1:
-        for mode, make, extra in (("fwd", jvp_of, nonzero_tangents), ("rev", vjp_of, cts)):
-            if mode in modes and extra:
-                derived = _partial(make(flat, active), len(values), extra)
-                check_flat(
-                    derived, values, order - 1, modes, atol, rtol, eps, compiled,
-                    f"{path}{'jvp' if mode == 'fwd' else 'vjp'}, then ",
-                )  # fmt: skip
+    along = [t for t in tangents if t is not None]
+    functions: list[tuple[Flat, str]] = [(flat, "")]
+    run = together([flat], compiled)
+    for _ in range(order):
+        outs = run(*values)
+        all_slopes = _slopes_of_each(run, values, tangents, outs, eps)
+        derivatives: list[_Derivative] = []
+        expected: list[Sequence[Host]] = []
+        for (f, name), out, slopes in zip(functions, outs, all_slopes, strict=True):
+            cts = [c for c in random_like([as_value(o) for o in out], seed=2) if c is not None]
+            derivatives += [_Derivative(f, name, mode, along, cts) for mode in modes]
+            expected += [[s for s in slopes if s is not None]] * len(modes)
+        run = together(derivatives, compiled)
+        for derivative, results, slopes in zip(derivatives, run(*values), expected, strict=True):
+            derivative.compare(results, slopes, atol, rtol)
+        functions = [(d, f"{d.name}, then ") for d in derivatives]
 
 
-def _partial(flat: Flat, n: int, fixed: Sequence[object]) -> Flat:
-    def run(*xs: object) -> Sequence[Any]:
-        return flat(*xs[:n], *fixed)
+def _slopes_of_each(
+    run: Callable[..., list[list[Any]]],
+    values: Sequence[Any],
+    tangents: Sequence[object],
+    outs: Sequence[Sequence[object]],
+    eps: float | None,
+) -> list[list[Host | None]]:
+    """``numeric_jvp`` of each function that ``run`` evaluates; ``outs`` are their values."""
 
-    return run
+    @functools.cache
+    def at(step: float) -> list[list[Any]]:
+        return run(*_all_moved(values, tangents, step))
+
+    steps = [default_step(values, out) if eps is None else eps for out in outs]
+    return [_slopes(at(step)[i], at(-step)[i], step) for i, step in enumerate(steps)]
 
 
 def _compare(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from tracebridge.core._jaxlib.xla import QUICK_COMPILE
 from tracebridge.core.control.jit.cached_call import make_jit
 from tracebridge.core.control.jit.jit import JitOptions
 from tracebridge.core.dtypes import dtypes
@@ -22,11 +24,13 @@ from tracebridge.testing.grads import (
     is_active,
     jvp_of,
     random_like,
+    together,
     vjp_of,
 )
 
 BATCH = 3
 Dims = tuple[int | None, ...]
+CompilerOptions = tuple[tuple[str, Any], ...]
 
 
 def check_rules(
@@ -89,13 +93,22 @@ def check_rules(
         check_derivatives(flat, wide, order, tuple(modes), grad_rtol, grad_atol, eps, vmap=vmap)
 
 
-def compiled(flat: Flat) -> Flat:
+def compiled(flat: Flat, options: CompilerOptions = ()) -> Flat:
     """A flat function as one program."""
 
     def run(*xs: object) -> tuple[Any, ...]:
         return tuple(flat(*xs))
 
-    return make_jit(run, JitOptions())[0]
+    return make_jit(run, JitOptions(compiler_options=options))[0]
+
+
+def quickly_compiled(flat: Flat) -> Flat:
+    """A flat function as one program that XLA hardly optimises.
+
+    Most of a check's time is XLA's, and what derivatives and batching have to agree on does not
+    depend on how it fuses. The operation itself is compiled as users have it.
+    """
+    return compiled(flat, QUICK_COMPILE)
 
 
 def widened(value: Any) -> Any:
@@ -136,26 +149,30 @@ def check_derivatives(
     active = [is_active(v) for v in values]
     if not any(active):
         return
-    check_flat(flat, values, order, modes, atol, rtol, eps, compiled)
+    check_flat(flat, values, order, modes, atol, rtol, eps, quickly_compiled)
     outs = [as_value(o) for o in compiled(flat)(*values)]
     tangents = [t for t in random_like(values, seed=3) if t is not None]
     cts = [c for c in random_like(outs, seed=4) if c is not None]
-    for mode, make, extra in (("fwd", jvp_of, tangents), ("rev", vjp_of, cts)):
-        if mode not in modes or not extra:
-            continue
-        derived = make(flat, active)
-        inputs = [*values, *extra]
-        results = stage(derived, [v.aval for v in inputs]).out_avals
-        wanted = [o for o in outs if is_active(o)] if mode == "fwd" else values
-        for found, like in zip(results, [w for w in wanted if is_active(w)], strict=True):
-            if (found.shape, found.dtype) != (like.aval.shape, like.aval.dtype):
-                msg = f"{mode}: the derivative is {found!r}, expected {like.aval!r}"
-                raise AssertionError(msg)
-        if vmap:
-            every = tuple([0] * len(inputs))
-            only_extra = tuple([None] * len(values) + [0] * len(extra))
-            name = "vmap of jvp" if mode == "fwd" else "vmap of vjp"
-            check_batching(derived, inputs, (every, only_extra), None, None, name)
+    n, m = len(values), len(values) + len(tangents)
+
+    def derived(*xs: object) -> list[Any]:
+        forward = jvp_of(flat, active)(*xs[:m]) if "fwd" in modes else []
+        back = vjp_of(flat, active)(*xs[:n], *xs[m:]) if "rev" in modes and cts else []
+        return [*forward, *back]
+
+    wanted = [o for o in outs if is_active(o)] if "fwd" in modes else []
+    wanted += [v for v in values if is_active(v)] if "rev" in modes and cts else []
+    inputs = [*values, *tangents, *cts]
+    found = stage(derived, [v.aval for v in inputs]).out_avals
+    for aval, like in zip(found, wanted, strict=True):
+        if (aval.shape, aval.dtype) != (like.aval.shape, like.aval.dtype):
+            msg = f"a derivative (of {', '.join(modes)}) is {aval!r}, expected {like.aval!r}"
+            raise AssertionError(msg)
+    if vmap:
+        every = tuple([0] * len(inputs))
+        only_extra = tuple([None] * n + [0] * (len(inputs) - n))
+        text = "vmap of derivatives"
+        check_batching(derived, inputs, (every, only_extra), None, None, text, quickly_compiled)
 
 
 def all_dims(values: Sequence[Any]) -> Iterator[Dims]:
@@ -178,43 +195,63 @@ def check_batching(
     rtol: float | None,
     atol: float | None,
     text: str,
+    compiled: Callable[[Flat], Flat] = compiled,
 ) -> None:
-    """Mapping over an axis equals calling once per element."""
+    """Mapping over an axis equals calling once per element.
+
+    The first choice is a program by ``compiled``, all others are one that is compiled quickly.
+    """
     run = compiled(flat)
     samples = [_variants(to_host(v)) for v in values]
     weak = [v.aval.weak_type for v in values]
-    for dims in dict.fromkeys(choices):
-        rows = [
+    first, *others = dict.fromkeys(choices)
+    programs = [([first], compiled), (others, quickly_compiled)]
+    for some, compiles in programs if others else programs[:1]:
+        stacked = [
             [
-                v if d is None else put_numpy(s[k], weak_type=w)
+                v if d is None else put_numpy(np.stack(s, axis=d), weak_type=w)
                 for v, s, d, w in zip(values, samples, dims, weak, strict=True)
             ]
-            for k in range(BATCH)
+            for dims in some
         ]
-        single = [[to_host(o) for o in run(*row)] for row in rows]
-        want = [np.stack(column) for column in zip(*single, strict=True)]
-        stacked = [
-            v if d is None else put_numpy(np.stack(s, axis=d), weak_type=w)
-            for v, s, d, w in zip(values, samples, dims, weak, strict=True)
-        ]
-        assert_allclose(
-            _mapped(flat, stacked, dims), want,
-            rtol=rtol, atol=atol, check_dtype=True, err_msg=f"{text} with in_dims {dims}",
-        )  # fmt: skip
+        for dims, actual in zip(some, _mapped(flat, stacked, some, compiles), strict=True):
+            single = [
+                [
+                    v if d is None else put_numpy(s[k], weak_type=w)
+                    for v, s, d, w in zip(values, samples, dims, weak, strict=True)
+                ]
+                for k in range(BATCH)
+            ]
+            columns = zip(*[[to_host(o) for o in run(*row)] for row in single], strict=True)
+            assert_allclose(
+                actual, [np.stack(column) for column in columns],
+                rtol=rtol, atol=atol, check_dtype=True, err_msg=f"{text} with in_dims {dims}",
+            )  # fmt: skip
 
 
-def _mapped(flat: Flat, stacked: Sequence[object], dims: Dims) -> list[np.ndarray[Any, Any]]:
-    found: list[int | None] = []
+def _mapped(
+    flat: Flat,
+    stacked: Sequence[Sequence[object]],
+    choices: Sequence[Dims],
+    compiled: Callable[[Flat], Flat],
+) -> list[list[np.ndarray[Any, Any]]]:
+    """The function mapped in each of several ways, each over its own arguments, in one program."""
+    n = len(stacked[0])
+    out_dims: list[list[int | None]] = [[] for _ in choices]
 
-    def run(*xs: object) -> list[Any]:
-        outs, out_dims = batch_flat(flat, [as_value(x) for x in xs], dims, BATCH)
-        found[:] = out_dims
+    def one(k: int, *xs: object) -> list[Any]:
+        own = [as_value(x) for x in xs[k * n : (k + 1) * n]]
+        outs, out_dims[k] = batch_flat(flat, own, choices[k], BATCH)
         return outs
 
-    results = [to_host(o) for o in compiled(run)(*stacked)]
+    functions = [functools.partial(one, k) for k in range(len(choices))]
+    results = together(functions, compiled)(*[x for one in stacked for x in one])
     return [
-        np.broadcast_to(r, (BATCH, *r.shape)) if d is None else np.moveaxis(r, d, 0)
-        for r, d in zip(results, found, strict=True)
+        [
+            np.broadcast_to(r, (BATCH, *r.shape)) if d is None else np.moveaxis(r, d, 0)
+            for r, d in zip(map(to_host, outs), dims, strict=True)
+        ]
+        for outs, dims in zip(results, out_dims, strict=True)
     ]
 
 
