@@ -27,9 +27,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge.scipy": (
         ("spatial", _SCIPY),
     ),
-    "tracebridge.scipy.stats": (
-        ("dirichlet gaussian_kde mode multinomial multivariate_normal rankdata sem", _SCIPY),
-    ),
     "tracebridge.scipy.special": (
         ("bessel_jn expn hyp1f1 hyp2f1 sph_harm_y", _SCIPY),
     ),

@@ -26,7 +26,9 @@ def _xlog1py(x: Array, y: Array) -> Any:
 
 
 def _share(x: Array, y: Array) -> Any:
-    return tnp.where(x == 0, tnp.zeros_like(x * y), x / tnp.where(x == 0, 1, y))
+    # Only 0 / 0 is replaced: elsewhere the slope in x counts, for second derivatives.
+    none = (x == 0) & (y == 0)
+    return tnp.where(none, tnp.zeros_like(x * y), x / tnp.where(none, 1, y))
 
 
 xlogy = with_slopes(_xlogy, lambda _, x, y: tnp.log(y), lambda _, x, y: _share(x, y))

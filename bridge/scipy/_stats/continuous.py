@@ -114,6 +114,7 @@ GUMBEL_R = Distribution(
         "sf": lambda y: -tnp.expm1(-tnp.exp(-y)), "logsf": lambda y: _log1mexp(tnp.exp(-y)),
         "ppf": lambda q: -tnp.log(-tnp.log(q)),
     },
+    quantile="p",
 )  # fmt: skip
 GUMBEL_L = Distribution(
     "gumbel_l", "Gumbel numbers, of smallest values", (),
@@ -123,6 +124,7 @@ GUMBEL_L = Distribution(
         "sf": lambda y: tnp.exp(-tnp.exp(y)), "logsf": lambda y: -tnp.exp(y),
         "ppf": lambda q: tnp.log(-tnp.log1p(-q)),
     },
+    quantile="p",
 )  # fmt: skip
 LAPLACE = Distribution(
     "laplace", "Laplace numbers", (), lambda y: -tnp.abs(y) - math.log(2),
@@ -137,6 +139,7 @@ LOGISTIC = Distribution(
         "cdf": lambda y: lax.logistic(y), "sf": lambda y: lax.logistic(-y), "ppf": f.logit,
         "isf": lambda q: -f.logit(q),
     },
+    quantile="x",
 )  # fmt: skip
 PARETO = Distribution(
     "pareto", "Pareto numbers", ("b",),

@@ -50,10 +50,12 @@ class Distribution:
     discrete: bool = False
     placed: tuple[str, ...] = ("loc", "scale")
     example: str = "0.7"
+    # What the argument of quantiles is called: keyword calls of the peer's programs use its name.
+    quantile: str = "q"
 
     def function(self, kind: str) -> Callable[..., Array]:
         """The public function of this kind."""
-        first = "q" if kind in ("ppf", "isf") else "k" if self.discrete else "x"
+        first = self.quantile if kind in ("ppf", "isf") else "k" if self.discrete else "x"
         staged = floats(f"{self.name}.{kind}", self._formula(kind), full=True)
         return _public(self, kind, first, staged)
 
@@ -138,7 +140,8 @@ def _public(d: Distribution, kind: str, first: str, staged: StagedFunction) -> C
 
 def _text(d: Distribution, kind: str, first: str) -> str:
     lines = [f"{_WORDS[kind].replace('``x``', f'``{first}``')}, of {d.title}.", "", "Args:"]
-    lines += [f"    {first}: {'probabilities' if first == 'q' else 'where to compute it'}."]
+    is_share = kind in ("ppf", "isf")
+    lines += [f"    {first}: {'probabilities' if is_share else 'where to compute it'}."]
     lines += [f"    {s}: parameter of the distribution." for s in d.shapes]
     lines += [f"    {p}: {'location' if p == 'loc' else 'scale, positive'}." for p in d.placed]
     lines += ["", "NaN where a parameter is invalid."]

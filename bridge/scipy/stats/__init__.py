@@ -1,4 +1,4 @@
-"""Distributions of SciPy: each module has functions of one; they are loaded at first use."""
+"""Statistics of SciPy: each module has functions of one distribution; loaded at first use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from tracebridge._lazy_names import LazyNames as _LazyNames
 
 if TYPE_CHECKING:
+    from tracebridge.scipy._stats.kde import gaussian_kde as gaussian_kde
+    from tracebridge.scipy._stats.ranks import mode as mode
+    from tracebridge.scipy._stats.ranks import rankdata as rankdata
+    from tracebridge.scipy._stats.ranks import sem as sem
     from tracebridge.scipy.stats import bernoulli as bernoulli
     from tracebridge.scipy.stats import beta as beta
     from tracebridge.scipy.stats import betabinom as betabinom
     from tracebridge.scipy.stats import binom as binom
     from tracebridge.scipy.stats import cauchy as cauchy
     from tracebridge.scipy.stats import chi2 as chi2
+    from tracebridge.scipy.stats import dirichlet as dirichlet
     from tracebridge.scipy.stats import expon as expon
     from tracebridge.scipy.stats import gamma as gamma
     from tracebridge.scipy.stats import gennorm as gennorm
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from tracebridge.scipy.stats import gumbel_r as gumbel_r
     from tracebridge.scipy.stats import laplace as laplace
     from tracebridge.scipy.stats import logistic as logistic
+    from tracebridge.scipy.stats import multinomial as multinomial
+    from tracebridge.scipy.stats import multivariate_normal as multivariate_normal
     from tracebridge.scipy.stats import nbinom as nbinom
     from tracebridge.scipy.stats import norm as norm
     from tracebridge.scipy.stats import pareto as pareto
@@ -33,7 +40,10 @@ if TYPE_CHECKING:
 
 _LATER = _LazyNames(
     __name__,
-    {},
+    {
+        "tracebridge.scipy._stats.kde": "gaussian_kde",
+        "tracebridge.scipy._stats.ranks": "mode rankdata sem",
+    },
     submodules=(
         "bernoulli",
         "beta",
@@ -41,6 +51,7 @@ _LATER = _LazyNames(
         "binom",
         "cauchy",
         "chi2",
+        "dirichlet",
         "expon",
         "gamma",
         "gennorm",
@@ -49,6 +60,8 @@ _LATER = _LazyNames(
         "gumbel_r",
         "laplace",
         "logistic",
+        "multinomial",
+        "multivariate_normal",
         "nbinom",
         "norm",
         "pareto",

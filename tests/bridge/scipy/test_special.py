@@ -173,3 +173,11 @@ def test_forward_and_reverse_mode_agree_at_infinite_values(name: str, x: float) 
     assert np.isinf(value)
     assert not np.isnan(tangent)
     assert float(tb.grad(f)(x)) == float(tangent)
+
+
+def test_xlogy_where_the_factor_is_zero() -> None:
+    """Its slope in y is x / y, whose slope in x is not zero there."""
+    for name, expected in (("xlogy", 0.5), ("xlog1py", 1 / 3)):
+        mixed = tb.grad(tb.grad(getattr(ours, name), 1), 0)(0.0, 2.0)
+
+        assert float(mixed) == pytest.approx(expected)
