@@ -19,6 +19,7 @@ from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.reduce.positions import true_positions
 from tracebridge.core.runtime.arrays.argument_types import DimLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -223,35 +224,6 @@ def nanargmin(
 
 
 # positions of nonzero elements -------------------------------------------------------------------
-
-
-def true_positions(mask: Value, size: int) -> tuple[Any, Any]:
-    """Flat positions of the first ``size`` true elements of ``mask``, and how many there are.
-
-    What is left over is ``mask.size`` (or garbage in an empty mask): the caller fills it.
-    """
-    n = mask.aval.size
-    flat = lax.convert_dtype(lax.reshape(mask, (n,)), _INT32)
-    if type(n) is int and n == 0:
-        zero = full_of(flat.aval.update(shape=()), 0)
-        return lax.broadcast_in_dim(zero, (size,), ()), zero
-    ranks = lax.cumsum(flat, 0)
-    total = lax.index_in_dim(ranks, n - 1, 0, keepdims=False)
-    # The k-th true element goes to slot k; false ones are sent out of bounds and dropped.
-    slots = lax.select_n(lax.eq(flat, 1), full_of(ranks.aval, size), lax.sub(ranks, 1))
-    start = full_of(flat.aval.update(shape=(size,)), n)
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,)
-    )
-    positions = lax.scatter(
-        start,
-        lax.reshape(slots, (n, 1)),
-        lax.iota(_INT32, n),
-        numbers,
-        unique_indices=False,
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )
-    return positions, total
 
 
 def _nonzero(*args: Any) -> list[Any]:

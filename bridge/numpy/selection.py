@@ -16,6 +16,7 @@ from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import IndexingError, RankError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
+from tracebridge.core.lax.reduce.positions import true_positions
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -31,7 +32,6 @@ from tracebridge.numpy._staging import concrete, is_traced, settled, shape_of, v
 from tracebridge.numpy.elementwise_logic import truth
 from tracebridge.numpy.indexing_functions import in_range, take, take_rows_of
 from tracebridge.numpy.joining import array_sequence
-from tracebridge.numpy.searching import true_positions
 
 _INT32 = np.dtype(np.int32)
 

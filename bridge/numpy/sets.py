@@ -17,6 +17,7 @@ from tracebridge.core.dtypes.canonicalize import default_int
 from tracebridge.core.errors.argument_errors import IntegerRangeError, index_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.reduce.positions import true_positions
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.arrays.transfer import put_canonical, put_numpy
@@ -24,7 +25,7 @@ from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to, promote_dtypes
 from tracebridge.numpy._ranges import sides_of, wrapped
 from tracebridge.numpy._staging import concrete, is_traced, value_of
-from tracebridge.numpy.searching import search_halving, take_rows, true_positions
+from tracebridge.numpy.searching import search_halving, take_rows
 from tracebridge.numpy.unique import unique
 
 _INT32, _BOOL = np.dtype(np.int32), np.dtype(np.bool_)

@@ -18,6 +18,7 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.lax.reduce.positions import true_positions
 from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
@@ -25,7 +26,7 @@ from tracebridge.core.runtime.arrays.transfer import put_numpy
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import broadcast_to, normalize_axis
 from tracebridge.numpy._staging import concrete, is_traced, value_of
-from tracebridge.numpy.searching import take_rows, true_positions
+from tracebridge.numpy.searching import take_rows
 
 _INT32 = np.dtype(np.int32)
 _HINT = "pass size="

@@ -72,11 +72,11 @@ def _permuted_range(key: Value, count: int, dtype: DType) -> Any:
 
 def _weighted(key: Value, p: Value, shape: Sizes) -> Any:
     """Positions at which the sums of probabilities exceed uniform numbers."""
-    sums = cumsum(p)
+    sums = lax.stored(cumsum(p))
     last = lax.reshape(lax.slice(sums, (sums.aval.size - 1,), (sums.aval.size,)), ())
     kind = sums.aval.dtype
     u = unit_floats(stream_of("choice", key), shape, kind)
-    levels = lax.mul(spread(last, shape), lax.sub(constant(1, shape, kind), u))
+    levels = lax.stored(lax.mul(spread(last, shape), lax.sub(constant(1, shape, kind), u)))
     return lax.convert_dtype(searchsorted(sums, levels), default_int())
 
 
@@ -87,6 +87,14 @@ def _distinct(key: Value, p: Value, count: int, mode: str) -> Any:
     return lax.convert_dtype(positions, default_int())
 
 
+def _noisy(stream: Stream, x: Value, mode: str) -> Any:
+    """``x`` with Gumbel noise, made in one row: over short ones loops are not vectorised."""
+    whole, dtype = x.aval.shape, x.aval.dtype
+    flat = lax.reshape(x, (math.prod(whole),))
+    noise = gumbels(stream, flat.aval.shape, dtype, mode)
+    return lax.reshape(lax.stored(lax.add(noise, flat)), whole)
+
+
 def _categorical(
     key: Value, logits: Value, shape: Sizes | None, axis: int, replace: bool, mode: str
 ) -> Any:
@@ -94,11 +102,11 @@ def _categorical(
     batch = (*sizes[:axis], *sizes[axis + 1 :])
     shape = joint_shape("categorical", shape, batch)
     extra, own = shape[: len(shape) - len(batch)], shape[len(shape) - len(batch) :]
-    stream, dtype = stream_of("categorical", key), logits.aval.dtype
+    stream = stream_of("categorical", key)
     if replace:
         whole = (*extra, *own[:axis], sizes[axis], *own[axis:])
-        noise = gumbels(stream, whole, dtype, mode)
-        return argmax(lax.add(noise, spread(logits, whole)), axis=len(extra) + axis)
+        noisy = _noisy(stream, spread(logits, whole), mode)
+        return argmax(noisy, axis=len(extra) + axis)
     count = math.prod(extra)
     if own != batch:
         msg = f"categorical: shape {shape} does not end with {batch}, the shape of the logits"
@@ -106,7 +114,7 @@ def _categorical(
     if count > sizes[axis]:
         msg = f"categorical: {count} samples without replacement from {sizes[axis]} categories"
         raise ArgumentValueError(msg, hint="replace=True")
-    noisy = lax.add(logits, gumbels(stream, sizes, dtype, mode))
+    noisy = _noisy(stream, logits, mode)
     order = [i for i in range(len(sizes)) if i != axis]
     indices = lax.top_k(lax.transpose(noisy, (*order, axis)), count)[1]
     n = len(batch)

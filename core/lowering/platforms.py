@@ -12,6 +12,7 @@ from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lax.elementwise import cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums
 from tracebridge.core.lax.special import cpu_special
+from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.util.caching import BoundedCache
 
@@ -97,6 +98,12 @@ def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
     return choice.results[0]
 
 
+def lower_stored(ctx: Any, x: Any, **params: Any) -> Any:
+    """Keep an array apart from what uses it, if it is large enough to be worth it."""
+    del params
+    return x if is_small(ctx.aval_out) else emit_stored(ctx, x, ctx.aval_out)
+
+
 def _register() -> None:
     for rules, at_any_size in (
         (cpu_lowerings.CPU_RULES, False),
@@ -113,6 +120,7 @@ def _register() -> None:
         register_platform_lowering(primitive, "cpu", rule, optional=True)
     register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
+    register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)
 
 
 _register()

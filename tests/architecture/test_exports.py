@@ -26,6 +26,8 @@ ENGINE_ONLY = frozenset(
         "le_to",
         "linear_recurrence_p",
         "lt_to",
+        "stored",
+        "stored_p",
         "threefry2x32_p",
         "with_layout_constraint",
     ]

@@ -93,6 +93,12 @@ def _reductions() -> Iterator[Program]:
     yield Program("sort of two", lambda x, i: lax.sort((x, i), num_keys=1), (V, INTS))
     yield Program("top_k", gradient(lambda x: lax.top_k(x, 3)[0]), (M,))
     yield Program("approx_min_k", gradient(lambda x: lax.approx_min_k(x, 3)[0]), (M,))
+    yield Program("true_positions", lambda x: tnp.nonzero(x, size=3), (M,))
+    yield Program(
+        "stored",
+        lambda k, x: tb.random.categorical(tb.random.wrap_key_data(k), x),
+        (spec(2, dtype=np.uint32), M),
+    )
 
 
 def _indexing() -> Iterator[Program]:

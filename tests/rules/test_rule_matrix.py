@@ -58,6 +58,8 @@ EXEMPT: dict[tuple[str, str], str] = {
         "after_all lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
         "reduce_window_and reduce_window_or reduce_xor rng_bit_generator threefry2x32"
     ),
+    ("jvp", "the operand is a mask"): "true_positions",
+    ("transpose", "the operand is a mask"): "true_positions",
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("jvp", "not unique: it depends on the order of eigenvalues and on phases"): "schur",
     ("batch", "no operands"): "create_token",
