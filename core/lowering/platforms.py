@@ -10,10 +10,11 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lax.elementwise import cpu_exponentials, cpu_lowerings
-from tracebridge.core.lax.reduce import cpu_sums
+from tracebridge.core.lax.reduce import cpu_sums, positions
 from tracebridge.core.lax.special import cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.context import register_platform_lowering
+from tracebridge.core.mlir.types import is_static
 from tracebridge.core.util.caching import BoundedCache
 
 if TYPE_CHECKING:
@@ -104,6 +105,14 @@ def lower_stored(ctx: Any, x: Any, **params: Any) -> Any:
     return x if is_small(ctx.aval_out) else emit_stored(ctx, x, ctx.aval_out)
 
 
+def lower_true_positions(ctx: Any, mask: Any, **params: Any) -> Any:
+    """By blocks, where rows are long."""
+    (aval,) = ctx.avals_in
+    if not is_static(aval) or aval.shape[-1] < positions.LEAST_PACKED:
+        return positions.true_positions_p.lower(ctx, mask, **params)
+    return ctx.lower_fun(positions.packed_positions, mask, **params)
+
+
 def _register() -> None:
     for rules, at_any_size in (
         (cpu_lowerings.CPU_RULES, False),
@@ -121,6 +130,9 @@ def _register() -> None:
     register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
     register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)
+    register_platform_lowering(
+        positions.true_positions_p, "cpu", lower_true_positions, optional=True
+    )
 
 
 _register()

@@ -27,7 +27,7 @@ _F32 = np.dtype(np.float32)
 # Measured on CPU: elements of a block whose ranks are one row of a product with a triangle, and
 # from how many elements on that beats the running sum.
 _BLOCK = 16
-_LEAST = 2048
+LEAST_PACKED = 2048
 
 
 @final
@@ -49,10 +49,7 @@ class TruePositions(Primitive):
         return [rows.update(shape=(*rows.shape, params["size"])), rows]
 
     def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        (mask,) = ctx.avals_in
-        static = all([type(d) is int for d in mask.shape])
-        fast = ctx.platform == "cpu" and static and mask.shape[-1] >= _LEAST
-        return ctx.lower_fun(packed_positions if fast else _positions, *operands, **params)
+        return ctx.lower_fun(_positions, *operands, **params)
 
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
