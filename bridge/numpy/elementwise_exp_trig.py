@@ -26,6 +26,13 @@ from tracebridge.numpy._promote import inexact_operands, promote_inexact
 from tracebridge.numpy._staging import binary_function, unary_function
 
 
+def _scaled(x: Value, factor: float) -> Any:
+    """A multiple; of complex numbers part by part, as a product makes NaN of infinities."""
+    if not is_complex(x.aval.dtype):
+        return lax.mul(x, factor)
+    return lax.complex(lax.mul(lax.real(x), factor), lax.mul(lax.imag(x), factor))
+
+
 def _inexact(operation: Callable[[Value], Value]) -> Callable[[Any], Any]:
     """Integers become floats, then ``operation``."""
 
@@ -232,7 +239,7 @@ arctanh = unary_function(
 )
 atanh = arctanh
 log2 = unary_function(
-    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / math.log(2.0))),
+    _inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(2.0))),
     "log2",
     """Logarithm to base 2, elementwise; integers become floats.
 
@@ -242,7 +249,7 @@ log2 = unary_function(
     """,
 )
 log10 = unary_function(
-    _inexact(lambda x: lax.mul(lax.log(x), 1.0 / math.log(10.0))),
+    _inexact(lambda x: _scaled(lax.log(x), 1.0 / math.log(10.0))),
     "log10",
     """Logarithm to base 10, elementwise; integers become floats.
 

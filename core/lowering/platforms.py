@@ -9,7 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
-from tracebridge.core.lax.elementwise import cpu_exponentials, cpu_lowerings
+from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, positions
 from tracebridge.core.lax.special import cpu_special
 from tracebridge.core.lax.stored import emit_stored
@@ -75,13 +75,13 @@ def composition_rule(
 def correction_rule(
     primitive: Primitive, correct: Callable[..., object], dtypes: tuple[object, ...]
 ) -> Callable[..., Any]:
-    """A lowering rule that calls ``correct`` with the operand and the usual result."""
+    """A lowering rule that calls ``correct`` with the operands and the usual result."""
 
-    def lower(ctx: Any, x: Any, **params: Any) -> Any:
-        plain = primitive.lower(ctx, x, **params)
+    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+        plain = primitive.lower(ctx, *operands, **params)
         if ctx.avals_in[0].dtype not in dtypes:
             return plain
-        return composed(ctx, correct, (x, plain), (ctx.avals_in[0], ctx.aval_out))
+        return composed(ctx, correct, (*operands, plain), (*ctx.avals_in, ctx.aval_out))
 
     return lower
 
@@ -113,7 +113,22 @@ def lower_true_positions(ctx: Any, mask: Any, **params: Any) -> Any:
     return ctx.lower_fun(positions.packed_positions, mask, **params)
 
 
-def _register() -> None:
+def _by_dtype(
+    primitive: Primitive,
+    real: Callable[..., Any] | None,
+    complex_rule: Callable[..., Any],
+) -> Callable[..., Any]:
+    """One rule from those for real and for complex operands."""
+
+    def lower(ctx: Any, *operands: Any, **params: Any) -> Any:
+        rule = complex_rule if ctx.avals_in[0].dtype.kind == "c" else real or primitive.lower
+        return rule(ctx, *operands, **params)
+
+    return lower
+
+
+def _rules() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
     for rules, at_any_size in (
         (cpu_lowerings.CPU_RULES, False),
         (cpu_lowerings.CPU_EXACT_RULES, True),
@@ -121,12 +136,24 @@ def _register() -> None:
     ):
         for name, (compose, dtypes) in rules.items():
             primitive = getattr(lax, f"{name}_p")
-            rule = composition_rule(primitive, compose, dtypes, at_any_size)
-            register_platform_lowering(primitive, "cpu", rule, optional=True)
+            found[name] = composition_rule(primitive, compose, dtypes, at_any_size)
     for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
+        found[name] = correction_rule(getattr(lax, f"{name}_p"), correct, dtypes)
+    complex_dtypes = complex_corrections.COMPLEX
+    for name, compose in complex_corrections.CPU_COMPLEX_RULES.items():
         primitive = getattr(lax, f"{name}_p")
-        rule = correction_rule(primitive, correct, dtypes)
-        register_platform_lowering(primitive, "cpu", rule, optional=True)
+        rule = composition_rule(primitive, compose, complex_dtypes, at_any_size=True)
+        found[name] = _by_dtype(primitive, found.get(name), rule)
+    for name, correct in complex_corrections.CPU_COMPLEX_CORRECTIONS.items():
+        primitive = getattr(lax, f"{name}_p")
+        rule = correction_rule(primitive, correct, complex_dtypes)
+        found[name] = _by_dtype(primitive, found.get(name), rule)
+    return found
+
+
+def _register() -> None:
+    for name, rule in _rules().items():
+        register_platform_lowering(getattr(lax, f"{name}_p"), "cpu", rule, optional=True)
     register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
     register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)

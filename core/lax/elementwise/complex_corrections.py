@@ -1,0 +1,285 @@
+"""Functions of complex numbers at branch cuts, infinities and NaN, for the CPU.
+
+XLA's own forms lose the sign of zero, which says on what side of a branch cut a number lies, make
+NaN of infinities, and cancel in sinh, cosh, sin and cos of numbers beside an axis. A correction
+gets the operand and XLA's result, and repairs the parts that the C standard (annex G) and NumPy
+define. ``core/lowering/platforms.py`` puts them in place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.ir.values import literal
+from tracebridge.core.lax.elementwise.cpu_lowerings import with_sign_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracebridge.core.ir.value import Value
+
+
+def _parts(z: Value) -> tuple[Any, Any]:
+    return lax.real(z), lax.imag(z)
+
+
+def _zero(x: Any) -> Any:
+    """Where ``x`` is 0 of either sign."""
+    return lax.eq(x, 0.0)
+
+
+def _nan(x: Any) -> Any:
+    return lax.ne(x, x)
+
+
+def _infinite(x: Any) -> Any:
+    return lax.eq(lax.abs(x), math.inf)
+
+
+def _unbounded(x: Any) -> Any:
+    """Where ``x`` is infinite or NaN."""
+    return lax.bitwise_not(lax.lt(lax.abs(x), math.inf))
+
+
+def _where(condition: Any, value: Any, otherwise: Any) -> Any:
+    """``value`` where the condition holds; a number takes the dtype of ``otherwise``."""
+    if isinstance(value, float):
+        value = literal(value, otherwise.aval.dtype)
+    return lax.select_n(condition, otherwise, value)
+
+
+def _both(a: Any, b: Any) -> Any:
+    return lax.bitwise_and(a, b)
+
+
+def _either(a: Any, b: Any) -> Any:
+    return lax.bitwise_or(a, b)
+
+
+def _undefined(x: Any, y: Any) -> Any:
+    """Where one part is NaN, and the other one is not infinite."""
+    return _both(_either(_nan(x), _nan(y)), lax.bitwise_not(_either(_infinite(x), _infinite(y))))
+
+
+def _signed(size: Any, x: Any) -> Any:
+    return with_sign_of(lax.abs(size), x)
+
+
+def sqrt(z: Value, plain: Any) -> Any:
+    """The root in the right half plane, on the side of the cut that the sign of 0 says."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    # An infinite imaginary part outweighs a NaN, and so does an infinite real part.
+    real = _where(_infinite(y), math.inf, real)
+    imag = _where(_infinite(y), math.inf, imag)
+    lost = _nan(y)
+    real = _where(_both(lost, lax.eq(x, math.inf)), math.inf, real)
+    imag = _where(_both(lost, lax.eq(x, -math.inf)), math.inf, imag)
+    return lax.complex(real, _signed(imag, y))
+
+
+def _finite_log(x: Any, y: Any, real: Any) -> Any:
+    """The real part of a logarithm: infinite where the operand is, also beside a NaN."""
+    return _where(_either(_infinite(x), _infinite(y)), math.inf, real)
+
+
+def log(z: Value, plain: Any) -> Any:
+    """The logarithm of infinities beside NaN."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    return lax.complex(_finite_log(x, y, real), imag)
+
+
+def log1p(z: Value, plain: Any) -> Any:
+    """``log(1 + z)`` above and below -1, and of infinities."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    # The square of the distance to -1 underflows.
+    real = _where(lax.eq(x, -1.0), lax.log(lax.abs(y)), real)
+    return lax.complex(_finite_log(x, y, real), imag)
+
+
+def exp(z: Value, plain: Any) -> Any:
+    """A zero imaginary part keeps its sign; infinities beside NaN."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    far = _unbounded(y)
+    vanishes, grows = (_both(far, lax.eq(x, end)) for end in (-math.inf, math.inf))
+    real = _where(vanishes, 0.0, _where(grows, math.inf, real))
+    imag = _where(vanishes, _signed(literal(0.0, x.aval.dtype), y), imag)
+    return lax.complex(real, _where(_zero(y), y, imag))
+
+
+def exp2(z: Value) -> Any:
+    """Two to the power ``z``: no product of complex numbers, which makes NaN of infinities."""
+    x, y = (lax.mul(part, math.log(2.0)) for part in _parts(z))
+    return lax.exp(lax.complex(x, y))
+
+
+def expm1(z: Value, plain: Any) -> Any:
+    """As ``exp``; 0 keeps both signs."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    real = _where(_both(_zero(x), _zero(y)), x, real)
+    return lax.complex(real, _where(_zero(y), y, imag))
+
+
+def _odd(u: Any, v: Any) -> tuple[Any, Any]:
+    """``(sinh u cos v, cosh u sin v)``, the parts of sinh(u + iv)."""
+    first = lax.mul(lax.sinh(u), lax.cos(v))
+    second = lax.mul(lax.cosh(u), lax.sin(v))
+    far = _unbounded(v)
+    first = _where(_both(_zero(u), far), u, first)
+    return _where(_both(_infinite(u), far), u, first), _where(_zero(v), v, second)
+
+
+def _even(u: Any, v: Any) -> tuple[Any, Any]:
+    """``(cosh u cos v, sinh u sin v)``, the parts of cosh(u + iv)."""
+    first = lax.mul(lax.cosh(u), lax.cos(v))
+    second = lax.mul(lax.sinh(u), lax.sin(v))
+    far = _unbounded(v)
+    second = _where(_both(_zero(u), far), u, second)
+    product = lax.mul(_signed(literal(1.0, u.aval.dtype), u), v)
+    return _where(_both(_infinite(u), far), math.inf, first), _where(_zero(v), product, second)
+
+
+def sinh(z: Value) -> Any:
+    """Hyperbolic sine, from the functions of the parts."""
+    return lax.complex(*_odd(*_parts(z)))
+
+
+def cosh(z: Value) -> Any:
+    """Hyperbolic cosine."""
+    return lax.complex(*_even(*_parts(z)))
+
+
+def sin(z: Value) -> Any:
+    """Sine: ``-i sinh(iz)``."""
+    x, y = _parts(z)
+    imag, real = _odd(y, x)
+    return lax.complex(real, imag)
+
+
+def cos(z: Value) -> Any:
+    """Cosine: ``cosh(iz)``."""
+    x, y = _parts(z)
+    return lax.complex(*_even(lax.neg(y), x))
+
+
+def _tanh_parts(x: Any, y: Any, real: Any, imag: Any) -> tuple[Any, Any]:
+    """Zeros keep their signs; the imaginary part vanishes at infinity."""
+    imag = _where(_both(_infinite(x), _unbounded(y)), _signed(literal(0.0, x.aval.dtype), y), imag)
+    return _where(_zero(x), x, real), _where(_zero(y), y, imag)
+
+
+def tanh(z: Value, plain: Any) -> Any:
+    """Hyperbolic tangent."""
+    return lax.complex(*_tanh_parts(*_parts(z), *_parts(plain)))
+
+
+def tan(z: Value, plain: Any) -> Any:
+    """Tangent: ``-i tanh(iz)``."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    imag, real = _tanh_parts(y, x, imag, real)
+    return lax.complex(real, imag)
+
+
+def _inverse(u: Any, v: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """Parts of an odd function: their signs are the operand's, and NaN spoils both."""
+    lost = _undefined(u, v)
+    first = _where(lost, math.nan, first)
+    second = _where(lost, math.nan, second)
+    return _where(_both(lost, _zero(u)), u, _signed(first, u)), _signed(second, v)
+
+
+def asin(z: Value, plain: Any) -> Any:
+    """Inverse sine; cuts on the real axis outside [-1, 1]."""
+    return lax.complex(*_inverse(*_parts(z), *_parts(plain)))
+
+
+def asinh(z: Value, plain: Any) -> Any:
+    """Inverse hyperbolic sine; cuts on the imaginary axis."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    imag, real = _inverse(y, x, imag, real)
+    return lax.complex(real, imag)
+
+
+def _acos_parts(x: Any, y: Any, angle: Any, size: Any) -> tuple[Any, Any]:
+    lost = _undefined(x, y)
+    angle = _where(lost, math.nan, angle)
+    angle = _where(_both(lost, _zero(x)), math.pi / 2, angle)
+    return angle, _where(lost, math.nan, size)
+
+
+def acos(z: Value, plain: Any) -> Any:
+    """Inverse cosine; cuts as those of ``asin``."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    real, imag = _acos_parts(x, y, real, imag)
+    return lax.complex(real, _signed(imag, lax.neg(y)))
+
+
+def acosh(z: Value, plain: Any) -> Any:
+    """Inverse hyperbolic cosine; the cut goes from -infinity to 1."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    imag, real = _acos_parts(x, y, imag, real)
+    return lax.complex(lax.abs(real), _signed(imag, y))
+
+
+def _atanh_parts(u: Any, v: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    """The parts of atanh(u + iv)."""
+    # At the poles the square of v underflows.
+    near = _both(lax.eq(lax.abs(u), 1.0), lax.lt(lax.abs(v), 1e-6))
+    size = lax.mul(lax.sub(math.log(2.0), lax.log(lax.abs(v))), 0.5)
+    first, second = _inverse(u, v, _where(near, size, first), second)
+    far = _either(_infinite(u), _infinite(v))
+    zero = literal(0.0, u.aval.dtype)
+    # Where u is infinite the angle is a right one, and unknown beside NaN.
+    second = _where(_both(far, _nan(v)), math.nan, _where(far, math.pi / 2, second))
+    return _signed(_where(far, zero, first), u), _signed(second, v)
+
+
+def atanh(z: Value, plain: Any) -> Any:
+    """Inverse hyperbolic tangent; cuts on the real axis outside [-1, 1]."""
+    return lax.complex(*_atanh_parts(*_parts(z), *_parts(plain)))
+
+
+def atan(z: Value, plain: Any) -> Any:
+    """Inverse tangent: ``-i atanh(iz)``; cuts on the imaginary axis."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    imag, real = _atanh_parts(y, x, imag, real)
+    return lax.complex(real, imag)
+
+
+def sign(z: Value, plain: Any) -> Any:
+    """``z / abs(z)``; beside an infinite part the other one counts as 0."""
+    (x, y), (real, imag) = _parts(z), _parts(plain)
+    far = lax.ne(_infinite(x), _infinite(y))
+    zero, one = (literal(v, x.aval.dtype) for v in (0.0, 1.0))
+    real = _where(far, _where(_infinite(x), _signed(one, x), zero), real)
+    imag = _where(far, _where(_infinite(y), _signed(one, y), zero), imag)
+    return lax.complex(real, imag)
+
+
+def abs(z: Value, plain: Any) -> Any:
+    """Infinite where a part is, also beside NaN."""
+    x, y = _parts(z)
+    return _finite_log(x, y, plain)
+
+
+def pow(z: Value, w: Value, plain: Any) -> Any:
+    """A power of 0 is 0 where the real part of the exponent is positive."""
+    if w.aval.dtype.kind != "c":
+        return plain
+    vanishes = _both(lax.eq(z, literal(0j, z.aval.dtype)), lax.gt(lax.real(w), 0.0))
+    return lax.select_n(vanishes, plain, literal(0j, plain.aval.dtype))
+
+
+COMPLEX = (np.dtype(np.complex64), np.dtype(np.complex128))
+# These get the result of the plain operation as second operand.
+CPU_COMPLEX_CORRECTIONS: dict[str, Callable[..., Any]] = {
+    "sqrt": sqrt, "log": log, "log1p": log1p, "exp": exp, "expm1": expm1, "tanh": tanh, "tan": tan,
+    "asin": asin, "asinh": asinh, "acos": acos, "acosh": acosh, "atanh": atanh, "atan": atan,
+    "sign": sign, "abs": abs, "pow": pow,
+}  # fmt: skip
+CPU_COMPLEX_RULES: dict[str, Callable[..., Any]] = {
+    "exp2": exp2, "sinh": sinh, "cosh": cosh, "sin": sin, "cos": cos,
+}  # fmt: skip
