@@ -34,6 +34,7 @@ from tracebridge.scipy._special.gamma_functions import (
     poch,
     polygamma,
 )
+from tracebridge.scipy._special.harmonics import bessel_jn, expn, sph_harm_y
 from tracebridge.scipy._special.integrals import (
     dawsn,
     erfcx,
@@ -70,6 +71,7 @@ from tracebridge.scipy._special.others import (
 
 __all__ = [
     "bernoulli",
+    "bessel_jn",
     "beta",
     "betainc",
     "betaln",
@@ -86,6 +88,7 @@ __all__ = [
     "exp1",
     "expi",
     "expit",
+    "expn",
     "factorial",
     "fresnel",
     "gamma",
@@ -113,6 +116,7 @@ __all__ = [
     "sici",
     "softmax",
     "spence",
+    "sph_harm_y",
     "wofz",
     "xlog1py",
     "xlogy",

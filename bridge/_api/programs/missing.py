@@ -28,7 +28,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("spatial", _SCIPY),
     ),
     "tracebridge.scipy.special": (
-        ("bessel_jn expn hyp1f1 hyp2f1 sph_harm_y", _SCIPY),
+        ("hyp1f1 hyp2f1", _SCIPY),
     ),
     "tracebridge.nn": (
         ("scaled_matmul scaled_dot_general get_scaled_dot_general_config", _SCALED),

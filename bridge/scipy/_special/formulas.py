@@ -193,15 +193,6 @@ def comb(n: Array, k: Array) -> Any:
     return tnp.where(inside, rounded, 0)
 
 
-def gamma(x: Array) -> Any:
-    """The gamma function; infinite at 0 with the sign of it."""
-    size = gammasgn(x) * tnp.exp(gammaln(x))
-    # Of whole numbers that floats hold it is whole.
-    whole = (x > 0) & (x == tnp.floor(x)) & (tnp.abs(size) < 2.0**22)
-    size = size + lax.stop_gradient(tnp.where(whole, tnp.round(size) - size, 0))
-    return tnp.where(x == -math.inf, math.nan, size)
-
-
 def loggamma(x: Array) -> Any:
     """The logarithm itself, which has no real value below 0."""
     return tnp.where(x < 0, math.nan, gammaln(x))
@@ -210,8 +201,3 @@ def loggamma(x: Array) -> Any:
 def beta(a: Array, b: Array) -> Any:
     """The beta function."""
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * tnp.exp(log_beta(a, b))
-
-
-def digamma(x: Array) -> Any:
-    """The derivative of ``gammaln``, infinite at 0."""
-    return tnp.where(x == 0, tnp.copysign(math.inf, -x).astype(x.dtype), lax.digamma(x))

@@ -15,13 +15,16 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, promote_inexact
-from tracebridge.scipy._special import formulas
+from tracebridge.scipy._special import formulas, gamma_formulas
 from tracebridge.scipy._special.elementwise import floats
+from tracebridge.scipy._special.series import widened
 
 _log_ndtr_staged = floats("log_ndtr", formulas.log_ndtr)
 _zeta_staged = floats("zeta", lambda *xs: lax.zeta(*xs), full=True)
 _comb_staged = floats("comb", formulas.comb, full=True)
-_factorial_staged = floats("factorial", lambda n: tnp.where(n < 0, 0, formulas.gamma(n + 1)))
+_factorial_staged = floats(
+    "factorial", widened(lambda n: tnp.where(n < 0, 0, gamma_formulas.gamma(n + 1)))
+)
 
 
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:

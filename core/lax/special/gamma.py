@@ -6,7 +6,10 @@ __all__ = [
     "digamma", "digamma_p", "lgamma", "lgamma_p", "polygamma", "polygamma_p", "zeta", "zeta_p",
 ]  # fmt: skip
 
-from typing import TYPE_CHECKING, Any, final
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_float
@@ -16,6 +19,7 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import BinaryElementwise, FloatUnary, operands
 
 if TYPE_CHECKING:
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.value import Operand, Value
 
 
@@ -45,6 +49,20 @@ class OfSecond(BinaryElementwise):
     cost = Cost.EXPENSIVE
     accepts = staticmethod(is_float)
     accepts_text = "floats"
+    # Above this first operand the function goes to 0 at infinity, where CHLO's is NaN.
+    vanishes_above: ClassVar[float]
+
+    def recipe(self, *avals: ShapedArray, **params: Any) -> tuple[str, Any] | None:
+        return None
+
+    def lower_full(self, ctx: Any, *xs: Any, **params: Any) -> Any:
+        aval = ctx.aval_out
+        flags = aval.update(dtype=np.dtype(np.bool_), weak_type=False)
+        inside = super().lower_full(ctx, *xs, **params)
+        order = ctx.compare(xs[0], ctx.splat(self.vanishes_above, aval), flags, "GT")
+        is_end = ctx.compare(xs[1], ctx.splat(math.inf, aval), flags, "EQ")
+        is_zero = ctx.op1("stablehlo.and", [order, is_end], flags)
+        return ctx.select(is_zero, ctx.splat(0.0, aval), inside, aval)
 
     def partial(self, i: int, t: Any, ans: Value, x: Operand, y: Operand, **params: object) -> Any:
         if i == 0:
@@ -63,6 +81,7 @@ class Polygamma(OfSecond):
 
     name = "polygamma"
     hlo = "chlo.polygamma"
+    vanishes_above = 0.0
 
     def slope(self, x: Any, y: Any) -> Any:
         return lax.polygamma(lax.add(x, 1.0), y)
@@ -74,6 +93,7 @@ class Zeta(OfSecond):
 
     name = "zeta"
     hlo = "chlo.zeta"
+    vanishes_above = 1.0
 
     def slope(self, x: Any, y: Any) -> Any:
         return lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), y))

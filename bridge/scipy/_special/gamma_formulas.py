@@ -1,0 +1,175 @@
+"""Formulas of the gamma function and its logarithm, of real and complex numbers.
+
+Sources: NIST DLMF 5.5 (recurrence and reflection), 5.7 (series), 5.11 (Stirling's series).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.special.expansions import zeta_less_1
+from tracebridge.scipy._special.elementwise import with_slopes
+from tracebridge.scipy._special.series import eps_of, horner
+
+_EULER = 0.5772156649015329
+_LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
+_SHIFT = 10
+"""From here on Stirling's series is used; smaller numbers are shifted."""
+_BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+)  # fmt: skip
+_STIRLING = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
+_DIGAMMA = [-b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
+# Of log(gamma(2 + w)) beside its zero, from w on.
+_NEAR_2 = [1.0 - _EULER, *[(-1) ** k * zeta_less_1(k) / k for k in range(2, 32)]]
+
+
+def _rising(x: Array) -> tuple[Any, Any]:
+    """``x + n`` of at least 10, and the product ``x (x + 1) ... (x + n - 1)``; ``x >= 0.5``."""
+    product = tnp.ones_like(x)
+    for _ in range(_SHIFT):
+        small = x < _SHIFT
+        product = tnp.where(small, product * x, product)
+        x = tnp.where(small, x + 1.0, x)
+    return x, product
+
+
+def sine_of_turns(x: Array) -> Any:
+    """``sin(pi x)``, 0 at whole numbers."""
+    n = tnp.round(x)
+    even = n == 2.0 * tnp.round(0.5 * n)
+    sine = tnp.sin(math.pi * (x - n))
+    return tnp.where(even, sine, -sine)
+
+
+def _gamma(x: Array) -> Any:
+    low = x < 0.5
+    turned = tnp.where(low, 1.0 - x, x)
+    # Beyond, the result is infinite in any case, and its factors would be.
+    largest = 180.0 if eps_of(x) < 1e-10 else 40.0
+    large, product = _rising(tnp.clip(turned, 0.5, largest))
+    inverse = 1.0 / large
+    rest = inverse * horner(inverse * inverse, _STIRLING)
+    # The power by halves: it overflows before the quotient does.
+    root = lax.pow(large, 0.5 * large - 0.25)
+    size = math.sqrt(2.0 * math.pi) * root * tnp.exp(rest - large) / product * root
+    whole = (x == tnp.floor(x)) & (size < 2.0**22)
+    size = tnp.where(whole, tnp.round(size), size)
+    sine = sine_of_turns(tnp.where(low, x, 0.5))
+    found = tnp.where(low, math.pi / (sine * size), size)
+    pole = (x < 0) & (x == tnp.floor(x))
+    found = tnp.where(pole, math.nan, tnp.where(x == 0, tnp.copysign(math.inf, x), found))
+    return tnp.where(tnp.isnan(x) | (x == -math.inf), math.nan, found)
+
+
+def digamma(x: Array) -> Any:
+    """The derivative of ``gammaln``, infinite at 0."""
+    return tnp.where(x == 0, tnp.copysign(math.inf, -x).astype(x.dtype), lax.digamma(x))
+
+
+gamma = with_slopes(_gamma, lambda ans, x: ans * digamma(x))
+
+
+def _stirling(w: Array) -> Any:
+    """``log(gamma(w))`` where ``abs(w) >= 10``, but not beside the negative axis."""
+    inverse = 1.0 / w
+    return (
+        (w - 0.5) * tnp.log(w)
+        - w
+        + (_LOG_ROOT_2_PI + inverse * horner(inverse * inverse, _STIRLING))
+    )
+
+
+def _log_of_rising(x: Array, y: Array, steps: Array) -> tuple[Any, Any]:
+    """Real and imaginary part of ``log(z (z + 1) ... (z + n - 1))``, n the number of steps.
+
+    Above the axis the angle of the product grows by less than a half turn with each factor: it goes
+    round once for each time that the imaginary part becomes negative.
+    """
+    a, b, rounds = tnp.ones_like(x), tnp.zeros_like(x), tnp.zeros_like(x)
+    for k in range(_SHIFT):
+        use = steps > k
+        c, d = a * (x + k) - b * y, a * y + b * (x + k)
+        rounds = rounds + tnp.where(use & (b >= 0) & (d < 0), 1.0, 0.0)
+        a, b = tnp.where(use, c, a), tnp.where(use, d, b)
+    return tnp.log(tnp.hypot(a, b)), tnp.arctan2(b, a) + 2.0 * math.pi * rounds
+
+
+def _log_of_sine(x: Array, y: Array) -> tuple[Any, Any]:
+    """Real and imaginary part of ``log(sin(pi z))``, continued from above to the axis."""
+    # sin(pi z) = i / 2 exp(-i pi z) (1 - exp(2 pi i z))
+    r = x - tnp.round(x)
+    decay = tnp.exp(-2.0 * math.pi * y)
+    sine = tnp.sin(math.pi * r)
+    a = 2.0 * decay * sine * sine - tnp.expm1(-2.0 * math.pi * y)
+    b = -decay * tnp.sin(2.0 * math.pi * r)
+    real = math.pi * y - math.log(2.0) + tnp.log(tnp.hypot(a, b))
+    return real, math.pi * (0.5 - x) + tnp.arctan2(b, a)
+
+
+def _log_gamma_upper(x: Array, y: Array) -> tuple[Any, Any]:
+    """Real and imaginary part of ``log(gamma(x + i y))`` for ``y >= 0``."""
+    high = y >= _SHIFT
+    turned = (x < 0.5) & ~high
+    # Beside the axis the other point is 1 - z; above it is its conjugate, 1 - x + i y.
+    a = tnp.where(turned, 1.0 - x, x)
+    steps = tnp.where(high, 0.0, tnp.maximum(0.0, tnp.ceil(_SHIFT - a)))
+    log, angle = _log_of_rising(tnp.where(steps > 0, a, 1.0), tnp.where(steps > 0, y, 0.0), steps)
+    whole = _stirling(lax.complex(a + steps, y))
+    real, imaginary = lax.real(whole) - log, lax.imag(whole) - angle
+    sine_real, sine_imaginary = _log_of_sine(tnp.where(turned, x, 0.25), tnp.where(turned, y, 0.0))
+    real = tnp.where(turned, math.log(math.pi) - sine_real - real, real)
+    # log(gamma(1 - z)) is the conjugate of that above the axis.
+    imaginary = tnp.where(turned, imaginary - sine_imaginary, imaginary)
+    return real, tnp.where((y == 0) & (x > 0), 0.0, imaginary)
+
+
+def _log_gamma(z: Array) -> Any:
+    x, size = lax.real(z), tnp.abs(lax.imag(z))
+    real, imaginary = _log_gamma_upper(x, size)
+    # Beside the zeros at 1 and 2 a series.
+    at_1 = (tnp.abs(x - 1.0) <= 0.5) & (size < 0.3)
+    near = at_1 | ((tnp.abs(x - 2.0) < 0.5) & (size < 0.3))
+    u, v = tnp.where(near, x - tnp.where(at_1, 1.0, 2.0), 0.0), tnp.where(near, size, 0.0)
+    w = lax.complex(u, v)
+    series = w * horner(w, _NEAR_2)
+    log = 0.5 * tnp.log1p(u * (2.0 + u) + v * v), tnp.arctan2(v, 1.0 + u)
+    parts = [lax.real(series), lax.imag(series)]
+    parts = [tnp.where(at_1, p - q, p) for p, q in zip(parts, log, strict=True)]
+    real, imaginary = tnp.where(near, parts[0], real), tnp.where(near, parts[1], imaginary)
+    pole = (size == 0) & (x <= 0) & (x == tnp.floor(x))
+    nowhere = pole | ~(tnp.isfinite(x) & tnp.isfinite(size))
+    real, imaginary = (tnp.where(nowhere, math.nan, v) for v in (real, imaginary))
+    return lax.complex(real, tnp.where(tnp.signbit(lax.imag(z)), -imaginary, imaginary))
+
+
+def _digamma_of_complex(z: Array) -> Any:
+    """Analytic in each of its pieces: derivatives of any order follow from it."""
+    low = (lax.real(z) < 0.5) & (tnp.abs(lax.imag(z)) < _SHIFT)
+    turned = tnp.where(low, 1.0 - z, z)
+    small = (lax.real(turned) < _SHIFT) & (tnp.abs(lax.imag(turned)) < _SHIFT)
+    total: Any = tnp.zeros_like(z)
+    safe = tnp.where(small, turned, 1.0)
+    for k in range(_SHIFT):
+        total = total + 1.0 / (safe + k)
+    w = tnp.where(small, turned + _SHIFT, turned)
+    inverse = 1.0 / w
+    square = inverse * inverse
+    found = tnp.log(w) - 0.5 * inverse + square * horner(square, _DIGAMMA)
+    found = tnp.where(small, found - total, found)
+    part = tnp.where(low, z, 0.25)
+    whole = lax.stop_gradient(tnp.round(lax.real(part)))
+    angle = math.pi * (part - lax.complex(whole, tnp.zeros_like(whole)))
+    return tnp.where(low, found - math.pi / tnp.tan(angle), found)
+
+
+log_gamma_of_complex = with_slopes(_log_gamma, lambda _, z: _digamma_of_complex(z))
+
+
+def gamma_of_complex(z: Array) -> Any:
+    """The exponential of the logarithm."""
+    return tnp.exp(log_gamma_of_complex(z))
