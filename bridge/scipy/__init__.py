@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tracebridge.scipy import optimize as optimize
     from tracebridge.scipy import signal as signal
     from tracebridge.scipy import sparse as sparse
+    from tracebridge.scipy import spatial as spatial
     from tracebridge.scipy import special as special
     from tracebridge.scipy import stats as stats
 
@@ -32,6 +33,7 @@ _LATER = _LazyNames(
         "optimize",
         "signal",
         "sparse",
+        "spatial",
         "special",
         "stats",
     ),

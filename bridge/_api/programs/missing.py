@@ -24,9 +24,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
     ),
-    "tracebridge.scipy": (
-        ("spatial", _SCIPY),
-    ),
     "tracebridge.scipy.special": (
         ("hyp1f1 hyp2f1", _SCIPY),
     ),
