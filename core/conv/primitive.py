@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.conv import rules
+from tracebridge.core.conv import cpu_rules, rules
 from tracebridge.core.conv.numbers import spatial_sizes
 from tracebridge.core.dtypes.dtypes import int32, is_bool, is_complex, is_inexact, real_of
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
@@ -18,6 +19,7 @@ from tracebridge.core.ir.aval import ShapedArray, result_aval
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import Primitive, is_linear_input
 from tracebridge.core.lax.contract.precision import precision_attributes
+from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.attrs import i64, i64_array
 
 if TYPE_CHECKING:
@@ -95,6 +97,9 @@ class ConvGeneralDilated(Primitive):
 
 
 conv_general_dilated_p = ConvGeneralDilated()
+register_platform_lowering(
+    conv_general_dilated_p, "cpu", partial(cpu_rules.lower, conv_general_dilated_p), optional=True
+)
 
 
 def _check(x: ShapedArray, y: ShapedArray, params: Params) -> None:

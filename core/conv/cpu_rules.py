@@ -1,0 +1,154 @@
+"""Which convolutions are written as other operations on the CPU.
+
+XLA convolves float32 along one or two axes by products of matrices, and is good at it for many
+features. It has slow loops for groups, three axes, gaps and most of float64. The limits below were
+measured with one thread of a processor with AVX-512.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+from tracebridge.core.conv import cpu_forms as forms
+from tracebridge.core.conv import cpu_toeplitz as toeplitz
+from tracebridge.core.conv.geometry import Geometry, geometry_of
+from tracebridge.core.dtypes.dtypes import is_float
+from tracebridge.core.ir.primitive import Primitive
+from tracebridge.core.lax.reduce.reductions import accumulator_dtype
+
+if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Value
+
+Form = Callable[..., Any]
+
+_FEW_PRODUCTS = 1 << 14  # what takes microseconds in any form
+_MAX_FEATURES = 4  # features so few that XLA's products of matrices are slow
+_MAX_SINGLE_TERMS = 36
+_MAX_PLACES = 64  # results, or taps, that are written out one by one
+_MAX_PEELED = 8
+_MAX_GROUPS = 8
+_MAX_PHASES = 16
+_MANY = 1 << 20
+
+
+def form_of(g: Geometry, dtype: Any) -> Form | None:
+    """The form that is faster than the operation for elements of ``dtype``, if there is one."""
+    if g.n_space == 0 or g.products < _FEW_PRODUCTS:
+        return None
+    few_results = _is_few_results(g)
+    if g.batch_groups > 1:
+        if few_results and forms.can_contract(g):
+            single = g.lhs[g.numbers.lhs_spec[0]] == g.groups and g.outputs == 1
+            return forms.summed_products if single else forms.contracted
+        return forms.groups_apart if g.groups <= _MAX_GROUPS else None
+    if any([a > 1 for a in g.lhs_dilation]):
+        return _form_with_gaps(g, dtype, few_results)
+    if _is_long(g):
+        is_gradient = g.results[0] < g.kernel[0]
+        return toeplitz.by_block_products if is_gradient else toeplitz.by_blocks
+    terms = g.inputs * math.prod(g.kernel)
+    if not few_results and terms <= _most_terms(g, dtype):
+        return forms.multiply_add
+    if g.n_space == 3:
+        return forms.peeled if forms.peeled_axis(g)[1] <= _MAX_PEELED else None
+    if g.n_space == 1 and dtype == np.float64:
+        return forms.with_unit_axis
+    if 1 < g.groups <= _MAX_GROUPS:
+        return forms.groups_apart
+    return None
+
+
+def _is_few_results(g: Geometry) -> bool:
+    results = math.prod(g.results)
+    return results <= _MAX_PLACES and results < math.prod(g.kernel)
+
+
+def _most_terms(g: Geometry, dtype: Any) -> int:
+    """How many products a result may have to be added up in a loop."""
+    if min(g.inputs, g.outputs) > 2 * _MAX_FEATURES and g.groups == 1:
+        return 0
+    if g.groups > 1 or dtype == np.float64:
+        return forms.MAX_TERMS
+    if g.outputs <= _MAX_FEATURES:
+        return 2 * forms.MAX_TERMS
+    return _MAX_SINGLE_TERMS if g.inputs <= _MAX_FEATURES else 0
+
+
+def _form_with_gaps(g: Geometry, dtype: Any, few_results: bool) -> Form | None:
+    if few_results:
+        return forms.contracted if forms.can_contract(g) else None
+    simple = all(
+        [
+            a == 1 or (stride == 1 and hole == 1)
+            for a, stride, hole in zip(g.lhs_dilation, g.strides, g.rhs_dilation, strict=True)
+        ]
+    )
+    if not simple:
+        return None
+    phases = math.prod(g.lhs_dilation)
+    steps = zip(g.strides, g.rhs_dilation, g.kernel, g.lhs_dilation, strict=True)
+    is_apart = g.groups == 1 and all([s == b == 1 and k <= a for s, b, k, a in steps])
+    if is_apart and phases >= _MAX_PHASES:
+        return forms.spread_products
+    is_slow = g.groups > 1 or g.n_space == 3 or dtype == np.float64
+    return forms.by_phases if is_slow and phases <= _MAX_PHASES else None
+
+
+def _is_long(g: Geometry) -> bool:
+    """Whether one row of one feature is convolved with a long kernel."""
+    if g.n_space != 1 or g.groups > 1 or g.outputs > 1 or g.products < _MANY:
+        return False
+    if not g.strides[0] == g.lhs_dilation[0] == g.rhs_dilation[0] == 1:
+        return False
+    shorter, longer = sorted((g.kernel[0], g.results[0]))
+    fits = g.lhs[g.numbers.lhs_spec[0]] == 1 if g.results[0] < g.kernel[0] else g.inputs == 1
+    blocks = toeplitz.block_count(shorter)
+    return fits and shorter >= 32 and longer >= 1024 and blocks <= toeplitz.MAX_BLOCKS
+
+
+def lower(prim: Primitive, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
+    """The operation, or its form for the CPU."""
+    x, y = ctx.avals_in
+    out = ctx.aval_out
+    sizes = (*x.shape, *y.shape, *out.shape)
+    if not is_float(out.dtype) or 0 in sizes or any([type(n) is not int for n in sizes]):
+        return prim.lower(ctx, *operands, **params)
+    dtype = accumulator_dtype(out.dtype)
+    g = geometry_of(x.shape, y.shape, out.shape, params)
+    form = form_of(g, dtype)
+    if form is None or _is_outside(g):
+        return prim.lower(ctx, *operands, **params)
+
+    def wide(value: Value) -> Any:
+        # As the operation: to the dtype of the result, whose sums narrow floats do not hold.
+        for kind in (out.dtype, dtype):
+            value = value if value.aval.dtype == kind else lax.convert_dtype(value, kind)
+        return value
+
+    def compose(*values: Value) -> Any:
+        total = form(prim, *map(wide, values), g)
+        return total if dtype == out.dtype else lax.convert_dtype(total, out.dtype)
+
+    if form not in (toeplitz.by_blocks, toeplitz.by_block_products):
+        return ctx.lower_fun(compose, *operands)[0]
+    is_finite = ctx.lower_fun(lambda v, _: toeplitz.all_finite(v), *operands)[0]
+    choice: Any = ctx.op("stablehlo.if", [is_finite], [out], regions=2)
+    avals = ctx.avals_in
+    with ctx.block(choice.regions[0], []):
+        ctx.finish(ctx.lower_fun(compose, *operands, avals_in=avals))
+    with ctx.block(choice.regions[1], []):
+        ctx.finish([prim.lower(ctx, *operands, **params)])
+    return choice.results[0]
+
+
+def _is_outside(g: Geometry) -> bool:
+    """Whether padding cuts more than there is."""
+    pairs = zip(g.sizes, g.lhs_dilation, g.padding, strict=True)
+    return any([(n - 1) * a + 1 + min(pads) <= 0 for n, a, pads in pairs])

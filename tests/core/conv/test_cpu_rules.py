@@ -1,0 +1,144 @@
+"""Convolutions on the CPU: each form gives what the operation gives, and is used where it wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge import lax
+from tracebridge.core.config.option_scopes import enable_x64
+from tracebridge.core.config.scopes import scope
+from tracebridge.core.conv import cpu_forms as forms
+from tracebridge.core.conv import cpu_toeplitz as toeplitz
+from tracebridge.core.conv.cpu_rules import form_of
+from tracebridge.core.conv.geometry import geometry_of
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+LAST = ("NHWC", "HWIO", "NHWC")
+# form of the value, dtype, shapes, strides, padding, dilations, numbers, groups, batch groups
+CASES: dict[str, tuple[Any, ...]] = {
+    "depthwise": (forms.multiply_add, F32, (4, 8, 9, 12), (16, 1, 3, 3), (1, 2), [(1, 1), (0, 2)],
+                  (1, 1), (1, 2), None, 8, 1),
+    "features_last": (forms.multiply_add, F32, (2, 9, 8, 4), (3, 2, 2, 24), (1, 1),
+                      [(1, 1), (-1, 1)], (1, 1), (1, 1), LAST, 2, 1),
+    "depthwise_gaps": (forms.by_phases, F32, (2, 8, 9, 9), (8, 1, 3, 4), (1, 1),
+                       [(1, 2), (4, 0)], (2, 3), (1, 1), None, 8, 1),
+    "larger_gaps": (forms.spread_products, F32, (2, 3, 5, 4), (4, 3, 4, 3), (1, 1),
+                    [(3, 2), (2, 4)], (4, 4), (1, 1), None, 1, 1),
+    "three_axes": (forms.peeled, F32, (1, 6, 6, 5, 7), (6, 6, 2, 3, 3), (1, 2, 1),
+                   [(1, 1), (1, 1), (0, 1)], (1, 1, 1), (1, 1, 1), None, 1, 1),
+    "peeled_results": (forms.peeled, F32, (3, 4, 8, 8, 7), (6, 4, 7, 6, 6), (1, 1, 1),
+                       [(1, 1)] * 3, (1, 1, 1), (1, 1, 1), None, 1, 1),
+    "one_axis": (forms.with_unit_axis, F64, (2, 16, 32), (16, 16, 5), (1,), [(2, 2)], (1,), (1,),
+                 None, 1, 1),
+    "few_groups": (forms.groups_apart, F32, (2, 32, 6, 6), (32, 16, 3, 3), (1, 1),
+                   [(1, 1), (1, 1)], (1, 1), (1, 1), None, 2, 1),
+    "products_by_group": (forms.contracted, F32, (12, 3, 20, 20), (8, 3, 18, 18), (1, 1),
+                          [(0, 0), (0, 0)], (1, 1), (1, 1), None, 1, 4),
+    "in_a_loop": (forms.contracted, F32, (4, 3, 20, 20), (8, 3, 16, 16), (1, 1),
+                  [(0, 0), (0, 0)], (1, 1), (1, 1), None, 1, 4),
+    "kernel_with_gaps": (forms.contracted, F32, (2, 3, 8, 8), (3, 3, 17, 17), (1, 1),
+                         [(2, 2), (2, 2)], (2, 2), (1, 1), None, 1, 1),
+    "sums_by_group": (forms.summed_products, F32, (4, 6, 11, 10), (4, 6, 9, 8), (1, 1),
+                      [(1, 0), (0, 1)], (1, 1), (1, 1), None, 1, 4),
+    "long": (toeplitz.by_blocks, F32, (2, 1, 9000), (1, 1, 200), (1,), [(3, 100)], (1,), (1,),
+             None, 1, 1),
+    "longer": (toeplitz.by_block_products, F32, (1, 2, 9000), (1, 2, 8900), (1,), [(30, 0)],
+               (1,), (1,), None, 1, 1),
+}  # fmt: skip
+
+
+def convolution(name: str) -> Any:
+    """The convolution of a case as a function, and random operands."""
+    _, dtype, x, y, strides, pads, gaps, holes, numbers, features, batches = CASES[name]
+    random = np.random.default_rng(0)
+
+    def f(x: Any, y: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, y, strides, pads, gaps, holes, numbers, features, batches
+        )
+
+    return f, random.normal(size=x).astype(dtype), random.normal(size=y).astype(dtype)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forms_agree_with_the_operation(name: str) -> None:
+    """The same sums in another order, by the form that the rule says."""
+    f, x, y = convolution(name)
+    with enable_x64(), scope("platform_rules", False):
+        equation = tb.make_jaxpr(f)(x, y).eqns[0]
+        expected = np.asarray(tb.jit(f)(x, y))
+    with enable_x64():
+        result = np.asarray(tb.jit(f)(x, y))
+    g = geometry_of(x.shape, y.shape, expected.shape, equation.params)
+
+    assert form_of(g, x.dtype) is CASES[name][0]
+    assert result.dtype == expected.dtype
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(result, expected, atol=scale * 8 * np.finfo(x.dtype).eps)
+
+
+def test_derivatives_agree_with_the_operation() -> None:
+    """Those of a strided depthwise convolution: gaps in the array, groups of the batch."""
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(6, 8, 12, 12)), random.normal(size=(8, 1, 3, 3))
+
+    def both(x: Any, y: Any) -> Any:
+        def loss(x: Any, y: Any) -> Any:
+            return (lax.conv_general_dilated(x, y, (2, 2), "SAME", None, None, None, 8) ** 3).sum()
+
+        return tb.grad(loss, (0, 1))(x, y)
+
+    with enable_x64():
+        results = tb.jit(both)(x, y)
+        with scope("platform_rules", False):
+            expected = tb.jit(both)(x, y)
+
+    for result, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["depthwise", "long"])
+def test_numbers_that_are_not_finite_stay_where_they_are(name: str) -> None:
+    """An infinity or a NaN reaches the results whose windows have it, and no others."""
+    f, x, y = convolution(name)
+    x.flat[7], x.flat[-1] = np.inf, np.nan
+    with scope("platform_rules", False):
+        expected = np.asarray(tb.jit(f)(x, y))
+
+    result = np.asarray(tb.jit(f)(x, y))
+    np.testing.assert_array_equal(np.isfinite(result), np.isfinite(expected))
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_floats_add_up_in_float32(dtype: str) -> None:
+    """The result is the rounded sum of products of the rounded operands."""
+    f, x, y = convolution("depthwise")
+    x, y = tnp.asarray(x).astype(dtype), tnp.asarray(y).astype(dtype)
+    exact = tb.jit(f)(x.astype("float32"), y.astype("float32"))
+
+    result = tb.jit(f)(x, y)
+    assert result.dtype == np.dtype(x.dtype)
+    error = np.abs(np.asarray(result.astype("float32")) - np.asarray(exact))
+    assert np.all(error <= float(tnp.finfo(dtype).eps) * np.abs(np.asarray(exact)) + 1e-6)
+
+
+def test_the_operation_stays() -> None:
+    """Where it is fast, without the rules, and for other platforms."""
+    f, x, y = convolution("depthwise")
+    traced = tb.jit(f).trace(x, y)
+    many = tnp.ones((1, 32, 8, 8)), tnp.ones((32, 32, 3, 3))
+
+    def is_kept(text: str) -> bool:
+        return "stablehlo.convolution" in text
+
+    assert not is_kept(traced.lower().as_text())
+    assert is_kept(traced.lower(lowering_platforms=("tpu",)).as_text())
+    assert is_kept(tb.jit(lambda x, y: lax.conv(x, y, (1, 1), "SAME")).lower(*many).as_text())
+    with scope("platform_rules", False):
+        assert is_kept(traced.lower().as_text())
