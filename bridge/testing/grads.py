@@ -73,7 +73,7 @@ def check_grads(
     if unknown:
         msg = f"check_grads: modes are 'fwd' and 'rev', got {sorted(unknown)}"
         raise ArgumentValueError(msg)
-    flat, values = _flat_function(f, args)
+    flat, values = flat_function(f, args)
     check_flat(flat, values, order, tuple(modes), atol, rtol, eps)
 
 
@@ -103,7 +103,7 @@ def check_jvp(
     ...     return tb.lax.sin(*primals), tb.lax.mul(tb.lax.cos(*primals), *tangents)
     >>> check_jvp(tb.lax.sin, f_jvp, (0.5,))
     """
-    flat, values = _flat_function(f, args)
+    flat, values = flat_function(f, args)
     _, tree = flatten(tuple(args))
     tangents = random_like(values, seed=1)
     out, tangent_out = f_jvp(unflatten(tree, values), unflatten(tree, tangents))
@@ -142,7 +142,7 @@ def check_vjp(
     ...     return tb.lax.sin(x), lambda ct: (tb.lax.mul(tb.lax.cos(x), ct),)
     >>> check_vjp(tb.lax.sin, f_vjp, (0.5,))
     """
-    flat, values = _flat_function(f, args)
+    flat, values = flat_function(f, args)
     _, tree = flatten(tuple(args))
     out, pullback = f_vjp(*unflatten(tree, values))
     leaves, out_tree = flatten(out)
@@ -158,7 +158,8 @@ def check_vjp(
     )  # fmt: skip
 
 
-def _flat_function(f: Callable[..., object], args: Sequence[object]) -> tuple[Flat, list[Any]]:
+def flat_function(f: Callable[..., object], args: Sequence[object]) -> tuple[Flat, list[Any]]:
+    """``f`` as a function of the leaves of its arguments, and these as arrays."""
     leaves, tree = flatten(tuple(args))
 
     def flat(*values: object) -> list[Any]:

@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 import tracebridge as tb
 import tracebridge.lax
 import tracebridge.numpy as tnp
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.errors.transform_errors import (
@@ -20,7 +21,6 @@ from tracebridge.core.errors.transform_errors import (
     TreeMismatchError,
 )
 from tracebridge.experimental.ode import odeint
-from tracebridge.test_util import check_grads
 
 TIMES = np.linspace(0.0, 2.0, 6)
 

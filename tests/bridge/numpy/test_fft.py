@@ -9,10 +9,11 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError, RankError, ShapeMismatchError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 ONE = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
 TWO = ["fft2", "ifft2", "rfft2", "irfft2"]

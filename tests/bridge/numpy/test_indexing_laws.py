@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.core.lax.symbolic import run_symbolic
+from tests.quick_compiles import check_grads
 from tracebridge.errors import IndexingError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 SHAPES = [(4,), (3, 2), (2, 3, 2)]
 

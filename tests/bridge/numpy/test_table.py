@@ -9,8 +9,9 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tests.bridge.numpy.table import TOLERANCE, Case, leaves, numbered, widened
 from tests.bridge.numpy.tables import elementwise, products, reducing, shaping
+from tests.quick_compiles import check_grads
 from tracebridge.core.dtypes import dtypes as d
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 CASES = numbered([*elementwise.CASES, *reducing.CASES, *shaping.CASES, *products.CASES])
 

@@ -9,8 +9,9 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.quick_compiles import check_grads
 from tracebridge.errors import AxisError, UnsupportedArgumentError, UnsupportedDtypeError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 FLOAT_UFUNCS = ["add", "subtract", "multiply", "maximum", "minimum", "logaddexp", "logaddexp2"]
 INT_UFUNCS = [

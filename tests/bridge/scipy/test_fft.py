@@ -9,9 +9,10 @@ import pytest
 import scipy.fft
 
 import tracebridge as tb
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import AxisError, RankError, ShapeMismatchError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 ONE, MANY = ["dct", "idct"], ["dctn", "idctn"]
 X = np.random.default_rng(0).normal(size=(3, 4, 5))

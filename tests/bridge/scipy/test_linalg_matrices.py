@@ -9,10 +9,11 @@ import pytest
 import scipy.linalg
 
 import tracebridge as tb
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import BroadcastError, RankError, ShapeMismatchError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 sla = tb.scipy.linalg
 X = np.random.default_rng(0).normal(size=(2, 7)) + 2.0

@@ -10,9 +10,10 @@ import scipy.linalg
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import BroadcastError, RankError, ShapeMismatchError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 sla = tb.scipy.linalg
 RANDOM = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import pytest
 import scipy.signal
 
 import tracebridge as tb
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import (
     BroadcastError,
@@ -16,7 +17,7 @@ from tracebridge.core.errors.shape_errors import (
     ShapeMismatchError,
 )
 from tracebridge.scipy import signal
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 Host = np.ndarray[Any, Any]
 SHAPES = [

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.scipy.sparse import linalg
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 N = 12
 SOLVERS = ["cg", "bicgstab", "gmres", "gmres_incremental", "gmres_restarted"]

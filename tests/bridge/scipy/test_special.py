@@ -10,6 +10,7 @@ from scipy import special
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.quick_compiles import check_grads
 from tracebridge.errors import ArgumentValueError, UnsupportedDtypeError
 from tracebridge.scipy import special as ours
 
@@ -100,7 +101,7 @@ def test_integers_become_floats_and_shapes_are_broadcast() -> None:
 def test_derivatives(name: str, x: list[float]) -> None:
     """First and second derivatives agree with differences."""
     with tb.enable_x64():
-        tb.testing.check_grads(getattr(ours, name), (np.array(x),), order=2, rtol=1e-3)
+        check_grads(getattr(ours, name), (np.array(x),), order=2, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import tracebridge as tb
+from tests.quick_compiles import check_grads
 from tracebridge import lax
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import AxisError
 from tracebridge.core.errors.transform_errors import AxisSpecError, UnboundAxisNameError
-from tracebridge.testing import assert_allclose, check_grads
+from tracebridge.testing import assert_allclose
 
 Host = np.ndarray[Any, Any]
 REDUCTIONS = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+import tracebridge as tb
+from tests.quick_compiles import quick_jit
 from tracebridge.core.lowering import context
 
 REAL = (np.float32, np.float64)
@@ -70,3 +72,8 @@ def without_libraries() -> Iterator[None]:
         yield
     finally:
         rules.update(removed)
+
+
+def jitted(fun: Callable[..., object], portable: bool) -> Callable[..., Any]:
+    """A program for ``without_libraries`` is compiled quickly: it shows nothing of fusions."""
+    return quick_jit(fun) if portable else tb.jit(fun)

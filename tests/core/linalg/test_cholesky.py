@@ -14,15 +14,16 @@ from tests.core.linalg.laws import (
     SQUARE,
     adjoint,
     close,
+    jitted,
     matrix,
     positive,
     without_libraries,
 )
+from tests.quick_compiles import check_grads
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.linalg.cholesky import cholesky, cholesky_update
-from tracebridge.test_util import check_grads
 
 
 @pytest.mark.parametrize("portable", [False, True])
@@ -31,10 +32,14 @@ from tracebridge.test_util import check_grads
 def test_factors_are_numpys(dtype: Any, shape: tuple[int, ...], portable: bool) -> None:
     """The lower factor with a positive diagonal; of the lower triangle if so asked."""
     a = positive(dtype, *shape)
+
+    def factors(a: Any, low: Any) -> Any:
+        return cholesky(a), cholesky(low, symmetrize_input=False)
+
     with enable_x64(), without_libraries() if portable else nullcontext():
-        close(np.linalg.cholesky(a), tb.jit(cholesky)(a), dtype)
-        low = tb.jit(lambda a: cholesky(a, symmetrize_input=False))(np.tril(a))
-        close(np.linalg.cholesky(a), low, dtype)
+        full, low = jitted(factors, portable)(a, np.tril(a))
+    close(np.linalg.cholesky(a), full, dtype)
+    close(np.linalg.cholesky(a), low, dtype)
 
 
 @pytest.mark.parametrize("portable", [False, True])

@@ -16,9 +16,11 @@ from tests.core.linalg.laws import (
     adjoint,
     close,
     hermitian,
+    jitted,
     matrix,
     without_libraries,
 )
+from tests.quick_compiles import check_grads
 from tracebridge import numpy as tnp
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
@@ -26,7 +28,6 @@ from tracebridge.core.linalg.eig import eig, schur
 from tracebridge.core.linalg.eigh import EighImplementation, eigh
 from tracebridge.core.linalg.hessenberg import hessenberg, tridiagonal
 from tracebridge.core.linalg.svd import SvdAlgorithm, svd
-from tracebridge.test_util import check_grads
 
 SQUARE = ((4, 4), (1, 1), (2, 3, 3), (7, 7))
 INEXACT = (np.float64, np.complex128)
@@ -42,11 +43,16 @@ def check(fun: Any, args: Any, order: int = 2) -> None:
 @pytest.mark.parametrize("lower", [False, True])
 def test_eigh(dtype: Any, lower: bool, portable: bool) -> None:
     """Orthonormal vectors, ascending values, of one triangle."""
-    for shape in SQUARE:
-        a = hermitian(dtype, *shape)
-        run = tb.jit(lambda a: eigh(a, lower=lower, symmetrize_input=False))
-        with enable_x64(), without_libraries() if portable else nullcontext():
-            v, w = [np.asarray(x) for x in run(np.tril(a) if lower else np.triu(a))]
+    matrices = [hermitian(dtype, *shape) for shape in SQUARE]
+    halves = [np.tril(a) if lower else np.triu(a) for a in matrices]
+
+    def each(matrices: Any) -> Any:
+        return [eigh(a, lower=lower, symmetrize_input=False) for a in matrices]
+
+    with enable_x64(), without_libraries() if portable else nullcontext():
+        results = jitted(each, portable)(halves)
+    for shape, a, found in zip(SQUARE, matrices, results, strict=True):
+        v, w = map(np.asarray, found)
 
         close(np.linalg.eigvalsh(a), w, dtype)
         close(a @ v, v * w[..., None, :], dtype, 10)
@@ -58,11 +64,16 @@ def test_eigh(dtype: Any, lower: bool, portable: bool) -> None:
 @pytest.mark.parametrize("full", [False, True])
 def test_svd(dtype: Any, full: bool, portable: bool) -> None:
     """Orthonormal vectors, descending values, the product is the matrix."""
-    for shape in (*SHAPES[:-1], (3, 7), (30, 3)):
-        a = matrix(dtype, *shape)
-        with enable_x64(), without_libraries() if portable else nullcontext():
-            run = tb.jit(lambda a: svd(a, full_matrices=full))
-            u, s, vh = [np.asarray(x) for x in run(a)]
+    shapes = (*SHAPES[:-1], (3, 7), (30, 3))
+    matrices = [matrix(dtype, *shape) for shape in shapes]
+
+    def each(matrices: Any) -> Any:
+        return [svd(a, full_matrices=full) for a in matrices]
+
+    with enable_x64(), without_libraries() if portable else nullcontext():
+        results = jitted(each, portable)(matrices)
+    for shape, a, found in zip(shapes, matrices, results, strict=True):
+        u, s, vh = map(np.asarray, found)
         k = min(shape[-2:])
 
         close(np.linalg.svd(a, compute_uv=False), s, dtype)
@@ -173,14 +184,16 @@ def test_derivatives_of_eig(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_hessenberg_and_tridiagonal(dtype: Any) -> None:
     """LAPACK's results, with and without it."""
+
+    def reduced(a: Any, h: Any) -> Any:
+        return hessenberg(a), tridiagonal(h), tridiagonal(h, lower=False)
+
     for shape in SQUARE:
         a, h = matrix(dtype, *shape), hermitian(dtype, *shape)
         found = []
         for portable in (False, True):
             with enable_x64(), without_libraries() if portable else nullcontext():
-                lower = tb.jit(lambda a, h: (hessenberg(a), tridiagonal(h)))
-                upper = tb.jit(lambda h: tridiagonal(h, lower=False))
-                found.append((*lower(a, h), upper(h)))
+                found.append(jitted(reduced, portable)(a, h))
         if len(shape) == 2:
             close(scipy.linalg.hessenberg(a), np.triu(found[0][0][0], -1), dtype, 10)
         for one, other in zip(tb.tree.leaves(found[0]), tb.tree.leaves(found[1]), strict=True):

@@ -10,12 +10,12 @@ import pytest
 import scipy.linalg
 
 import tracebridge as tb
-from tests.core.linalg.laws import DTYPES, EMPTY, SHAPES, close, matrix, without_libraries
+from tests.core.linalg.laws import DTYPES, EMPTY, SHAPES, close, jitted, matrix, without_libraries
+from tests.quick_compiles import check_grads
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.lu import lu, lu_pivots_to_permutation
-from tracebridge.test_util import check_grads
 
 
 @pytest.mark.parametrize("portable", [False, True])
@@ -25,7 +25,7 @@ def test_factors(dtype: Any, shape: tuple[int, ...], portable: bool) -> None:
     """The permuted rows are the product, and pivots are SciPy's."""
     a = matrix(dtype, *shape)
     with enable_x64(), without_libraries() if portable else nullcontext():
-        found, pivots, order = [np.asarray(x) for x in tb.jit(lambda a: lu(a))(a)]
+        found, pivots, order = [np.asarray(x) for x in jitted(lu, portable)(a)]
     m, n = shape[-2:]
     k = min(m, n)
     low, up = np.tril(found[..., :k], -1) + np.eye(m, k), np.triu(found[..., :k, :])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracebridge as tb
-from tests.core.linalg.laws import DTYPES, close, matrix, without_libraries
+from tests.core.linalg.laws import DTYPES, close, jitted, matrix, without_libraries
+from tests.quick_compiles import check_grads
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.linalg.triangular import triangular_solve
-from tracebridge.test_util import check_grads
 
 FLAGS = list(itertools.product([False, True], repeat=5))
 NAMES = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
@@ -35,18 +36,21 @@ def test_the_solution_solves(dtype: Any, portable: bool) -> None:
     """The product of the matrix and the solution is the right-hand side, in all 32 forms."""
     n = 5
     a = (matrix(dtype, 2, n, n) + 4 * np.eye(n)).astype(dtype)
-    with enable_x64():
-        for flags in [dict(zip(NAMES, some, strict=True)) for some in FLAGS]:
-            b = matrix(dtype, 2, n, 3) if flags["left_side"] else matrix(dtype, 2, 3, n)
-            solve = tb.jit(lambda a, b, f=flags: triangular_solve(a, b, **f))
-            if portable:
-                with without_libraries():
-                    x = np.asarray(solve(a, b))
-            else:
-                x = np.asarray(solve(a, b))
-            m = operator_of(a, flags)
+    columns, rows = matrix(dtype, 2, n, 3), matrix(dtype, 2, 3, n)
+    forms = [dict(zip(NAMES, some, strict=True)) for some in FLAGS]
 
-            close(b, m @ x if flags["left_side"] else x @ m, dtype, 100)
+    def solve(a: Any, columns: Any, rows: Any) -> Any:
+        return [triangular_solve(a, columns if f["left_side"] else rows, **f) for f in forms]
+
+    with enable_x64(), without_libraries() if portable else nullcontext():
+        solutions = jitted(solve, portable)(a, columns, rows)
+    for flags, x in zip(forms, map(np.asarray, solutions), strict=True):
+        m = operator_of(a, flags)
+
+        if flags["left_side"]:
+            close(columns, m @ x, dtype, 100)
+        else:
+            close(rows, x @ m, dtype, 100)
 
 
 @pytest.mark.parametrize("left", [False, True])

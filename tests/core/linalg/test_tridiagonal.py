@@ -10,12 +10,12 @@ import pytest
 import scipy.linalg
 
 import tracebridge as tb
-from tests.core.linalg.laws import DTYPES, adjoint, close, matrix, without_libraries
+from tests.core.linalg.laws import DTYPES, adjoint, close, jitted, matrix, without_libraries
+from tests.quick_compiles import check_grads
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.linalg.polar import qdwh
 from tracebridge.core.linalg.products import symmetric_product
 from tracebridge.core.linalg.tridiagonal import tridiagonal_solve
-from tracebridge.test_util import check_grads
 
 
 @pytest.mark.parametrize("portable", [False, True])
@@ -29,7 +29,7 @@ def test_the_solution_solves(dtype: Any, perturb: bool, portable: bool) -> None:
         a = np.zeros((2, m, m), dtype)
         a[:, i, i], a[:, i[1:], i[:-1]], a[:, i[:-1], i[1:]] = main, lower[:, 1:], upper[:, :-1]
         with enable_x64(), without_libraries() if portable else nullcontext():
-            run = tb.jit(lambda *xs: tridiagonal_solve(*xs, perturb_singular=perturb))
+            run = jitted(lambda *xs: tridiagonal_solve(*xs, perturb_singular=perturb), portable)
             close(b, a @ np.asarray(run(lower, main, upper, b)), dtype, 100)
 
 

@@ -9,11 +9,11 @@ import pytest
 
 import tracebridge as tb
 from tests.core.linalg.laws import DTYPES, close, hermitian, matrix
+from tests.quick_compiles import check_grads
 from tracebridge import numpy as tnp
 from tracebridge.core.config.option_scopes import enable_x64
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
-from tracebridge.test_util import check_grads
 
 MATRIX_ORDERS = (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 VECTOR_ORDERS = (None, 0, 1, 2, 3, -1, -2, 0.5, np.inf, -np.inf)

@@ -10,8 +10,8 @@ import scipy.linalg as reference
 
 import tracebridge as tb
 from tests.core.linalg.laws import DTYPES, adjoint, close, hermitian, matrix, positive
+from tests.quick_compiles import check_grads
 from tracebridge.core.config.option_scopes import enable_x64
-from tracebridge.test_util import check_grads
 
 la = tb.scipy.linalg
 INEXACT = (np.float64, np.complex128)

@@ -7,12 +7,12 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.quick_compiles import check_grads
 from tracebridge.core.errors.transform_errors import (
     ArgumentSpecError,
     CustomRuleError,
     TreeMismatchError,
 )
-from tracebridge.test_util import check_grads
 
 RNG = np.random.default_rng(0)
 A = (RNG.normal(size=(3, 3)) + 4 * np.eye(3)).astype(np.float32)

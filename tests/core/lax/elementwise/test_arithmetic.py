@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.testing import check_grads, check_rules
+from tracebridge.testing import check_rules
 from tracebridge.testing.grads import vjp_of
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.interpreters.linearize import linearize_flat
@@ -15,7 +16,6 @@ from tracebridge.core.interpreters.transpose import backward
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.testing import check_grads
 
 
 def vjp(f: Callable[..., Any], *primals: Any, ct: Any) -> list[Any]:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.interpreters.jvp import jvp_flat
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.testing import check_grads, check_rules
+from tracebridge.testing import check_rules
 
 
 def slope(f: Any, x: float) -> float:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
-from tracebridge.testing import check_grads, check_rules
+from tracebridge.testing import check_rules
 
 X = np.array([1.0, 2.0, 3.0])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
+from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.testing import check_grads
 
 
 def test_erfc_keeps_its_digits_far_out() -> None:

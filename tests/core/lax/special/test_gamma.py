@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
 from tracebridge.core.runtime.arrays.transfer import put_numpy
-from tracebridge.testing import check_grads, check_rules
+from tracebridge.testing import check_rules
 
 
 def test_lgamma_is_infinite_at_its_poles_and_ends() -> None:
