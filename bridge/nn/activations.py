@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import tracebridge.core.lax as lax
@@ -18,6 +19,18 @@ def _inexact(x: Any) -> Any:
     """As an array of a floating or complex dtype."""
     x = tnp.asarray(x)
     return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(tnp.result_type(x.dtype, 0.0))
+
+
+def _gated(x: Any, gate: Callable[[Any], Any], limit: float = 800.0) -> Any:
+    """``x * gate(x)`` of a gate that is 1 above the limit and 0 below minus the limit.
+
+    So the slope is 1 or 0 where that of the product is an infinity times 0.
+    """
+    x = _inexact(x)
+    if tnp.issubdtype(x.dtype, tnp.complexfloating):
+        return x * gate(x)
+    near = tnp.clip(x, -limit, limit)
+    return tnp.where(x >= limit, x, near * gate(near))
 
 
 @jit
@@ -77,8 +90,11 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     >>> float(tb.nn.squareplus(0.0))
     1.0
     """
-    x, b = tnp.asarray(x), tnp.asarray(b)
-    return (x + tnp.sqrt(tnp.square(x) + b)) / 2
+    x, b = _inexact(x), tnp.asarray(b)
+    # A square overflows where b does not count any more.
+    limit = float(tnp.finfo(x.dtype).max) ** 0.5 / 4
+    near = tnp.clip(x, -limit, limit)
+    return tnp.where(x >= limit, x, (near + tnp.sqrt(tnp.square(near) + b)) / 2)
 
 
 @jit
@@ -165,8 +181,7 @@ def silu(x: ArrayLike) -> Array:
     >>> float(tb.nn.silu(0.0))
     0.0
     """
-    x = tnp.asarray(x)
-    return x * sigmoid(x)
+    return _gated(x, sigmoid)
 
 
 swish = silu
@@ -183,8 +198,7 @@ def mish(x: ArrayLike) -> Array:
     >>> float(tb.nn.mish(0.0))
     0.0
     """
-    x = tnp.asarray(x)
-    return x * tnp.tanh(softplus(x))
+    return _gated(x, lambda x: tnp.tanh(softplus(x)))
 
 
 @jit
@@ -302,15 +316,16 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
 
 @jit
 def _gelu_by_tanh(x: Any) -> Any:
-    x = _inexact(x)
-    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3))
-    return x * (0.5 * (1.0 + tnp.tanh(inner)))
+    def gate(x: Any) -> Any:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x**3))
+        return 0.5 * (1.0 + tnp.tanh(inner))
+
+    return _gated(x, gate, 30.0)
 
 
 @jit
 def _gelu_by_erfc(x: Any) -> Any:
-    x = _inexact(x)
-    return 0.5 * x * lax.erfc(-x * math.sqrt(0.5))
+    return _gated(x, lambda x: 0.5 * lax.erfc(-x * math.sqrt(0.5)))
 
 
 def glu(x: ArrayLike, axis: int = -1) -> Array:
@@ -360,8 +375,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> float(tb.nn.hard_silu(3.0))
     3.0
     """
-    x = tnp.asarray(x)
-    return x * hard_sigmoid(x)
+    return _gated(x, hard_sigmoid, 4.0)
 
 
 hard_swish = hard_silu
@@ -375,7 +389,8 @@ def _log1mexp(x: Any) -> Any:
 @_log1mexp.defjvp
 def _log1mexp_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    return _log1mexp(x), t / tnp.expm1(x)
+    # The slope is 1 / expm1(x), whose own derivative would be a quotient of infinities.
+    return _log1mexp(x), t * (tnp.exp(-x) / -tnp.expm1(-x))
 
 
 @jit

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.control.custom.symbolic_zeros import SymbolicZero
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.runtime.arrays.array import Array
@@ -46,9 +47,10 @@ def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any] | None
         ans = wrapped(*primals)
         total = tnp.zeros_like(ans)  # a product with 0 would be NaN where the value is infinite
         for slope, t in zip(slopes, tangents, strict=True):
-            if slope is not None:
+            # No product with the 0 of a constant: a slope may be infinite.
+            if slope is not None and not isinstance(t, SymbolicZero):
                 total = total + slope(ans, *primals) * t
         return ans, total
 
-    wrapped.defjvp(jvp)
+    wrapped.defjvp(jvp, symbolic_zeros=True)
     return wrapped

@@ -155,20 +155,36 @@ def kl_div(p: Array, q: Array) -> Any:
     return tnp.where(both, value - p + q, outside)
 
 
-def boxcox(x: Array, power: Array) -> Any:
-    """``(x**power - 1) / power``, the logarithm at power 0."""
+def _power_less_one(log: Array, power: Array) -> Any:
+    """``expm1(power * log) / power``, the logarithm at power 0."""
     none = power == 0
     safe = tnp.where(none, 1, power)
-    log = tnp.log(x)
     return tnp.where(none, log, tnp.expm1(safe * log) / safe)
 
 
-def boxcox1p(x: Array, power: Array) -> Any:
-    """The same of ``1 + x``."""
-    none = power == 0
-    safe = tnp.where(none, 1, power)
-    log = tnp.log1p(x)
-    return tnp.where(none, log, tnp.expm1(safe * log) / safe)
+def _slope_in_power(log: Array, power: Array) -> Any:
+    """``(exp(u) (u - 1) + 1) / power**2`` with ``u = power * log``; by its series for small u."""
+    u = power * log
+    small = tnp.abs(u) < 1
+    near, far = tnp.where(small, u, 0), tnp.where(small, 1, tnp.maximum(u, -800.0))
+    series = tnp.zeros_like(u)
+    for k in range(18, -1, -1):
+        series = series * near + 1 / (math.factorial(k) * (k + 2))
+    series = series * tnp.square(tnp.where(small, log, 0))
+    safe = tnp.where(small, 1, power)
+    return tnp.where(small, series, (tnp.exp(far) * (far - 1) + 1) / tnp.square(safe))
+
+
+boxcox = with_slopes(
+    lambda x, power: _power_less_one(tnp.log(x), power),
+    lambda _, x, power: tnp.power(x, power - 1),
+    lambda _, x, power: _slope_in_power(tnp.log(x), power),
+)
+boxcox1p = with_slopes(
+    lambda x, power: _power_less_one(tnp.log1p(x), power),
+    lambda _, x, power: tnp.power(1 + x, power - 1),
+    lambda _, x, power: _slope_in_power(tnp.log1p(x), power),
+)
 
 
 def logit(p: Array) -> Any:

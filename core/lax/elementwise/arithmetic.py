@@ -203,7 +203,8 @@ class Div(NumericBinary):
     def partial(self, i: int, t: Any, ans: Any, x: Value, y: Any, **params: object) -> Any:
         if i == 0:
             return lax.div(t, y)
-        return lax.mul(t, lax.neg(lax.div(ans, y)))
+        # XLA divides a quotient by y once, by a square that underflows: a product is left alone.
+        return lax.mul(t, lax.neg(lax.mul(ans, lax.div(scalar_like(y, 1), y))))
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, y = args

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracebridge as tb
 from tests.quick_compiles import check_grads
 from tracebridge.core import lax
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
@@ -115,3 +116,16 @@ def test_derivatives_of_third_order() -> None:
     check_grads(lax.div, (x, y), order=3, rtol=1e-4)
     check_grads(lax.rem, (x, y), order=3)
     check_grads(lax.atan2, (x, y), order=3, rtol=1e-4, atol=1e-4)
+
+
+def test_quotients_of_tiny_numbers_have_derivatives_in_programs() -> None:
+    """XLA would divide by the square of the denominator, which underflows to 0."""
+    y = np.float32([1e-20, 1e-30])
+    value, slope = tb.jit(
+        lambda x, y: tb.jvp(lambda y: lax.div(x, y), (y,), (y,)),
+    )(2 * y, y)
+    steep = tb.jit(tb.grad(lambda y: lax.div(2 * y[0], y[1])))(np.float32([1e-20, 1e-20]))
+
+    np.testing.assert_allclose(value, [2.0, 2.0])
+    np.testing.assert_allclose(slope, [-2.0, -2.0], rtol=1e-6)
+    np.testing.assert_allclose(steep, [2e20, -2e20], rtol=1e-6)
