@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from tracebridge.core.config.option_scopes import check_tracer_leaks as check_tracer_leaks
     from tracebridge.core.config.option_scopes import checking_leaks as checking_leaks
     from tracebridge.core.config.option_scopes import debug_infs as debug_infs
+    from tracebridge.core.config.option_scopes import debug_key_reuse as debug_key_reuse
     from tracebridge.core.config.option_scopes import debug_nans as debug_nans
     from tracebridge.core.config.option_scopes import default_device as default_device
     from tracebridge.core.config.option_scopes import (
@@ -212,7 +213,7 @@ _NAMES_BY_MODULE = {
     "_api.programs.xla_computation": "xla_computation",
     "core._jaxlib.xla": "Device",
     "core.config.option_scopes": (
-        "check_tracer_leaks checking_leaks debug_infs debug_nans default_device "
+        "check_tracer_leaks checking_leaks debug_infs debug_key_reuse debug_nans default_device "
         "default_matmul_precision default_prng_impl disable_jit enable_checks enable_x64 "
         "explain_cache_misses explicit_x64_dtypes log_compiles no_execution no_tracing "
         "numpy_dtype_promotion numpy_rank_promotion threefry_partitionable"

@@ -83,6 +83,15 @@ def generator_and_words(call: str, key: Value) -> tuple[Implementation, Any]:
     return implementation, key
 
 
+def followed(key: Value, use: str, by: str) -> Any:
+    """A key with a mark of its use, while uses are checked."""
+    if not option("debug_key_reuse") or implementation_of(key.aval) is None:
+        return key
+    from tracebridge.core.prng.reuse import marked  # noqa: PLC0415 (few programs are checked)
+
+    return marked(key, use, by)
+
+
 def stream_of(call: str, key: Value) -> Stream:
     """The one key that a sampler was given.
 
@@ -90,6 +99,8 @@ def stream_of(call: str, key: Value) -> Stream:
         ArgumentTypeError: it is no key.
         ShapeMismatchError: it is an array of keys.
     """
+    if call != "fold_in":
+        key = followed(key, "sample", call)
     implementation, words = generator_and_words(call, key)
     if words.aval.ndim != len(implementation.key_shape):
         shape = words.aval.shape[: words.aval.ndim - len(implementation.key_shape)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,12 @@ from tracebridge.core.prng.keys import (
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.random._streams import default_implementation, generator_and_words, stream_of
+from tracebridge.random._streams import (
+    default_implementation,
+    followed,
+    generator_and_words,
+    stream_of,
+)
 
 _WORD = 2**32
 
@@ -282,4 +287,4 @@ def clone(key: ArrayLike) -> Array:
     """
     value = as_value(key, "clone")
     generator_and_words("clone", value)
-    return cast("Array", value)
+    return followed(value, "clone", "clone")

@@ -113,6 +113,26 @@ def debug_infs(new_val: bool = True) -> Scope:
     return Scope("debug_infs", new_val)
 
 
+def debug_key_reuse(new_val: bool = True) -> Scope:
+    """Raise when a typed random key is used twice: both results would be the same numbers.
+
+    A key is used by the functions that draw numbers from it, and by ``split``. Keys made by
+    ``fold_in`` and ``clone`` are new ones. Programs of ``jit``, ``scan``, ``while_loop``, ``cond``
+    and ``checkpoint`` are followed equation by equation whenever they are called, so this is slow.
+    Words of keys, as ``PRNGKey`` makes them, are not followed.
+
+    >>> import tracebridge as tb
+    >>> key = tb.random.key(0)
+    >>> with tb.debug_key_reuse():
+    ...     x = tb.random.normal(key)
+    ...     tb.random.normal(key)
+    Traceback (most recent call last):
+        ...
+    tracebridge.errors.KeyReuseError: normal: the key was used before, by normal ...
+    """
+    return Scope("debug_key_reuse", new_val)
+
+
 def checking_leaks(new_val: bool = True) -> Scope:
     """Look for leaked tracers at the end of every trace.
 

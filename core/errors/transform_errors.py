@@ -339,18 +339,21 @@ class EffectError(TracebridgeError, ValueError, NotImplementedError):
 class KeyReuseError(TracebridgeError, TypeError):
     """A random key was consumed twice; found by the key reuse checker.
 
-    A random key was used twice: both results would be the same numbers.
+    A random key was used twice: both results would be the same numbers. The option
+    `debug_key_reuse` asked for an error.
 
     Wrong::
 
-        key = tb.random.key(0)
-        x = tb.random.normal(key)
-        y = tb.random.normal(key)  # equals x
+        with tb.debug_key_reuse():
+            key = tb.random.key(0)
+            x = tb.random.normal(key)
+            y = tb.random.normal(key)  # equals x
 
     Right::
 
-        key = tb.random.key(0)
-        first, second = tb.random.split(key)
-        x = tb.random.normal(first)
-        y = tb.random.normal(second)
+        with tb.debug_key_reuse():
+            key = tb.random.key(0)
+            first, second = tb.random.split(key)
+            x = tb.random.normal(first)
+            y = tb.random.normal(second)
     """

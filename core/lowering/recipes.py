@@ -45,7 +45,7 @@ def _make(app: Application) -> Recipe | Literal[False]:
     if app.multiple:
         return False
     aval = app.out
-    if not is_static(aval) or is_extended(aval.dtype):
+    if not is_static(aval) or any([is_extended(a.dtype) for a in (aval, *app.avals)]):
         return False
     made = app.primitive.recipe(*app.avals, **app.params)
     if made is None:

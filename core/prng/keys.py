@@ -102,7 +102,21 @@ class RandomUnwrap(_Relabelled):
         return stored(x)
 
 
+@final
+class KeyUse(_Relabelled):
+    """Keys as they are; ``use`` is "sample" for the function ``by``, or "clone".
+
+    It is there for ``core/prng/reuse.py``, while the option ``debug_key_reuse`` is on.
+    """
+
+    name = "key_use"
+
+    def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
+        return avals[0]
+
+
 random_wrap_p = RandomWrap()
+key_use_p = KeyUse()
 random_unwrap_p = RandomUnwrap()
 
 

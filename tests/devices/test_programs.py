@@ -24,7 +24,7 @@ ELSEWHERE = {
     "nothing of them is left when a program is lowered": "check stage unchosen",
     "parts of derived programs and of lowerings": ("closed_call custom_lin geqrf remat_opt"),
     "targets are those of a user: tests/bridge/test_ffi.py": "ffi_call",
-    "no code of their own": "dce_sink device_put",
+    "no code of their own": "dce_sink device_put key_use",
     "a size that is known when the program runs: tests/core/symbolic": "dimension_size",
     "calls a function that somebody registered for one platform": "ffi_call",
     "no function binds it: tests/core/windows": "select_and_scatter",

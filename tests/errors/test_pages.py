@@ -38,7 +38,6 @@ HANDLES = {
 NEEDS = {"ExportError": "tensorflow", "UnsupportedExchangeDtypeError": "torch"}
 # page -> features of a later version that it mentions
 LATER: dict[str, tuple[str, ...]] = {
-    "KeyReuseError": ("debug_key_reuse",),
     "InconclusiveDimensionError": ("export",),
 }
 

@@ -22,6 +22,7 @@ OTHER_VALUES: dict[str, Any] = {
     "default_matmul_precision": "highest",
     "default_device": "cpu",
     "disable_jit": True,
+    "debug_key_reuse": True,
     "threefry_partitionable": False,
     "default_prng_impl": "rbg",
     "platform_rules": False,

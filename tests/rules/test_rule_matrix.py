@@ -55,7 +55,7 @@ AT_DEFAULT: dict[tuple[str, str], str] = {
 EXEMPT: dict[tuple[str, str], str] = {
     ("jvp", "no operands"): "axis_index create_token",
     ("jvp", "operands are never floating or complex"): (
-        "after_all lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
+        "after_all key_use lu_pivots_to_permutation random_unwrap random_wrap reduce_and reduce_or "
         "reduce_window_and reduce_window_or reduce_xor rng_bit_generator threefry2x32"
     ),
     ("jvp", "the operand is a mask"): "true_positions",
@@ -88,9 +88,10 @@ EXEMPT: dict[tuple[str, str], str] = {
         "le_to lt lt_to ne nextafter round sign check"
     ),
     ("transpose", "operands are never floating or complex"): (
-        "after_all and clz lu_pivots_to_permutation mulhi not or population_count random_unwrap "
-        "random_wrap reduce_and reduce_or reduce_window_and reduce_window_or reduce_xor "
-        "rng_bit_generator shift_left shift_right_arithmetic shift_right_logical threefry2x32 xor"
+        "after_all and clz key_use lu_pivots_to_permutation mulhi not or population_count "
+        "random_unwrap random_wrap reduce_and reduce_or reduce_window_and reduce_window_or "
+        "reduce_xor rng_bit_generator shift_left shift_right_arithmetic shift_right_logical "
+        "threefry2x32 xor"
     ),
     ("transpose", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("transpose", "not linear, and without a tangent"): "schur",

@@ -20,7 +20,7 @@ _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge": (
-        ("legacy_prng_key enable_custom_prng debug_key_reuse", _RANDOM),
+        ("legacy_prng_key enable_custom_prng", _RANDOM),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
     ),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
+from tracebridge.core.ir.jaxpr import Jaxpr
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.placement import all_at, is_spread, moving
 from tracebridge.core.runtime.backends.guards import check_execution
@@ -13,6 +14,7 @@ from tracebridge.core.runtime.calls.dispatch import raise_for
 from tracebridge.core.runtime.calls.execute import SINGLE, TREE, make_run
 from tracebridge.core.runtime.programs.debug import check_finite, wants_checks
 from tracebridge.core.runtime.programs.donation import check_donation, mark_donated, owned
+from tracebridge.core.runtime.programs.key_watch import KEY_WATCH
 from tracebridge.core.runtime.programs.program import Program
 from tracebridge.core.tree.tree import flatten, leaf_treedef
 
@@ -24,6 +26,7 @@ class CallEntry:
     __slots__ = (
         "committed",
         "donated",
+        "jaxpr",
         "moved",
         "name",
         "out_tree",
@@ -40,8 +43,11 @@ class CallEntry:
         committed: bool,
         donated: tuple[int, ...],
         sigs: Sequence[Any],
+        jaxpr: Jaxpr | None = None,
     ) -> None:
         self.name = name
+        self.jaxpr = jaxpr
+        """The program, where keys are followed through it."""
         self.program = program
         self.out_tree = out_tree
         self.committed = committed
@@ -111,7 +117,7 @@ class CallEntry:
                 raise_for(arrays, self.name, None)
             check_donation(arrays, self.donated, self.name)
         try:
-            out = self.run_list(arrays)
+            out = self.run_list(arrays) if self.jaxpr is None else self.run_watched(arrays)
         except XlaRuntimeError as error:
             raise_for(arrays, self.name, error)
             raise
@@ -120,3 +126,12 @@ class CallEntry:
         if wants_checks():
             check_finite(flatten(out)[0], self.name)
         return out
+
+    def run_watched(self, arrays: Sequence[Array]) -> Any:
+        """The results, with a check of the uses of random keys."""
+        assert self.jaxpr is not None
+
+        def run() -> list[Any]:
+            return flatten(self.run_list(arrays))[0]
+
+        return self.out_tree.unflatten(KEY_WATCH.run(self.jaxpr, arrays, run))

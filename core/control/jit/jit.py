@@ -44,6 +44,7 @@ from tracebridge.core.runtime.calls.fastpath import (
 from tracebridge.core.runtime.programs.compile import compile_jaxpr, release
 from tracebridge.core.runtime.programs.debug import wants_checks
 from tracebridge.core.runtime.programs.donation import owned
+from tracebridge.core.runtime.programs.key_watch import watches_keys
 from tracebridge.core.tree.tree import flatten
 from tracebridge.core.util.caching import BoundedCache
 
@@ -295,7 +296,10 @@ class JitPrograms:
             out_tree = (
                 traced.out_tree if traced_with_refs is None else list_of(len(traced.whole.outs))
             )
-            cached = CallEntry(self.name, program, out_tree, committed, call.donated, sigs)
+            followed = traced.whole if watches_keys() else None
+            cached = CallEntry(
+                self.name, program, out_tree, committed, call.donated, sigs, followed
+            )
             self.runs.set(key, cached)
         return cached
 

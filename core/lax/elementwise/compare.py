@@ -7,16 +7,20 @@ __all__ = [
     "lt_to_p", "ne", "ne_p",
 ]  # fmt: skip
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_float, is_unsigned
-from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core import lax
+from tracebridge.core.dtypes.dtypes import is_bool, is_complex, is_extended, is_float, is_unsigned
+from tracebridge.core.ir.aval import ShapedArray, stored
 from tracebridge.core.lax.families import Comparison, operands
 from tracebridge.core.mlir.attrs import comparison
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.dtypes.dtypes import DTypeLike
-    from tracebridge.core.ir.value import Operand
+    from tracebridge.core.ir.rule_contexts import LoweringContext
+    from tracebridge.core.ir.value import Operand, Value
 
 
 class Compare(Comparison):
@@ -36,16 +40,34 @@ class Compare(Comparison):
             kind = "UNSIGNED" if is_unsigned(dtype) or is_bool(dtype) else "SIGNED"
         return comparison(self.direction, kind)
 
+    def lower(self, ctx: LoweringContext, *xs: IrValue, **params: Any) -> Any:
+        if not is_extended(ctx.avals_in[0].dtype):
+            return super().lower(ctx, *xs, **params)
+        same = partial(_same_blocks, shape=ctx.aval_out.shape)
+        equal = ctx.lower_fun(same, *xs, avals_in=[stored(a) for a in ctx.avals_in])[0]
+        return equal if self.direction == "EQ" else ctx.op1("stablehlo.not", [equal], ctx.aval_out)
+
+
+def _same_blocks(x: Value, y: Value, shape: tuple[Any, ...]) -> Any:
+    """Whether elements of an extended dtype, such as keys, are stored as the same blocks."""
+    whole = (*shape, x.aval.shape[-1])
+    blocks: list[Any] = []
+    for v in (x, y):
+        # A scalar among arrays is compared with each element.
+        dims = tuple(range(len(whole) - v.aval.ndim, len(whole)))
+        blocks.append(v if v.aval.shape == whole else lax.broadcast_in_dim(v, whole, dims))
+    return lax.reduce_and_p.bind(lax.eq(*blocks), axes=(len(shape),))
+
 
 class Order(Compare):
-    """A comparison that needs an order, which complex numbers have not."""
+    """A comparison that needs an order, which complex numbers and keys have not."""
 
     accepts_text = "booleans, integers and floats"
 
     @staticmethod
     def accepts(dtype: DTypeLike) -> bool:
-        """Every dtype but the complex ones."""
-        return not is_complex(dtype)
+        """Every dtype but the complex and the extended ones."""
+        return not (is_complex(dtype) or is_extended(dtype))
 
 
 @final

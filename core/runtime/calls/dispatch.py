@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core._jaxlib.xla import XlaRuntimeError
 from tracebridge.core.config.values import mesh_of_computations, on_global_change, option
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.errors.tracer_errors import ConcretizationTypeError, UnexpectedTracerError
 from tracebridge.core.ir.application import Application
@@ -18,7 +19,7 @@ from tracebridge.core.ir.trace import Trace, innermost
 from tracebridge.core.ir.tracer import Tracer
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.values import Literal
-from tracebridge.core.runtime.arrays.array import Array
+from tracebridge.core.runtime.arrays.array import Array, as_stored
 from tracebridge.core.runtime.arrays.failures import raise_failure
 from tracebridge.core.runtime.arrays.placement import (
     all_at,
@@ -32,6 +33,7 @@ from tracebridge.core.runtime.backends.guards import check_execution
 from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.programs.compile import compile_jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite, culprit, wants_checks
+from tracebridge.core.runtime.programs.key_watch import KEY_WATCH, watches_keys
 from tracebridge.core.util.caching import clear_all
 
 if TYPE_CHECKING:
@@ -87,8 +89,15 @@ class EagerTrace(Trace):
             return trace.process(app, args)
         check_execution(call_name(app))
         arrays = [to_array(a, app) for a in args]
+        if watches_keys():
+            jaxpr = single_step_jaxpr(app)
+            return KEY_WATCH.run(jaxpr, arrays, lambda: self.evaluate(app, arrays))
+        return self.evaluate(app, arrays)
+
+    def evaluate(self, app: Application, arrays: list[Array]) -> Any:
+        """The results, by a program that is kept unless the primitive needs none."""
         key: Any = tuple([a._sig for a in arrays])
-        if self.debug:
+        if self.debug or watches_keys():
             key = (key, option("default_device"), mesh_of_computations())
         run = app.eager.get(key)
         if run is None:
@@ -164,8 +173,8 @@ class EagerTrace(Trace):
         return to_array(value)
 
     def to_numpy(self, value: Any) -> np.ndarray[Any, Any]:
-        """The elements of an array constant, for lowering."""
-        return value._to_numpy()
+        """The elements of an array constant, for lowering: those that are stored."""
+        return (as_stored(value) if is_extended(value.aval.dtype) else value)._to_numpy()
 
 
 def is_call(app: Application) -> bool:
@@ -227,8 +236,17 @@ def _forget_everything() -> None:
 on_fork(_forget_everything)
 
 
+# Options that a kept executable does not ask for again.
+_ASKED_ONCE = frozenset(
+    [
+        *("debug_infs", "debug_key_reuse", "debug_nans", "default_device", "mesh"),
+        *("no_execution", "platforms"),
+    ]
+)
+
+
 @on_global_change
 def _option_changed(name: str, value: object) -> None:
     del value
-    if name in ("default_device", "debug_nans", "debug_infs", "no_execution", "platforms", "mesh"):
+    if name in _ASKED_ONCE:
         forget_executables()

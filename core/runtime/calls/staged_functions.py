@@ -44,6 +44,7 @@ from tracebridge.core.runtime.calls.execute import LIST, SINGLE, make_run
 from tracebridge.core.runtime.calls.fold_scalars import fold_scalars
 from tracebridge.core.runtime.programs.compile import compile_jaxpr
 from tracebridge.core.runtime.programs.debug import check_finite, checked, wants_checks
+from tracebridge.core.runtime.programs.key_watch import watched, watches_keys
 from tracebridge.core.util.caching import BoundedCache, register_cache, register_table
 
 SCALAR_TYPES = frozenset({float, int, bool, complex})
@@ -203,13 +204,16 @@ class StagedFunction:
             values.append(to_array(value))
         keys = [v._sig if type(v) is Array else type(v) for v in values]
         key: Any = (*keys, statics)
-        if current is not None or self.exact:
+        watching = watches_keys()
+        if current is not None or self.exact or watching:
             key = (key, tracing_key(), option("default_device"))
             if self.exact:
                 key = (key, tuple([(type(s), repr(s)) for s in statics]))
         run = self.runs.get(key)
         if run is None:
             run = self.make_run(values, keys, statics)
+            if watching:
+                run = watched(run, self.body(keys, statics).rule.jaxpr)
             if current is None and wants_checks():
                 # The next call finds this function and no check.
                 run = checked(run, self.name)
@@ -225,18 +229,21 @@ class StagedFunction:
             check_finite(out if isinstance(out, list) else [out], self.name)
         return out
 
-    def make_run(
-        self, values: Sequence[Any], keys: list[Any], statics: tuple[Any, ...]
-    ) -> Callable[..., Any]:
-        """Compile the body for these signatures."""
+    def body(self, keys: list[Any], statics: tuple[Any, ...]) -> StagedBody:
+        """The body for these signatures."""
         avals = [k if isinstance(k, type) else k.aval for k in keys]
         current = state()
         body_key = (*avals, statics)
         if current is not None and current.key:
             body_key = (*body_key, current.key)
         body = None if self.exact else self.bodies.get(body_key)
-        if body is None:
-            body = self.make_body(avals, statics, body_key)
+        return self.make_body(avals, statics, body_key) if body is None else body
+
+    def make_run(
+        self, values: Sequence[Any], keys: list[Any], statics: tuple[Any, ...]
+    ) -> Callable[..., Any]:
+        """Compile the body for these signatures."""
+        body = self.body(keys, statics)
         jaxpr = body.rule.jaxpr
         if body.single and jaxpr.outs[0] < jaxpr.n_in and body.scalars[jaxpr.outs[0]] is None:
             return _pick(jaxpr.outs[0])

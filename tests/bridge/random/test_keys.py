@@ -181,3 +181,25 @@ def test_errors(call: Any, error: type[Exception], words: str) -> None:
     """What is refused, with the way out."""
     with pytest.raises(error, match=words):
         call(random.key(0))
+
+
+def test_keys_are_compared_as_a_whole() -> None:
+    """Equal words make equal keys; one key is compared with each of an array; there is no order."""
+    ks = random.split(random.key(0), 3)
+
+    assert [False, True, False] == (ks == ks[1]).tolist()
+    assert [True, False, True] == tb.jit(lambda a, b: a != b)(ks, ks[1]).tolist()
+    assert [True] * 3 == tb.vmap(lambda a, b: a == b)(ks, ks).tolist()
+    assert bool(ks[0] == random.clone(ks[0]))
+    with pytest.raises(TypeError, match="works on booleans"):
+        ks < ks  # noqa: B015, PLR0124 - it raises
+
+
+def test_closed_over_keys() -> None:
+    """A key is a constant of a program like any other array."""
+    ks = random.split(random.key(0), 3)
+
+    expected = random.uniform(ks[2])
+
+    assert expected == tb.jit(lambda i: random.uniform(ks[i]))(2)
+    assert expected == tb.jit(lambda x: x + random.uniform(ks[2]))(0.0)
