@@ -23,6 +23,7 @@ from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.lax.sharding_constraint import constrained_result
 from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
+from tracebridge.core.prng.reuse import marked
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
@@ -87,8 +88,6 @@ def followed(key: Value, use: str, by: str) -> Any:
     """A key with a mark of its use, while uses are checked."""
     if not option("debug_key_reuse") or implementation_of(key.aval) is None:
         return key
-    from tracebridge.core.prng.reuse import marked  # noqa: PLC0415 (few programs are checked)
-
     return marked(key, use, by)
 
 
