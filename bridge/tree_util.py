@@ -10,13 +10,15 @@ from tracebridge.core._jaxlib.pytree import (
     SequenceKey,
 )
 from tracebridge.core.errors.filtering import shield as _shield
+from tracebridge.core.tree.one_level import (
+    flatten_one_level,
+    flatten_one_level_with_keys,
+    is_tree_node,
+)
 from tracebridge.core.tree.paths import KeyEntry, KeyPath, keystr
 from tracebridge.core.tree.registry import (
     Partial,
     default_registry,
-    flatten_one_level,
-    flatten_one_level_with_keys,
-    is_tree_node,
     register_dataclass,
     register_pytree_node,
     register_pytree_node_class,

@@ -11,6 +11,7 @@ from tracebridge.numpy.closeness import *
 from tracebridge.numpy.conversion import *
 from tracebridge.numpy.creation import *
 from tracebridge.numpy.cumulative import *
+from tracebridge.numpy.differences import *
 from tracebridge.numpy.divisors import *
 from tracebridge.numpy.dtype_functions import *
 from tracebridge.numpy.editing import *

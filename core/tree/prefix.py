@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from tracebridge.core._jaxlib.pytree import DictKey, FlattenedIndexKey, PyTreeDef, SequenceKey
 from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.tree.one_level import flatten_one_level_with_keys
 from tracebridge.core.tree.paths import KeyPath, keystr
-from tracebridge.core.tree.registry import default_registry, flatten_one_level_with_keys
+from tracebridge.core.tree.registry import default_registry
 
 IsLeaf = Callable[[Any], bool] | None
 

@@ -16,6 +16,7 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError
 from tracebridge.core.errors.base import TracebridgeError
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.transform_errors import TreeMismatchError
+from tracebridge.core.tree.one_level import flatten_one_level_with_keys
 from tracebridge.core.tree.paths import KeyPath, named_path
 from tracebridge.core.tree.prefix import (
     IsLeaf,
@@ -25,7 +26,6 @@ from tracebridge.core.tree.prefix import (
 )
 from tracebridge.core.tree.registry import (
     default_registry,
-    flatten_one_level_with_keys,
 )
 
 T = TypeVar("T")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = ["scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub"]
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from tracebridge.core import lax
 from tracebridge.core.ir.primitive import Primitive
@@ -12,45 +13,84 @@ from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.lax.families import operands
 from tracebridge.core.lax.indexing.modes import as_axes_tuple
 
-if TYPE_CHECKING:
-    from tracebridge.core.ir.value import Operand
+
+class ScatterFunction(Protocol):
+    """How each function of this file is called."""
+
+    @property
+    def __name__(self) -> str: ...
+
+    def __call__(
+        self,
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: object = None,
+    ) -> Any: ...
 
 
-def _bind(
-    primitive: Primitive,
-    operand: Operand,
-    scatter_indices: Operand,
-    updates: Operand,
-    dimension_numbers: Any,
-    how: tuple[bool, bool, Any],
-) -> Any:
-    indices_are_sorted, unique_indices, mode = how
-    x, new = operands(primitive.name, operand, updates)
-    modes = lax.GatherScatterMode
-    parsed = modes.from_any(mode)
-    return primitive.bind(
-        x,
-        as_value(scatter_indices),
-        new,
-        dimension_numbers=lax.ScatterDimensionNumbers(
-            *[as_axes_tuple(axes) for axes in dimension_numbers]
-        ),
-        indices_are_sorted=bool(indices_are_sorted),
-        unique_indices=bool(unique_indices),
-        mode=modes.FILL_OR_DROP if parsed is modes.ONE_HOT else parsed,
+def _scatter_function(name: str, primitive: Callable[[], Primitive], doc: str) -> ScatterFunction:
+    """The function that binds a primitive, which exists when it is called first."""
+
+    def function(
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: object = None,
+    ) -> Any:
+        x, new = operands(name, operand, updates)
+        modes = lax.GatherScatterMode
+        parsed = modes.from_any(mode)
+        return primitive().bind(
+            x,
+            as_value(scatter_indices),
+            new,
+            dimension_numbers=lax.ScatterDimensionNumbers(
+                *[as_axes_tuple(axes) for axes in dimension_numbers]
+            ),
+            indices_are_sorted=bool(indices_are_sorted),
+            unique_indices=bool(unique_indices),
+            mode=modes.FILL_OR_DROP if parsed is modes.ONE_HOT else parsed,
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def _combining(
+    name: str, primitive: Callable[[], Primitive], text: str, example: str
+) -> ScatterFunction:
+    """A function that combines windows with updates; ``example`` is its result."""
+    return _scatter_function(
+        name,
+        primitive,
+        f"""{text}
+
+    Raises:
+        ShapeMismatchError: dimension numbers and shapes do not fit together.
+        DtypeMismatchError: dtypes differ, or the indices are no integers.
+
+    >>> import tracebridge as tb
+    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
+    >>> tb.lax.{name}(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
+    {example}
+    """,
     )
 
 
-def scatter(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: Any,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: object = None,
-) -> Any:
+scatter = _scatter_function(
+    "scatter",
+    lambda: lax.scatter_p,
     """``operand`` with windows replaced at the positions that ``scatter_indices`` holds.
 
     The axes of ``updates`` at ``update_window_dims`` are the window, the others those of
@@ -78,146 +118,50 @@ def scatter(
     >>> x = tb.numpy.array([1.0, 2.0, 3.0])
     >>> tb.lax.scatter(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
     [2.0, 2.0, 7.0]
-    """
-    how = indices_are_sorted, unique_indices, mode
-    return _bind(lax.scatter_p, operand, scatter_indices, updates, dimension_numbers, how)
+    """,
+)
 
-
-def scatter_add(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: Any,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: object = None,
-) -> Any:
+scatter_add = _combining(
+    "scatter_add",
+    lambda: lax.scatter_add_p,
     """``operand`` with updates added to windows at computed positions.
 
-    The arguments are those of ``scatter``. Where windows overlap, all updates count.
+    The arguments are those of ``scatter``. Where windows overlap, all updates count.""",
+    "[3.0, 2.0, 10.0]",
+)
 
-    Raises:
-        ShapeMismatchError: dimension numbers and shapes do not fit together.
-        DtypeMismatchError: dtypes differ, or the indices are no integers.
-
-    >>> import tracebridge as tb
-    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
-    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
-    >>> tb.lax.scatter_add(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
-    [3.0, 2.0, 10.0]
-    """
-    how = indices_are_sorted, unique_indices, mode
-    return _bind(lax.scatter_add_p, operand, scatter_indices, updates, dimension_numbers, how)
-
-
-def scatter_sub(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: Any,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: object = None,
-) -> Any:
+scatter_sub = _combining(
+    "scatter_sub",
+    lambda: lax.scatter_sub_p,
     """``operand`` with updates subtracted from windows at computed positions.
 
-    The arguments are those of ``scatter``. Where windows overlap, all updates count.
+    The arguments are those of ``scatter``. Where windows overlap, all updates count.""",
+    "[-1.0, 2.0, -4.0]",
+)
 
-    Raises:
-        ShapeMismatchError: dimension numbers and shapes do not fit together.
-        DtypeMismatchError: dtypes differ, or the indices are no integers.
-
-    >>> import tracebridge as tb
-    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
-    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
-    >>> tb.lax.scatter_sub(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
-    [-1.0, 2.0, -4.0]
-    """
-    how = indices_are_sorted, unique_indices, mode
-    return _bind(lax.scatter_sub_p, operand, scatter_indices, updates, dimension_numbers, how)
-
-
-def scatter_mul(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: Any,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: object = None,
-) -> Any:
+scatter_mul = _combining(
+    "scatter_mul",
+    lambda: lax.scatter_mul_p,
     """``operand`` with windows at computed positions multiplied by updates.
 
-    The arguments are those of ``scatter``. Where windows overlap, all updates count.
+    The arguments are those of ``scatter``. Where windows overlap, all updates count.""",
+    "[2.0, 2.0, 21.0]",
+)
 
-    Raises:
-        ShapeMismatchError: dimension numbers and shapes do not fit together.
-        DtypeMismatchError: dtypes differ, or the indices are no integers.
-
-    >>> import tracebridge as tb
-    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
-    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
-    >>> tb.lax.scatter_mul(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
-    [2.0, 2.0, 21.0]
-    """
-    how = indices_are_sorted, unique_indices, mode
-    return _bind(lax.scatter_mul_p, operand, scatter_indices, updates, dimension_numbers, how)
-
-
-def scatter_min(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: Any,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: object = None,
-) -> Any:
+scatter_min = _combining(
+    "scatter_min",
+    lambda: lax.scatter_min_p,
     """``operand`` with the minimum of windows at computed positions and updates.
 
-    The arguments are those of ``scatter``. The derivative at a tie is shared evenly.
+    The arguments are those of ``scatter``. The derivative at a tie is shared evenly.""",
+    "[1.0, 2.0, 3.0]",
+)
 
-    Raises:
-        ShapeMismatchError: dimension numbers and shapes do not fit together.
-        DtypeMismatchError: dtypes differ, or the indices are no integers.
-
-    >>> import tracebridge as tb
-    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
-    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
-    >>> tb.lax.scatter_min(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
-    [1.0, 2.0, 3.0]
-    """
-    how = indices_are_sorted, unique_indices, mode
-    return _bind(lax.scatter_min_p, operand, scatter_indices, updates, dimension_numbers, how)
-
-
-def scatter_max(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: Any,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: object = None,
-) -> Any:
+scatter_max = _combining(
+    "scatter_max",
+    lambda: lax.scatter_max_p,
     """``operand`` with the maximum of windows at computed positions and updates.
 
-    The arguments are those of ``scatter``. The derivative at a tie is shared evenly.
-
-    Raises:
-        ShapeMismatchError: dimension numbers and shapes do not fit together.
-        DtypeMismatchError: dtypes differ, or the indices are no integers.
-
-    >>> import tracebridge as tb
-    >>> rows = tb.lax.ScatterDimensionNumbers((), (0,), (0,))
-    >>> x = tb.numpy.array([1.0, 2.0, 3.0])
-    >>> tb.lax.scatter_max(x, tb.numpy.array([[2], [0]]), tb.numpy.array([7.0, 2.0]), rows).tolist()
-    [2.0, 2.0, 7.0]
-    """
-    how = indices_are_sorted, unique_indices, mode
-    return _bind(lax.scatter_max_p, operand, scatter_indices, updates, dimension_numbers, how)
+    The arguments are those of ``scatter``. The derivative at a tie is shared evenly.""",
+    "[2.0, 2.0, 7.0]",
+)

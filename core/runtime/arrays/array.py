@@ -22,8 +22,9 @@ from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentV
 from tracebridge.core.errors.filtering import hide_internal_frames
 from tracebridge.core.errors.runtime_errors import DeletedArrayError
 from tracebridge.core.ir.aval import ShapedArray, stored
-from tracebridge.core.ir.operators import ArrayOperators, method_of_class, names_of_class
+from tracebridge.core.ir.operators import ArrayOperators
 from tracebridge.core.ir.typeof import identity, register_value_type
+from tracebridge.core.runtime.arrays.array_class import ArrayMeta, ArrayMethods
 from tracebridge.core.runtime.arrays.dlpack_export import dlpack_device, export_capsule
 from tracebridge.core.runtime.arrays.shards import Shard, gather, shard_aval, shard_buffers
 from tracebridge.core.runtime.arrays.signature import Signature, signature
@@ -33,76 +34,7 @@ from tracebridge.core.sharding.single_device import SingleDeviceSharding
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-class ArrayMeta(type):
-    """Lets tracers pass ``isinstance(x, tracebridge.Array)``, as code for arrays expects."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, ArrayOperators)
-
-    def __getattr__(cls, name: str) -> Any:
-        # Reached only for names that the class does not have yet.
-        try:
-            return method_of_class(name)
-        except AttributeError:
-            msg = f"type object 'Array' has no attribute {name!r}"
-            raise AttributeError(msg) from None
-
-    def __dir__(cls) -> list[str]:
-        return sorted({*type.__dir__(cls), *names_of_class()})
-
-
-class ArrayMethods:
-    """What ``tracebridge.numpy`` adds to arrays when it is loaded, for type checkers."""
-
-    __slots__ = ()
-    if TYPE_CHECKING:
-        T: Array
-        mT: Array  # noqa: N815 - NumPy's name
-        real: Array
-        imag: Array
-        at: Any  # its items are objects of a private class
-        all: Callable[..., Array]
-        any: Callable[..., Array]
-        argmax: Callable[..., Array]
-        argmin: Callable[..., Array]
-        argpartition: Callable[..., Array]
-        argsort: Callable[..., Array]
-        astype: Callable[..., Array]
-        choose: Callable[..., Array]
-        clip: Callable[..., Array]
-        compress: Callable[..., Array]
-        conj: Callable[..., Array]
-        conjugate: Callable[..., Array]
-        copy: Callable[..., Array]
-        cumprod: Callable[..., Array]
-        cumsum: Callable[..., Array]
-        diagonal: Callable[..., Array]
-        dot: Callable[..., Array]
-        flatten: Callable[..., Array]
-        max: Callable[..., Array]
-        mean: Callable[..., Array]
-        min: Callable[..., Array]
-        prod: Callable[..., Array]
-        ptp: Callable[..., Array]
-        ravel: Callable[..., Array]
-        repeat: Callable[..., Array]
-        reshape: Callable[..., Array]
-        round: Callable[..., Array]
-        searchsorted: Callable[..., Array]
-        sort: Callable[..., Array]
-        squeeze: Callable[..., Array]
-        std: Callable[..., Array]
-        sum: Callable[..., Array]
-        swapaxes: Callable[..., Array]
-        take: Callable[..., Array]
-        trace: Callable[..., Array]
-        transpose: Callable[..., Array]
-        var: Callable[..., Array]
-        view: Callable[..., Array]
-        nonzero: Callable[..., tuple[Array, ...]]
+    from collections.abc import Iterator
 
 
 @public_path("tracebridge")

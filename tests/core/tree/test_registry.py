@@ -12,7 +12,7 @@ import pytest
 
 from tracebridge.core._jaxlib.pytree import GetAttrKey
 from tracebridge.core.errors.transform_errors import TreeMismatchError
-from tracebridge.core.tree import registry, tree
+from tracebridge.core.tree import one_level, registry, tree
 from tracebridge.core.tree.paths import keystr
 from tracebridge.core.tree.printing import format_treedef
 
@@ -68,8 +68,8 @@ def test_register_pytree_node():
 
     assert Node(2, [3]) == tree.map(lambda x: x + 1, Node(1, [2]))
     assert paths_of(Node(1, [2])) == ["[<flat index 0>]", "[<flat index 1>][0]"]
-    assert registry.is_tree_node(Node)
-    assert not registry.is_tree_node(Sub)
+    assert one_level.is_tree_node(Node)
+    assert not one_level.is_tree_node(Sub)
 
 
 def test_static_data_is_part_of_the_structure():
@@ -251,7 +251,7 @@ def test_dataclass_errors(cls, lists, error, words):
     """The message names the fields that do not fit, and nothing is registered."""
     with pytest.raises(error, match=words):
         registry.register_dataclass(cls, **lists)
-    assert not registry.is_tree_node(Unregistered)
+    assert not one_level.is_tree_node(Unregistered)
 
 
 @pytest.mark.parametrize("cls", [tuple, dict, list, type(None), registry.Partial])
@@ -282,7 +282,7 @@ def test_named_tuples_may_be_registered():
     assert tree.map(lambda x: x + 1, one) == Tagged(2, "a")
     assert tree.structure(one) != tree.structure(Tagged(1, "b"))
     assert [str(path[0]) for path, _ in tree.leaves_with_path(one)] == [".value"]
-    assert registry.flatten_one_level(one) == ([1], "a")
+    assert one_level.flatten_one_level(one) == ([1], "a")
     assert format_treedef(tree.structure(one)) == "Tagged['a'](*)"
     with pytest.raises(ValueError, match="Tagged is a pytree node already"):
         registry.register_pytree_node(Tagged, lambda x: ((), x), lambda aux, _: aux)
@@ -300,15 +300,15 @@ def test_missing_methods():
 
 def test_one_level():
     """The children of the top node, with and without keys."""
-    children, aux = registry.flatten_one_level({"b": (1, 2), "a": 3})
+    children, aux = one_level.flatten_one_level({"b": (1, 2), "a": 3})
     assert list(children) == [3, (1, 2)]
     assert list(aux) == ["a", "b"]
 
-    items, _ = registry.flatten_one_level_with_keys(Pair(1, 2))
+    items, _ = one_level.flatten_one_level_with_keys(Pair(1, 2))
     assert [(str(key), child) for key, child in items] == [(".first", 1), (".second", 2)]
 
-    assert registry.flatten_one_level(None) == ((), None)
-    for call in (registry.flatten_one_level, registry.flatten_one_level_with_keys):
+    assert one_level.flatten_one_level(None) == ((), None)
+    for call in (one_level.flatten_one_level, one_level.flatten_one_level_with_keys):
         with pytest.raises(TreeMismatchError, match="a leaf of type int"):
             call(1)
 
