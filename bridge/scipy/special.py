@@ -35,6 +35,7 @@ from tracebridge.scipy._special.gamma_functions import (
     polygamma,
 )
 from tracebridge.scipy._special.harmonics import bessel_jn, expn, sph_harm_y
+from tracebridge.scipy._special.hypergeometric import hyp1f1, hyp2f1
 from tracebridge.scipy._special.integrals import (
     dawsn,
     erfcx,
@@ -96,6 +97,8 @@ __all__ = [
     "gammaincc",
     "gammaln",
     "gammasgn",
+    "hyp1f1",
+    "hyp2f1",
     "i0",
     "i0e",
     "i1",

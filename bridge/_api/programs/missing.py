@@ -6,7 +6,6 @@ One table; it is loaded when a name is not found.
 from __future__ import annotations
 
 _BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
-_SCIPY = f"the function of the same name of SciPy: {_BY_CALLBACK}"
 _BESIDE = "beside the traced function"
 _RANDOM = "the typed keys of tracebridge.random.key, without checks of their reuse"
 _DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
@@ -23,9 +22,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("legacy_prng_key enable_custom_prng", _RANDOM),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
-    ),
-    "tracebridge.scipy.special": (
-        ("hyp1f1 hyp2f1", _SCIPY),
     ),
     "tracebridge.nn": (
         ("scaled_matmul scaled_dot_general get_scaled_dot_general_config", _SCALED),
