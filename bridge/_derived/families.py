@@ -384,9 +384,9 @@ def _stage_gradients(primal: Jaxpr, active: Mask, cotangents: Mask) -> Jaxpr:
         results = eval_jaxpr(parts.primal, process, xs)
         residuals = [xs[i] for i in parts.forwarded] + results[n_out:]
         cts: list[Any] = []
-        rest = iter(values[n_in:])
+        given_cts = iter(values[n_in:])
         for here, used in zip(cotangents, has_cotangent, strict=True):
-            ct = next(rest) if here else None
+            ct = next(given_cts) if here else None
             if used:
                 cts.append(conjugate(ct))
         grads = eval_jaxpr(backward, process, [*residuals, *cts])

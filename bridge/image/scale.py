@@ -126,22 +126,22 @@ def _weights(
     if method is ResizeMethod.AREA:
         first = as_dtype(tnp.arange(m), dtype) * step - translation * step
         ends = tnp.minimum((first + step)[None, :], positions[:, None] + 1)
-        found = tnp.maximum(0.0, ends - tnp.maximum(first[None, :], positions[:, None]))
+        weights = tnp.maximum(0.0, ends - tnp.maximum(first[None, :], positions[:, None]))
     else:
         # A smaller image is smoothed over the elements that one of it covers.
         width = tnp.maximum(step, 1.0) if antialias else 1.0
-        found = _KERNELS[method](tnp.abs(centres[None, :] - positions[:, None]) / width)
+        weights = _KERNELS[method](tnp.abs(centres[None, :] - positions[:, None]) / width)
     if repeats_edges:
-        before = tnp.sum(found[:reach], axis=0)
-        after = tnp.sum(found[n + reach :], axis=0)
-        found = found[reach : n + reach].at[0].add(before).at[n - 1].add(after)
-    total = tnp.sum(found, axis=0, keepdims=True)
+        before = tnp.sum(weights[:reach], axis=0)
+        after = tnp.sum(weights[n + reach :], axis=0)
+        weights = weights[reach : n + reach].at[0].add(before).at[n - 1].add(after)
+    total = tnp.sum(weights, axis=0, keepdims=True)
     is_some = tnp.abs(total) > 1000.0 * float(np.finfo(np.float32).eps)
-    found = tnp.where(is_some, found / tnp.where(total != 0, total, 1), 0)
+    weights = tnp.where(is_some, weights / tnp.where(total != 0, total, 1), 0)
     if repeats_edges:
-        return found
+        return weights
     inside = (centres >= -0.5) & (centres <= n - 0.5)
-    return tnp.where(inside[None, :], found, 0)
+    return tnp.where(inside[None, :], weights, 0)
 
 
 def _resampled(
@@ -217,11 +217,11 @@ def scale_and_translate(
     """
     call = "scale_and_translate"
     x, sizes = _image_of(call, image, shape)
-    found = _method_of(method)
-    if found is ResizeMethod.NEAREST:
+    kernel = _method_of(method)
+    if kernel is ResizeMethod.NEAREST:
         msg = f"{call}: method is {method!r}, expected a method that weighs elements"
         raise ArgumentValueError(msg, hint="resize has the method 'nearest'")
-    if found is ResizeMethod.CUBIC_PYTORCH:
+    if kernel is ResizeMethod.CUBIC_PYTORCH:
         msg = f"{call}: method is {method!r}, which repeats the edges of an image"
         raise ArgumentValueError(msg, hint="resize has that method; 'cubic' is the one here")
     scales, shifts = _inexact(tnp.asarray(scale)), _inexact(tnp.asarray(translation))
@@ -229,7 +229,7 @@ def scale_and_translate(
     if scales.shape != (len(axes),) or shifts.shape != (len(axes),):
         msg = f"{call}: scale has shape {scales.shape}, translation {shifts.shape}"
         raise ShapeMismatchError(msg, expected=f"({len(axes)},), one number per spatial axis")
-    return _resampled(_inexact(x), sizes, axes, scales, shifts, found, antialias, precision)
+    return _resampled(_inexact(x), sizes, axes, scales, shifts, kernel, antialias, precision)
 
 
 def resize(
@@ -263,20 +263,20 @@ def resize(
     [0.0, 1.0, 3.0, 4.0]
     """
     x, sizes = _image_of("resize", image, shape)
-    found = _method_of(method)
+    kernel = _method_of(method)
     axes = [i for i, (n, m) in enumerate(zip(x.shape, sizes, strict=True)) if n != m]
-    if found is ResizeMethod.NEAREST:
+    if kernel is ResizeMethod.NEAREST:
         for axis in axes:
             n, m = x.shape[axis], sizes[axis]
             nearest = np.floor((np.arange(m, dtype=np.float32) + np.float32(0.5)) * n / m)
             x = tnp.take(x, tnp.asarray(nearest.astype(np.int32)), axis=axis)
         return x
-    if found is ResizeMethod.CUBIC_PYTORCH and antialias:
-        found = ResizeMethod.CUBIC
+    if kernel is ResizeMethod.CUBIC_PYTORCH and antialias:
+        kernel = ResizeMethod.CUBIC
     x = _inexact(x)
     kind = tnp.finfo(x.dtype).dtype
     kind = np.dtype(np.float32) if kind.itemsize < 4 else kind
     ratios = [sizes[a] / x.shape[a] if sizes[a] else 1.0 for a in axes]
     scales = [as_dtype(tnp.asarray(ratio), kind) for ratio in ratios]
     shifts = [as_dtype(tnp.asarray(0.0), kind)] * len(axes)
-    return _resampled(x, sizes, axes, scales, shifts, found, antialias, precision)
+    return _resampled(x, sizes, axes, scales, shifts, kernel, antialias, precision)

@@ -187,8 +187,9 @@ def intersect1d(
     if size is None:
         pair = _pair_staged((a, b))
         host = [concrete(v, _WHY, _HINT) for v in pair]
-        found = np.intersect1d(*host, assume_unique=assume_unique, return_indices=True)
-        values, first, second = found
+        values, first, second = np.intersect1d(
+            *host, assume_unique=assume_unique, return_indices=True
+        )
         shared = pair[0][first] if is_traced(pair[0]) else put_numpy(values)
         results = [shared, put_canonical(first), put_canonical(second)]
     elif a.aval.size == 0 or b.aval.size == 0:

@@ -330,9 +330,9 @@ class ufunc(metaclass=_UfuncType):
         def step(totals: Value, row: Value) -> tuple[Any, None]:
             position, values = row
             inside = reshape((starts < position) & (position < ends), shape)
-            found = self._call(totals, broadcast_to(values, totals.aval.shape))
-            found = lax.convert_dtype(value_of(found), totals.aval.dtype)
-            return searching.where(inside, found, totals), None
+            combined = self._call(totals, broadcast_to(values, totals.aval.shape))
+            combined = lax.convert_dtype(value_of(combined), totals.aval.dtype)
+            return searching.where(inside, combined, totals), None
 
         numbers = lax.convert_dtype(lax.iota(np.dtype(np.int32), size), starts.aval.dtype)
         return moveaxis(scan(step, rows[starts], (numbers, rows))[0], 0, where)

@@ -195,10 +195,10 @@ def _cross(a: Value, b: Value, axes: tuple[int, int, int]) -> Any:
     def minor(i: int, j: int) -> Any:
         """``a[i] * b[j] - a[j] * b[i]``; plane vectors have no third element."""
         terms = [(x, y) for x, y in ((i, j), (j, i)) if x < sizes[0] and y < sizes[1]]
-        found = [lax.mul(parts[0][x], parts[1][y]) for x, y in terms]
-        if len(found) == 2:
-            return lax.sub(found[0], found[1])
-        return found[0] if terms[0] == (i, j) else lax.neg(found[0])
+        products = [lax.mul(parts[0][x], parts[1][y]) for x, y in terms]
+        if len(products) == 2:
+            return lax.sub(products[0], products[1])
+        return products[0] if terms[0] == (i, j) else lax.neg(products[0])
 
     if sizes == [2, 2]:
         return minor(0, 1)

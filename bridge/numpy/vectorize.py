@@ -155,9 +155,9 @@ def vectorize(
             raise ArgumentTypeError(msg)
 
         def call(*xs: Value) -> Any:
-            given = iter(xs)
-            positional = [fixed[i] if i in fixed else next(given) for i in range(len(args))]
-            return pyfunc(*positional, **dict(zip(names, given, strict=True)), **kept)
+            varying = iter(xs)
+            positional = [fixed[i] if i in fixed else next(varying) for i in range(len(args))]
+            return pyfunc(*positional, **dict(zip(names, varying, strict=True)), **kept)
 
         inputs = [*moving, *[kwargs[k] for k in names]]
         sizes: dict[str, Any] = {}

@@ -169,11 +169,11 @@ def _segments(
     if count < 0:
         msg = f"{call}: num_segments is {count}, expected at least 0"
         raise ArgumentValueError(msg)
-    rest = x.shape[1:]
+    row_shape = x.shape[1:]
     if count == 0:
-        return tnp.zeros((0, *rest), x.dtype)
+        return tnp.zeros((0, *row_shape), x.dtype)
     start = _identity(kind, x.dtype)
-    rows = (count, *rest)
+    rows = (count, *row_shape)
     index = ids[:, None]
     if bucket_size is not None:
         size = operator.index(bucket_size)
@@ -183,7 +183,7 @@ def _segments(
         rows = (-(-ids.shape[0] // size), *rows)
         bucket = tnp.arange(ids.shape[0], dtype=ids.dtype) // size
         index = tnp.stack([bucket, ids], axis=1)
-    lead = len(rows) - len(rest)
+    lead = len(rows) - len(row_shape)
     axes = tuple(range(lead))
     numbers = lax.ScatterDimensionNumbers(tuple(range(1, x.ndim)), axes, axes)
     out = _SCATTERS[kind](

@@ -73,19 +73,19 @@ def _one(stream: Stream, a: Any, log_space: bool) -> Any:
 
     def positive(carry: Any) -> Any:
         words, _, _ = carry
-        rest, own = stream.at(words).split()
+        following, own = stream.at(words).split()
         x = normals(own, (), dtype)
-        return rest.words, x, lax.add(one, lax.mul(x, c))
+        return following.words, x, lax.add(one, lax.mul(x, c))
 
     def step(carry: Any) -> Any:
-        rest, normal, uniform = stream.at(carry[0]).split(3)
+        following, normal, uniform = stream.at(carry[0]).split(3)
         start = normal.words, zero, number(-1)
         _, x, v = while_loop(lambda s: lax.le(s[2], zero), positive, start)
         cube = lax.mul(lax.mul(v, v), v)
-        return rest.words, lax.mul(x, x), cube, unit_floats(uniform, (), dtype)
+        return following.words, lax.mul(x, x), cube, unit_floats(uniform, (), dtype)
 
-    rest, last = stream.split()
-    v = while_loop(rejected, step, (rest.words, zero, one, number(2)))[2]
+    following, last = stream.split()
+    v = while_loop(rejected, step, (following.words, zero, one, number(2)))[2]
     power = lax.div(one, a)
     if log_space:
         log = lax.neg(exponentials(last, (), dtype))

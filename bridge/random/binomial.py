@@ -101,8 +101,8 @@ def _by_rejection(stream: Stream, count: Any, p: Any) -> Any:
     m = lax.floor((count + one) * p)
 
     def step(carry: Any) -> Any:
-        found, done, words = carry
-        rest, first, second = stream.at(words).split(3)
+        numbers, done, words = carry
+        following, first, second = stream.at(words).split(3)
         u = unit_floats(first, shape, dtype) - half
         v = unit_floats(second, shape, dtype)
         us = half - lax.abs(u)
@@ -120,7 +120,7 @@ def _by_rejection(stream: Stream, count: Any, p: Any) -> Any:
             - _tail(count - k)
         )
         accepted = quick | (~outside & (v <= bound))
-        return lax.select(accepted, k, found), done | accepted, rest.words
+        return lax.select(accepted, k, numbers), done | accepted, following.words
 
     start = number(-1), constant(False, shape, _BOOL), stream.words
     return while_loop(lambda carry: _any(~carry[1]), step, start)[0]
@@ -174,7 +174,7 @@ def _multinomial(key: Value, n: Any, p: Any, shape: Sizes | None, dtype: DType, 
         msg = "multinomial: p has no axes, expected the probabilities along its last axis"
         raise RankError(msg)
     shape = joint_shape("multinomial", shape, p.aval.shape)
-    rest, p = spread(n, shape[:-1]), spread(p, shape)
+    trials_left, p = spread(n, shape[:-1]), spread(p, shape)
     last = len(shape) - 1
     p = lax.transpose(p, (last, *range(last)))
     left = lax.cumsum(p, axis=0, reverse=True)
@@ -184,12 +184,12 @@ def _multinomial(key: Value, n: Any, p: Any, shape: Sizes | None, dtype: DType, 
     shares = lax.clamp(zero, lax.div(p, left), one)
     words = stream.implementation.split(stream.words, (shape[-1],))
 
-    def step(rest: Any, given: Any) -> Any:
-        share, own = given
-        found = _numbers(stream.at(own), rest, share, shape[:-1], rest.aval.dtype)
-        return rest - found, found
+    def step(trials_left: Any, share_and_words: Any) -> Any:
+        share, own = share_and_words
+        numbers = _numbers(stream.at(own), trials_left, share, shape[:-1], trials_left.aval.dtype)
+        return trials_left - numbers, numbers
 
-    counts = scan(step, rest, (shares, words), unroll=unroll)[1]
+    counts = scan(step, trials_left, (shares, words), unroll=unroll)[1]
     return lax.convert_dtype(lax.transpose(counts, (*range(1, last + 1), 0)), dtype)
 
 

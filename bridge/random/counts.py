@@ -68,10 +68,10 @@ def _counted(stream: Stream, rate: Value, dtype: Any) -> Any:
 
     def step(carry: Any) -> Any:
         count, words, total = carry
-        rest, own = stream.at(words).split()
+        following, own = stream.at(words).split()
         more = lax.convert_dtype(open_(total), dtype)
         total = lax.add(total, lax.log(unit_floats(own, shape, _FLOAT)))
-        return lax.add(count, more), rest.words, total
+        return lax.add(count, more), following.words, total
 
     start = constant(0, shape, dtype), stream.words, constant(0, shape, _FLOAT)
     count = while_loop(lambda c: _any(open_(c[2])), step, start)[0]
@@ -92,7 +92,7 @@ def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
 
     def step(carry: Any) -> Any:
         last_state, done, words = carry
-        rest, first, second = stream.at(words).split(3)
+        following, first, second = stream.at(words).split(3)
         u = unit_floats(first, shape, kind) - number(0.5)
         v = unit_floats(second, shape, kind)
         us = number(0.5) - lax.abs(u)
@@ -102,7 +102,7 @@ def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
         quick = (us >= number(0.07)) & (v <= v_r)
         outside = (k < number(0)) | ((us < number(0.013)) & (v > us))
         accepted = quick | (~outside & (left <= right))
-        return lax.select(accepted, k, last_state), done | accepted, rest.words
+        return lax.select(accepted, k, last_state), done | accepted, following.words
 
     start = number(-1), constant(False, shape, _BOOL), stream.words
     last_state = while_loop(lambda c: _any(lax.bitwise_not(c[1])), step, start)[0]

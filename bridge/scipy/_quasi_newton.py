@@ -103,7 +103,7 @@ def _along(objective: Callable[..., Any], s: _Search, p: Array, first: Array, mo
         here = tnp.vdot(g, p)
         # The negation takes NaN for too long a step.
         too_long = ~(f <= s.f + _ARMIJO * line.step * slope) | ((line.low > 0) & (f >= line.low_f))
-        found = ~too_long & (tnp.abs(here) <= -_CURVATURE * slope)
+        accepted = ~too_long & (tnp.abs(here) <= -_CURVATURE * slope)
         shorter = too_long | (here >= 0)
         high = tnp.where(shorter, line.step, line.high)
         low = tnp.where(shorter, line.low, line.step)
@@ -117,8 +117,8 @@ def _along(objective: Callable[..., Any], s: _Search, p: Array, first: Array, mo
         middle = low + 0.5 * width
         guess = tnp.clip(tnp.where(inside, guess, middle), low + 0.1 * width, high - 0.1 * width)
         following = tnp.where(tnp.isfinite(high), guess, 2 * line.step)
-        step = tnp.where(found, line.step, following)
-        return _Line(step, low, low_f, low_slope, high, f, g, found, line.count + 1)
+        step = tnp.where(accepted, line.step, following)
+        return _Line(step, low, low_f, low_slope, high, f, g, accepted, line.count + 1)
 
     zero = tnp.zeros_like(first)
     start = _Line(

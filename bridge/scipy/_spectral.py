@@ -107,15 +107,15 @@ def spectra(
     win = cut.window
     onesided = onesided and not (is_complex(x.dtype) or is_complex(y.dtype))
     signals = [x] if y is x else [x, y]
-    found: list[Any] = []
+    transforms: list[Any] = []
     transform = tnp.fft.rfft if onesided else tnp.fft.fft
     for signal in signals:
         s = tnp.moveaxis(signal, axis, -1)
         s = s if boundary is None else _extended(s, boundary, cut.size // 2)
         if padded:
-            rest = -(s.shape[-1] - cut.size) % (cut.size - cut.overlap)
-            s = tnp.pad(s, [(0, 0)] * (s.ndim - 1) + [(0, rest)])
-        found.append(transform(detrended(_frames(s, cut)) * win, n=cut.nfft))
+            lacking = -(s.shape[-1] - cut.size) % (cut.size - cut.overlap)
+            s = tnp.pad(s, [(0, 0)] * (s.ndim - 1) + [(0, lacking)])
+        transforms.append(transform(detrended(_frames(s, cut)) * win, n=cut.nfft))
     if scaling == "density":
         scale = 1.0 / (fs * (win * win).sum())
     elif scaling == "spectrum":
@@ -123,9 +123,9 @@ def spectra(
     else:
         msg = f"{name}: scaling is {scaling!r}, expected 'density' or 'spectrum'"
         raise ArgumentValueError(msg)
-    result = found[0]
+    result = transforms[0]
     if psd:
-        result = tnp.conj(result) * found[-1] * scale
+        result = tnp.conj(result) * transforms[-1] * scale
         if onesided:
             last = None if cut.nfft % 2 else -1
             result = result.at[..., 1:last].multiply(2)

@@ -70,8 +70,8 @@ def minimize(
     if kind not in _OPTIONS:
         msg = f"minimize: method is {method!r}, expected 'BFGS' or {_LBFGS!r}"
         raise ArgumentValueError(msg)
-    given = dict(options or {})
-    unknown = sorted(given.keys() - set(_OPTIONS[kind]))
+    settings = dict(options or {})
+    unknown = sorted(settings.keys() - set(_OPTIONS[kind]))
     if unknown:
         msg = f"minimize: unknown options {unknown} of {method!r}"
         raise ArgumentValueError(msg, expected=f"some of {list(_OPTIONS[kind])}")
@@ -89,16 +89,16 @@ def minimize(
             raise RankError(msg)
         return value
 
-    most = given.get("maxiter")
+    most = settings.get("maxiter")
     limits = Limits(
         iterations=start.shape[0] * 200 if most is None else most,
-        gtol=given.get("gtol", 1e-5 if tol is None else tol),
-        ftol=given.get("ftol", 0.0 if kind == "bfgs" else 2.220446049250313e-09),
-        norm=given.get("norm", tnp.inf),
-        evaluations=_smallest(given.get("maxfun"), given.get("maxgrad")),
-        per_step=given.get("line_search_maxiter", given.get("maxls", 20)),
+        gtol=settings.get("gtol", 1e-5 if tol is None else tol),
+        ftol=settings.get("ftol", 0.0 if kind == "bfgs" else 2.220446049250313e-09),
+        norm=settings.get("norm", tnp.inf),
+        evaluations=_smallest(settings.get("maxfun"), settings.get("maxgrad")),
+        per_step=settings.get("line_search_maxiter", settings.get("maxls", 20)),
     )
-    history = None if kind == "bfgs" else int(given.get("maxcor", 10))
+    history = None if kind == "bfgs" else int(settings.get("maxcor", 10))
     return descend(objective, start, limits, history)
 
 

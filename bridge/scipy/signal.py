@@ -221,10 +221,10 @@ def fftconvolve(
     check_operands("fftconvolve", a, b)
     if a.size == 0 or b.size == 0:
         return tnp.zeros(0, tnp.result_type(a, b, 1.0))
-    given = hashable_axis(axes, "fftconvolve")
-    given = (given,) if isinstance(given, int) else given
+    wanted = hashable_axis(axes, "fftconvolve")
+    wanted = (wanted,) if isinstance(wanted, int) else wanted
     n = a.ndim
-    chosen = tuple(range(n)) if given is None else given
+    chosen = tuple(range(n)) if wanted is None else wanted
     chosen = tuple([normalize_axis(i, n, "fftconvolve") for i in chosen])
     if len(set(chosen)) != len(chosen):
         msg = f"fftconvolve: axes={axes} names an axis twice"

@@ -163,8 +163,8 @@ def check_derivatives(
     wanted = [o for o in outs if is_active(o)] if "fwd" in modes else []
     wanted += [v for v in values if is_active(v)] if "rev" in modes and cts else []
     inputs = [*values, *tangents, *cts]
-    found = stage(derived, [v.aval for v in inputs]).out_avals
-    for aval, like in zip(found, wanted, strict=True):
+    derived_avals = stage(derived, [v.aval for v in inputs]).out_avals
+    for aval, like in zip(derived_avals, wanted, strict=True):
         if (aval.shape, aval.dtype) != (like.aval.shape, like.aval.dtype):
             msg = f"a derivative (of {', '.join(modes)}) is {aval!r}, expected {like.aval!r}"
             raise AssertionError(msg)

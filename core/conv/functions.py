@@ -88,8 +88,8 @@ def conv_general_dilated(
         msg = f"{call}: dimension_numbers {numbers} for {x.aval.str_short()}, {y.aval.str_short()}"
         raise RankError(msg, expected=f"arrays of rank {n + 2}")
     strides, gaps, holes = [
-        _ints(call, name, (1,) * n if given is None else given, n)
-        for name, given in (
+        _ints(call, name, (1,) * n if per_axis is None else per_axis, n)
+        for name, per_axis in (
             ("window_strides", window_strides),
             ("lhs_dilation", lhs_dilation),
             ("rhs_dilation", rhs_dilation),

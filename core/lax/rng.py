@@ -156,16 +156,16 @@ class RngBitGenerator(Primitive):
             return ctx.compare(values[0], ctx.splat(count, _I32), flag, "LT")
 
         def body(values: Sequence[object]) -> list[Any]:
-            step, *rest = values
+            step, *carried = values
             zero = ctx.splat(0, _I32)
             starts = [step, zero]
             row = keys.update(shape=(1, keys.shape[1]))
             sizes = {"slice_sizes": i64_array(row.shape)}
-            key = ctx.op1("stablehlo.dynamic_slice", [rest[0], *starts], row, sizes)
+            key = ctx.op1("stablehlo.dynamic_slice", [carried[0], *starts], row, sizes)
             key = ctx.reshape(key, one_key)
             drawn = self._draw(ctx, key, one_key, one_draw, params["algorithm"])
             new: list[Any] = [ctx.op1("stablehlo.add", [step, ctx.splat(1, _I32)], _I32)]
-            for value, old, aval in zip(drawn, rest, (keys, all_bits), strict=True):
+            for value, old, aval in zip(drawn, carried, (keys, all_bits), strict=True):
                 row = ctx.reshape(value, aval.update(shape=(1, *aval.shape[1:])))
                 at = [step, *[zero] * (aval.ndim - 1)]
                 new.append(ctx.op1("stablehlo.dynamic_update_slice", [old, row, *at], aval))

@@ -73,9 +73,11 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
         squares = absolute_squares(w)
         axes = (w.aval.ndim - 2, w.aval.ndim - 1)
         total = lax.reduce_sum(squares, axes)
-        rest = lax.reduce_sum(absolute_squares(lax.sub(w, from_diagonal(diagonal(w)))), axes)
+        off_diagonal = lax.reduce_sum(
+            absolute_squares(lax.sub(w, from_diagonal(diagonal(w)))), axes
+        )
         bound = lax.mul(total, scalar(total, _epsilon(w) ** 2))
-        some = lax.reduce_or(lax.gt(rest, bound), tuple(range(rest.aval.ndim)))
+        some = lax.reduce_or(lax.gt(off_diagonal, bound), tuple(range(off_diagonal.aval.ndim)))
         return lax.bitwise_and(some, lax.lt(count, full_of(count.aval, MAX_SWEEPS)))
 
     w, v, _ = while_loop(goes_on, sweep, (w, v, lax.convert_dtype(0, INT32)))

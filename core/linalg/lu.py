@@ -137,9 +137,9 @@ def _blocked(a: Value) -> list[Any]:
                 lower=True,
                 unit_diagonal=True,
             )
-            rest = part(tail, (width, m - start), (0, n - stop))
+            corner = part(tail, (width, m - start), (0, n - stop))
             product = matmul(part(panel, (width, m - start), (0, width)), top)
-            tail = joined([top, lax.sub(rest, product)], -2)
+            tail = joined([top, lax.sub(corner, product)], -2)
         left = part(below, (0, m - start), (0, start))
         a = joined([head, joined([left, panel, tail], -1)], -2)
     all_pivots = joined(pivots, -1) if pivots else lax.full((*batch, 0), 0, INT32)

@@ -196,7 +196,7 @@ def _lower_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[An
     outs = _whole_avals(ctx, params)
     routine = "gesvd" if algorithm is SvdAlgorithm.QR else "gesdd"
     mode = "N" if not params["compute_uv"] else "A" if params["full_matrices"] else "S"
-    _, *found, status = lapack(
+    _, *factors, status = lapack(
         ctx,
         routine,
         [operand],
@@ -205,19 +205,19 @@ def _lower_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[An
         {"mode": char(mode)},
         aliases={0: 0},
     )
-    return _finish(ctx, found, outs, status, params)
+    return _finish(ctx, factors, outs, status, params)
 
 
 def _finish(
     ctx: LoweringContext,
-    found: Sequence[Any],
+    factors: Sequence[Any],
     avals: Sequence[Any],
     status: Any,
     params: dict[str, Any],
 ) -> list[Any]:
     ok = succeeded(ctx, status, info_of(ctx.avals_in[0]))
     n_out = 3 if params["compute_uv"] else 1
-    kept = list(zip(found, avals, strict=True))[:n_out]
+    kept = list(zip(factors, avals, strict=True))[:n_out]
     results = [nan_unless(ctx, ok, x, aval) for x, aval in kept]
     subset = params["subset_by_index"]
     if subset is None:
@@ -236,7 +236,7 @@ def _lower_gpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[An
     outs = _whole_avals(ctx, params)
     s, u, vh = outs
     turned = m < n
-    given = {
+    attributes = {
         "full_matrices": as_boolean(params["full_matrices"]),
         "compute_uv": as_boolean(params["compute_uv"]),
         "transposed": as_boolean(turned),
@@ -247,12 +247,12 @@ def _lower_gpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[An
         [operand],
         [a],
         [a, s, vh, u, info_of(a)] if turned else [a, s, u, vh, info_of(a)],
-        given,
+        attributes,
         aliases={0: 0},
         by_rows=turned,
     )
-    found = [values, second, first] if turned else [values, first, second]
-    return _finish(ctx, found, outs, status, params)
+    factors = [values, second, first] if turned else [values, first, second]
+    return _finish(ctx, factors, outs, status, params)
 
 
 on_cpu(svd_p, _lower_cpu)

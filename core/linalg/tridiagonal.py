@@ -128,8 +128,8 @@ def _solution(dl: Value, d: Value, du: Value, b: Value, *, perturb: bool) -> Any
 
     first = [lax.index_in_dim(x, 0, keepdims=False) for x in (main, upper, rhs)]
     zero = zeros_of(first[0].aval)
-    rest = [lax.slice_in_dim(x, 1, x.aval.shape[0]) for x in (lower, main, upper, rhs)]
-    (p, _, y), rows = scan(eliminate, tuple(first), tuple(rest))
+    later_rows = [lax.slice_in_dim(x, 1, x.aval.shape[0]) for x in (lower, main, upper, rhs)]
+    (p, _, y), rows = scan(eliminate, tuple(first), tuple(later_rows))
     last = [usable(p), zero, zero, y]
     whole = [
         lax.concatenate([x, lax.expand_dims(end, (0,))], 0)

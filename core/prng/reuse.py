@@ -116,11 +116,11 @@ def _step(app: Application, keys: list[Keys], marks: _Marks, line: str) -> list[
     """The identities of the results of one equation."""
     primitive, params = app.primitive, app.params
     if primitive is key_use_p:
-        (given,) = keys
+        (key,) = keys
         if params["use"] == "clone":
             return [_new(a) for a in app.outs]
-        if given is not None:
-            marks.use(given, params["by"], line)
+        if key is not None:
+            marks.use(key, params["by"], line)
         return keys
     inner = _PROGRAMS.get(primitive)
     if inner is not None:
@@ -129,8 +129,8 @@ def _step(app: Application, keys: list[Keys], marks: _Marks, line: str) -> list[
         return [_new(a) for a in app.outs]
     move = _MOVES.get(primitive)
     if move is not None and all([isinstance(n, int) for a in app.avals for n in a.shape]):
-        found = move(params, *keys)
-        return list(found) if app.multiple else [found]
+        moved = move(params, *keys)
+        return list(moved) if app.multiple else [moved]
     if len(keys) == len(app.outs) and all(
         [k is None or o.shape == a.shape for k, a, o in zip(keys, app.avals, app.outs, strict=True)]
     ):

@@ -89,11 +89,11 @@ class RaggedRows(_Ragged):
             left = place.rows_of(x)
             right = _at(y, (place.group, _set_of(place.prefix, p, params["sets"])))
             # Rows of shape [T, B, Y, K], and matrices of shape [B, K, N].
-            found = _dot(left, right, ((3,), (1,)), ((1,), (0,)), params, dtype)
-            found = lax.transpose(found, (1, 0, 2, 3))
+            product = _dot(left, right, ((3,), (1,)), ((1,), (0,)), params, dtype)
+            product = lax.transpose(product, (1, 0, 2, 3))
             before = place.rows_of(out)
-            found = lax.select_n(place.inside(found.aval.shape), before, found)
-            return place.with_rows(out, found)
+            product = lax.select_n(place.inside(product.aval.shape), before, product)
+            return place.with_rows(out, product)
 
         out = rows.loop(tile, out)
         return lax.slice_in_dim(out, 0, r, axis=1) if rows.total is not r else out
@@ -164,9 +164,9 @@ class RaggedSums(_Ragged):
             left, right = [
                 lax.select_n(place.inside(v.aval.shape), zeros_of(v.aval), v) for v in (left, right)
             ]
-            found = _dot(left, right, ((0, 2), (0, 2)), ((1,), (1,)), params, wide)
+            product = _dot(left, right, ((0, 2), (0, 2)), ((1,), (1,)), params, wide)
             where = (place.group, _set_of(place.prefix, p, params["sets"]))
-            return _with(out, where, lax.add(_at(out, where), found))
+            return _with(out, where, lax.add(_at(out, where), product))
 
         return lax.convert_dtype(rows.loop(tile, out), dtype)
 

@@ -220,11 +220,11 @@ def map(f: Callable[..., object], tree: object, *rest: object, is_leaf: IsLeaf =
 
 
 def _columns(
-    call: str, treedef: PyTreeDef, tree: object, rest: tuple[object, ...], is_leaf: IsLeaf
+    call: str, treedef: PyTreeDef, tree: object, others: tuple[object, ...], is_leaf: IsLeaf
 ) -> list[list[Any]]:
     return [
         flatten_up_to(call, treedef, tree, other, is_leaf, "tree", f"rest[{i}]")
-        for i, other in enumerate(rest)
+        for i, other in enumerate(others)
     ]
 
 

@@ -89,8 +89,8 @@ def checked_windows(
     n = len(shape)
     dims = _ints(call, "window_dimensions", window_dimensions, n, 0)
     strides, base, gaps = [
-        _ints(call, name, (1,) * n if given is None else given, n, 1)
-        for name, given in (
+        _ints(call, name, (1,) * n if numbers is None else numbers, n, 1)
+        for name, numbers in (
             ("window_strides", window_strides),
             ("base_dilation", base_dilation),
             ("window_dilation", window_dilation),

@@ -266,10 +266,10 @@ def _pushed_forward(
 
     def push(*tangents: Any) -> list[Any]:
         outs, out_tangents = jvp_flat(flat.call, values, tangents)
-        given = out_tangents[: flat.n_out]
-        present.extend(t is not None for t in given)
+        own_tangents = out_tangents[: flat.n_out]
+        present.extend(t is not None for t in own_tangents)
         n_outs.append(len(outs))
-        return [*outs, *[t for t in given if t is not None]]
+        return [*outs, *[t for t in own_tangents if t is not None]]
 
     results, dims = batch_flat(push, basis, [0] * len(basis), n, label=options.label)
     outs = results[: n_outs[0]]

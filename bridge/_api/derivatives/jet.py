@@ -136,16 +136,18 @@ def _terms(
 ) -> tuple[int, list[list[Any]]]:
     """The order, and for each leaf of the primals its coefficients."""
     lists: list[Any] = []
-    for i, (primal, given) in enumerate(zip(primals, series, strict=True)):
+    for i, (primal, own_series) in enumerate(zip(primals, series, strict=True)):
         tree = flatten(primal)[1]
-        if isinstance(given, ZeroSeries):
-            lists += [given] * tree.num_leaves
+        if isinstance(own_series, ZeroSeries):
+            lists += [own_series] * tree.num_leaves
             continue
         try:
-            parts = tree.flatten_up_to(given)
+            parts = tree.flatten_up_to(own_series)
         except ValueError as error:
             msg = f"{call}: series[{i}] has another structure than primals[{i}]"
-            raise TreeMismatchError(msg, got=str(flatten(given)[1]), expected=str(tree)) from error
+            raise TreeMismatchError(
+                msg, got=str(flatten(own_series)[1]), expected=str(tree)
+            ) from error
         lists += [_rows(part) for part in parts]
     names = [f"primals{p}" for p in leaf_paths(tuple(primals))]
     for name, part in zip(names, lists, strict=True):

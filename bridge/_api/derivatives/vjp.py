@@ -270,17 +270,17 @@ def fwd_and_bwd(
         check_argument_count("fwd_and_bwd", fun, argnums, highest, len(args))
 
         def of_chosen(*chosen: Any) -> Any:
-            given = list(args)
+            arguments = list(args)
             for i, x in zip(nums, chosen, strict=True):
-                given[i] = x
-            return fun(*given, **kwargs)
+                arguments[i] = x
+            return fun(*arguments, **kwargs)
 
         return vjp(named_like(fun)(of_chosen), *[args[i] for i in nums], has_aux=has_aux)
 
     single = hasattr(argnums, "__index__")
 
     def bwd(residuals: Pullback, cotangent: Any) -> Any:
-        found = residuals(cotangent)
-        return found[0] if single else found
+        gradients = residuals(cotangent)
+        return gradients[0] if single else gradients
 
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)

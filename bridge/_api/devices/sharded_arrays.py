@@ -209,15 +209,15 @@ def make_array_from_callback(
 
     def part(index: Any) -> Any:
         key = str(index)
-        found = known.pop(key, None)
-        if found is None:
-            given = np.asarray(data_callback(index))
-            kind = canonicalize(given.dtype if dtype is None else np.dtype(dtype))
-            found = given.astype(kind, copy=False)
-        if found.shape != part_shape:
-            msg = f"make_array_from_callback: data_callback({index}) has shape {found.shape}"
+        piece = known.pop(key, None)
+        if piece is None:
+            data = np.asarray(data_callback(index))
+            kind = canonicalize(data.dtype if dtype is None else np.dtype(dtype))
+            piece = data.astype(kind, copy=False)
+        if piece.shape != part_shape:
+            msg = f"make_array_from_callback: data_callback({index}) has shape {piece.shape}"
             raise ShapeMismatchError(msg, expected=f"the shape {part_shape} of one part")
-        return found
+        return piece
 
     indices = list(sharding.addressable_devices_indices_map(whole).values())
     kind = canonicalize(np.dtype(dtype)) if dtype is not None else None

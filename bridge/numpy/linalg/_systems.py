@@ -141,21 +141,21 @@ def _lstsq(a: Any, b: Any, rcond: float | None, numpy_resid: bool) -> list[Any]:
     least = eps * max(m, n) if rcond is None or rcond < 0 else max(rcond, eps)
     u, s, vh = svd(x, full_matrices=False)
     if s.aval.shape[-1] == 0:
-        found, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), np.int32)
+        solution, rank = tnp.zeros((n, y.aval.shape[1]), x.aval.dtype), tnp.zeros((), np.int32)
         left = tnp.sum(tnp.abs(y) ** 2, 0)
     else:
         keep = s > least * lax.stop_gradient(s[0])
         inverse = tnp.where(keep, 1 / tnp.where(keep, s, 1), 0).astype(x.aval.dtype)
-        found = adjoint(vh) @ (inverse[:, None] * (adjoint(u) @ y))
+        solution = adjoint(vh) @ (inverse[:, None] * (adjoint(u) @ y))
         rank = tnp.sum(keep, dtype=np.int32)
-        left = tnp.sum(tnp.abs(y - x @ found) ** 2, 0)
+        left = tnp.sum(tnp.abs(y - x @ solution) ** 2, 0)
     if numpy_resid and m <= n:
         left = tnp.zeros((0,), kind)
     elif m <= n:
         left = tnp.asarray(left, kind)
     if is_vector:
-        found = found[:, 0]
-    return [rounded(v, dtype) for v in (tnp.asarray(found), tnp.asarray(left))] + [rank, s]
+        solution = solution[:, 0]
+    return [rounded(v, dtype) for v in (tnp.asarray(solution), tnp.asarray(left))] + [rank, s]
 
 
 _solve_staged = StagedFunction(_solve, "solve")

@@ -91,8 +91,8 @@ def _bessel_all(z: Array, order: int, n_iter: int) -> Any:
         return (this, following), this
 
     steps = counts[:order], ratios[1 : order + 1]
-    _, rest = scan(up, (first, second), steps)
-    return tnp.concatenate([first[None], rest])
+    _, higher = scan(up, (first, second), steps)
+    return tnp.concatenate([first[None], higher])
 
 
 def _bessel_of(order: int, n_iter: int) -> Any:
@@ -179,8 +179,8 @@ def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Any:
 
     start = tnp.full_like(theta, math.sqrt(0.25 / math.pi))
     degrees = lax.iota(theta.aval.dtype, n_max) + 1.0
-    (_, found), _ = scan(step, (tnp.zeros_like(theta), start), degrees)
-    return tnp.where(m > n, 0.0, found)
+    (_, polynomial), _ = scan(step, (tnp.zeros_like(theta), start), degrees)
+    return tnp.where(m > n, 0.0, polynomial)
 
 
 def _harmonic_of(n_max: int) -> Any:

@@ -62,9 +62,9 @@ class Distribution:
     def _formula(self, kind: str) -> Formula:
         body = self._quantile if kind in ("ppf", "isf") else self._value
 
-        def run(x: Any, *rest: Any) -> Any:
+        def run(x: Any, *parameters: Any) -> Any:
             count = len(self.shapes)
-            shapes, placed = rest[:count], rest[count:]
+            shapes, placed = parameters[:count], parameters[count:]
             loc = placed[0] if "loc" in self.placed else tnp.zeros_like(x)
             scale = placed[1] if "scale" in self.placed else tnp.ones_like(x)
             good = (scale > 0) & self.valid(*shapes) & ~tnp.isnan(x)

@@ -184,14 +184,14 @@ class gaussian_kde:
             raise ArgumentValueError(msg)
         n = points.shape[1]
         dtype = points.dtype if is_inexact(points.dtype) else None
-        given: Any = tnp.ones((n,), dtype) if weights is None else tnp.asarray(weights)
-        if given.ndim != 1:
-            msg = f"{_NAME}: weights have {given.ndim} axes, expected one"
+        weight_array: Any = tnp.ones((n,), dtype) if weights is None else tnp.asarray(weights)
+        if weight_array.ndim != 1:
+            msg = f"{_NAME}: weights have {weight_array.ndim} axes, expected one"
             raise RankError(msg)
-        if given.shape[0] != n:
-            msg = f"{_NAME}: {given.shape[0]} weights of {n} observations"
+        if weight_array.shape[0] != n:
+            msg = f"{_NAME}: {weight_array.shape[0]} weights of {n} observations"
             raise ShapeMismatchError(msg)
-        data, share, neff, covariance = _observations_staged((points, given))
+        data, share, neff, covariance = _observations_staged((points, weight_array))
         self._set("dataset", data)
         self._set("weights", share)
         self._set("neff", neff)

@@ -111,11 +111,11 @@ def _mode(a: Any, axis: int | None, keepdims: bool, omit: bool) -> list[Any]:
     if omit and is_inexact(rows.dtype):
         counts = tnp.where(tnp.isnan(ordered), 0, counts)
     best = tnp.argmax(counts, axis=-1, keepdims=True)
-    found = tnp.take_along_axis(ordered, best, axis=-1)
+    modes = tnp.take_along_axis(ordered, best, axis=-1)
     count = tnp.take_along_axis(counts, best, axis=-1)
     if omit and is_inexact(rows.dtype):
-        found = tnp.where(count == 0, math.nan, found)
-    return [found.reshape(shape), count.reshape(shape)]
+        modes = tnp.where(count == 0, math.nan, modes)
+    return [modes.reshape(shape), count.reshape(shape)]
 
 
 def _sem(a: Any, axis: int | None, ddof: int, keepdims: bool, omit: bool) -> Any:

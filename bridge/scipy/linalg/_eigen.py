@@ -235,8 +235,8 @@ def polar(
         unitary = tnp.matmul(u, vh)
         base = u if turned else adjoint(vh)
         return unitary, tnp.matmul(base * s[None, :].astype(base.dtype), adjoint(base))
-    found = qdwh(adjoint(x) if turned else x, eps=eps, max_iterations=max_iterations)[0]
-    unitary = adjoint(found) if turned else found
+    factor = qdwh(adjoint(x) if turned else x, eps=eps, max_iterations=max_iterations)[0]
+    unitary = adjoint(factor) if turned else factor
     back = adjoint(unitary)
     p = tnp.matmul(x, back) if side == "left" else tnp.matmul(back, x)
     return unitary, (p + adjoint(p)) / 2
@@ -294,10 +294,10 @@ def eigh(
         x, y = adjoint(x), adjoint(y)
     x = tnp.tril(x) + adjoint(tnp.tril(x, -1))
     factor = lax_cholesky(y, symmetrize_input=False)
-    given = {"lower": True, "conjugate_a": True, "transpose_a": True}
+    form = {"lower": True, "conjugate_a": True, "transpose_a": True}
     if type == 1:
         left = triangular_solve(factor, x, left_side=True, lower=True)
-        inner = triangular_solve(factor, left, **given)
+        inner = triangular_solve(factor, left, **form)
     else:
         inner = tnp.matmul(adjoint(factor), tnp.matmul(x, factor))
     v, w = lax_eigh(inner)
@@ -305,7 +305,7 @@ def eigh(
         return w
     if type == 3:
         return w, tnp.matmul(factor, v)
-    return w, triangular_solve(factor, v, left_side=True, **given)
+    return w, triangular_solve(factor, v, left_side=True, **form)
 
 
 def eigh_tridiagonal(

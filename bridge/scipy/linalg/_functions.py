@@ -43,8 +43,8 @@ def _by_diagonals(t: Any, first: Any, element: Callable[[Any, Any], Any]) -> Any
     n = t.shape[-1]
     distance = np.arange(n)[None, :] - np.arange(n)[:, None]
 
-    def step(i: Any, found: Any) -> Any:
-        return tnp.where(tnp.asarray(distance) == i + 1, element(t, found), found)
+    def step(i: Any, filled: Any) -> Any:
+        return tnp.where(tnp.asarray(distance) == i + 1, element(t, filled), filled)
 
     return repeated(max(n - 1, 0), step, first)
 
@@ -173,8 +173,8 @@ def _by_columns(forms: Any, c: Any) -> Any:
         others = tnp.where(here, 0, weights)
         right = tnp.sum(tnp.where(here, f, 0), -1) - tnp.sum(y * others[..., None, :], -1)
         moved = ta + value[..., None, None] * unit
-        found = triangular_solve(moved, right[..., None], left_side=True)
-        return tnp.where(here, found, y)
+        filled = triangular_solve(moved, right[..., None], left_side=True)
+        return tnp.where(here, filled, y)
 
     y = repeated(n, step, tnp.zeros_like(f))
     return tnp.matmul(tnp.matmul(za, y), adjoint(zb))

@@ -117,8 +117,8 @@ def _fiedler_companion(a: Value) -> Any:
         index[0, 0] = 1
     if n > 1:
         index[1, 0] = one
-    rest = tnp.asarray([0, 1], a.aval.dtype)
-    return _spread(tnp.concatenate([-a / a[0], rest]), index)
+    ends = tnp.asarray([0, 1], a.aval.dtype)
+    return _spread(tnp.concatenate([-a / a[0], ends]), index)
 
 
 def _leslie(f: Value, s: Value) -> Any:

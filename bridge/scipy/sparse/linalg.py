@@ -60,10 +60,10 @@ def _solve(
         start = ravel_pytree(tree.map(lambda x, y: tnp.asarray(x).astype(y.dtype), x0, b))[0]
 
     def matvec(v: Any) -> Any:
-        given = restored(v)
-        found = matrix(given)
-        _check_like(name, found, given, "A of x")
-        return ravel_pytree(found)[0].astype(v.dtype)
+        operand = restored(v)
+        product = matrix(operand)
+        _check_like(name, product, operand, "A of x")
+        return ravel_pytree(product)[0].astype(v.dtype)
 
     def precondition(v: Any) -> Any:
         return v if M is None else ravel_pytree(preconditioner(restored(v)))[0].astype(v.dtype)

@@ -243,8 +243,8 @@ class _LoopedRun:
             if storage_of(x).nbytes() - x.storage_offset() * width < n:
                 check_has_values(x)
             address = x.data_ptr()
-            found = known(address)
-            buffers[place] = enter(address) if found is None else found
+            buffer = known(address)
+            buffers[place] = enter(address) if buffer is None else buffer
         for place, i, k, n, width in self.small:
             x = xs[i]
             if storage_of(x).nbytes() - x.storage_offset() * width < n:

@@ -232,8 +232,8 @@ class DerivativeRule:
         def run(*args: Any) -> list[Any]:
             process = current_trace().process
             results = eval_jaxpr(whole, process, _widened(args, flags, wide, size))
-            rest = iter(results[n_out:])
-            tangents = [next(rest) if here else None for here in present]
+            own_tangents = iter(results[n_out:])
+            tangents = [next(own_tangents) if here else None for here in present]
             chosen = [t for t, nz in zip(tangents, self._nonzero_out, strict=True) if nz]
             if either != primal:
                 results = eval_jaxpr(alone, process, args[:n])

@@ -220,10 +220,12 @@ class BatchedVjpRule:
         n_res = len(residuals)
 
         def run(*args: Any) -> list[Any]:
-            given = iter(args[n_res:])
-            found = rule(args[:n_res], [None if ct is None else next(given) for ct in cts])
-            present.extend([f is not None for f in found])
-            return [f for f in found if f is not None]
+            remaining_cts = iter(args[n_res:])
+            gradients = rule(
+                args[:n_res], [None if ct is None else next(remaining_cts) for ct in cts]
+            )
+            present.extend([f is not None for f in gradients])
+            return [f for f in gradients if f is not None]
 
         inputs = [*residuals, *[ct for ct in cts if ct is not None]]
         pairs_of_ct = zip(cts, self._out_dims, strict=True)

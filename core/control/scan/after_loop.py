@@ -91,15 +91,15 @@ def find_after_loop(
             plans.append(("x", i, emit))
     if not plans:
         return None
-    found = AfterLoop()
+    after = AfterLoop()
     plans.sort(key=lambda plan: plan[:2])
-    found.consts = [i for kind, i, _ in plans if kind == "const"]
-    found.xs = [i for kind, i, _ in plans if kind == "x"]
-    found.emits = [emit for _, _, emit in plans]
-    found.inputs = list(search.used)
+    after.consts = [i for kind, i, _ in plans if kind == "const"]
+    after.xs = [i for kind, i, _ in plans if kind == "x"]
+    after.emits = [emit for _, _, emit in plans]
+    after.inputs = list(search.used)
     available = {*fixed, *sliced, *graph.consts}
-    found.stacked = [n for n in found.inputs if n not in available]
-    return found
+    after.stacked = [n for n in after.inputs if n not in available]
+    return after
 
 
 @final

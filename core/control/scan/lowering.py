@@ -114,10 +114,10 @@ class _Loop:
             return ctx.compare(state[0], ctx.dim(rounds), _BOOL, "LT", "SIGNED")
 
         def body(state: Sequence[object]) -> list[Any]:
-            count, *rest = state
+            count, *carried = state
             base = count if unroll == 1 else self._arith("multiply", count, ctx.splat(unroll, _I32))
-            rest = self.steps(rest, base, unroll)
-            return [self._arith("add", count, ctx.splat(1, _I32)), *rest]
+            carried = self.steps(carried, base, unroll)
+            return [self._arith("add", count, ctx.splat(1, _I32)), *carried]
 
         state = tokens.while_loop(
             ctx,
@@ -127,12 +127,12 @@ class _Loop:
             more,
             body,
         )
-        rest = list(state)[1:]
+        carried = list(state)[1:]
         if type(self.length) is int and self.length % unroll:
             done = ctx.splat(rounds * unroll, _I32)
-            rest = self.steps(rest, done, self.length % unroll)
-        ys = zip(rest[self.n_carry :], self.y_avals, strict=True)
-        return [*rest[: self.n_carry], *[ctx.resized(y, a, 0, self.length)[0] for y, a in ys]]
+            carried = self.steps(carried, done, self.length % unroll)
+        ys = zip(carried[self.n_carry :], self.y_avals, strict=True)
+        return [*carried[: self.n_carry], *[ctx.resized(y, a, 0, self.length)[0] for y, a in ys]]
 
     def steps(self, state: Sequence[object], base: object, count: int) -> list[Any]:
         """``count`` steps from step number ``base`` on."""

@@ -133,7 +133,7 @@ def packed_positions(mask: Any, size: int) -> list[Any]:
     slots = lax.reshape(lax.min(ranks, size), (*lead, blocks * _BLOCK))
     slots = _in_rows(slots, size + 1)
     positions = lax.broadcasted_iota(_INT32, slots.aval.shape, axis)
-    found = lax.scatter_max(
+    packed = lax.scatter_max(
         full_of(slots.aval.update(shape=(math.prod(lead) * (size + 1),)), 0),
         lax.reshape(_flat(slots), (slots.aval.size, 1)),
         _flat(positions),
@@ -141,11 +141,11 @@ def packed_positions(mask: Any, size: int) -> list[Any]:
         unique_indices=False,
         mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
     )
-    found = lax.slice_in_dim(lax.reshape(found, (*lead, size + 1)), 0, size, axis=axis)
+    packed = lax.slice_in_dim(lax.reshape(packed, (*lead, size + 1)), 0, size, axis=axis)
     total = lax.index_in_dim(ends, blocks - 1, axis, keepdims=False)
-    every = lax.broadcast_in_dim(total, found.aval.shape, tuple(range(axis)))
-    missing = lax.ge(lax.broadcasted_iota(_INT32, found.aval.shape, axis), every)
-    return [lax.select_n(missing, found, full_of(found.aval, n)), total]
+    every = lax.broadcast_in_dim(total, packed.aval.shape, tuple(range(axis)))
+    missing = lax.ge(lax.broadcasted_iota(_INT32, packed.aval.shape, axis), every)
+    return [lax.select_n(missing, packed, full_of(packed.aval, n)), total]
 
 
 def _triangle() -> Any:

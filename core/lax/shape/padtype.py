@@ -49,8 +49,8 @@ def padtype_to_pads(
     if name == "VALID":
         return [(0, 0)] * len(in_shape)
     pads: list[tuple[int, int]] = []
-    for given in zip(in_shape, window_shape, window_strides, strict=True):
-        size, window, stride = [index_of(n, "padtype_to_pads", "a size") for n in given]
+    for numbers in zip(in_shape, window_shape, window_strides, strict=True):
+        size, window, stride = [index_of(n, "padtype_to_pads", "a size") for n in numbers]
         n_windows = -(-size // stride)
         total = max(0, (n_windows - 1) * stride + window - size)
         less = total // 2

@@ -100,18 +100,18 @@ def compile_spmd(
     while True:
         executable, key = _partitioned(lowered, placement, avals, whole, options)
         chosen = _chosen(placement, avals, whole)
-        found = [
-            _usable(found, a) if wished is None else wished
-            for found, wished, a in zip(
+        result_shardings = [
+            _usable(inferred, a) if wished is None else wished
+            for inferred, wished, a in zip(
                 _result_shardings(executable, placement.mesh, avals), chosen, avals, strict=True
             )
         ]
-        nameless = {i for i, s in enumerate(found) if s is None} - whole
+        nameless = {i for i, s in enumerate(result_shardings) if s is None} - whole
         if not nameless:
             break
         # No PartitionSpec of the mesh says how XLA splits these: keep them whole.
         whole |= nameless
-    shardings = [placement.replicated if s is None else s for s in found]
+    shardings = [placement.replicated if s is None else s for s in result_shardings]
     return _program((executable, key), lowered, placement, avals, shardings, donated)
 
 

@@ -307,9 +307,9 @@ class _LoopParts:
 
         def run(*args: Any) -> list[Any]:
             process = current_trace().process
-            consts, rest = args[:n_test], args[n_test:]
-            values, carry = rest[n_body : n_body + n_state], rest[n_body + n_state :]
-            outs = eval_jaxpr(inner, process, [*values, *rest[:n_body], *carry])
+            consts, body_args = args[:n_test], args[n_test:]
+            values, carry = body_args[n_body : n_body + n_state], body_args[n_body + n_state :]
+            outs = eval_jaxpr(inner, process, [*values, *body_args[:n_body], *carry])
             if not self._test.is_plain:
                 again = [*outs[:n_state], *consts, *outs[n_state:]]
                 outs[:n_state] = eval_jaxpr(self._test.jaxpr, process, again)[:n_state]
