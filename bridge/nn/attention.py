@@ -9,6 +9,7 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -18,6 +19,7 @@ from tracebridge.nn.normalization import logsumexp, softmax
 from tracebridge.numpy._promote import as_dtype
 
 
+@inner_steps()
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,

@@ -380,7 +380,7 @@ def orthogonal(
             random.normal(key, (max(rows, columns), min(rows, columns)), kind), full_matrices=False
         )
         diagonal = tnp.diagonal(r)
-        q = q * (diagonal / tnp.abs(diagonal))
+        q = q * (diagonal / tnp.abs(diagonal))[None, :]
         q = q.T if rows < columns else q
         q = q.reshape((*shape[:axis], *shape[axis + 1 :], columns))
         return tnp.asarray(scale, kind) * tnp.moveaxis(q, -1, axis)

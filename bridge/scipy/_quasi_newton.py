@@ -215,7 +215,7 @@ def descend(
         evaluations = s.evaluations + line.count
         return _Search(
             s.x + dx, f, g, s.f, kept, status, done | flat | ~line.found, evaluations,
-            s.steps + line.found,
+            s.steps + line.found.astype(s.steps.dtype),
         )  # fmt: skip
 
     f, g = objective(x0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.dtypes.dtypes import complex_of, is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import shield
@@ -239,6 +240,7 @@ def fftconvolve(
 # spectra -----------------------------------------------------------------------------------------
 
 
+@inner_steps()
 def csd(
     x: ArrayLike,
     y: ArrayLike | None,
@@ -316,6 +318,7 @@ def _same_length(a: Any, b: Any, axis: int) -> tuple[Any, Any]:
     return longer(a), longer(b)
 
 
+@inner_steps()
 def welch(
     x: ArrayLike,
     fs: ArrayLike = 1.0,
@@ -343,6 +346,7 @@ def welch(
     )  # fmt: skip
 
 
+@inner_steps()
 def stft(
     x: ArrayLike,
     fs: ArrayLike = 1.0,
@@ -394,6 +398,7 @@ def stft(
     )  # fmt: skip
 
 
+@inner_steps()
 def istft(
     Zxx: ArrayLike,
     fs: ArrayLike = 1.0,

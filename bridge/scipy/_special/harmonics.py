@@ -13,6 +13,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError, index_of
@@ -227,6 +228,7 @@ def _sph_harm(*args: Any) -> Any:
 _sph_harm_staged = StagedFunction(_sph_harm, "sph_harm_y")
 
 
+@inner_steps()
 def sph_harm_y(
     n: Array,
     m: Array,

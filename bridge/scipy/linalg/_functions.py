@@ -10,6 +10,7 @@ import numpy as np
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge.core.config.inner_steps import inner_steps
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -44,7 +45,7 @@ def _by_diagonals(t: Any, first: Any, element: Callable[[Any, Any], Any]) -> Any
     distance = np.arange(n)[None, :] - np.arange(n)[:, None]
 
     def step(i: Any, filled: Any) -> Any:
-        return tnp.where(tnp.asarray(distance) == i + 1, element(t, filled), filled)
+        return tnp.where(tnp.asarray(distance, i.dtype) == i + 1, element(t, filled), filled)
 
     return repeated(max(n - 1, 0), step, first)
 
@@ -121,6 +122,7 @@ def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
     return x, _sylvester(x, x, tangents[0].astype(x.dtype))
 
 
+@inner_steps()
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     """Square roots of matrices, complex; on the CPU alone.
 
@@ -167,7 +169,7 @@ def _by_columns(forms: Any, c: Any) -> Any:
     place = np.arange(n)
 
     def step(j: Any, y: Any) -> Any:
-        here = tnp.asarray(place) == j
+        here = tnp.asarray(place, j.dtype) == j
         weights = tnp.sum(tnp.where(here, tb, 0), -1)
         value = tnp.sum(tnp.where(here, weights, 0), -1)
         others = tnp.where(here, 0, weights)
@@ -180,6 +182,7 @@ def _by_columns(forms: Any, c: Any) -> Any:
     return tnp.matmul(tnp.matmul(za, y), adjoint(zb))
 
 
+@inner_steps()
 def solve_sylvester(
     A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8
 ) -> Array:

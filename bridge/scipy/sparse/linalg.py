@@ -304,7 +304,7 @@ def _cycle(A: Operator, M: Operator, b: Any, x: Any, m: int, small: Any) -> Any:
         rotations = rotations.at[0, j].set(cosine).at[1, j].set(sine)
         column = rotated_at(column, cosine, sine, j)
         right = rotated_at(right, cosine, sine, j)
-        column = tnp.where(places <= j, column, 0)[:m]
+        column = tnp.where(places <= j.astype(places.dtype), column, 0)[:m]
         triangle = triangle.at[:, j].set(column)
         return j + 1, basis.at[j + 1].set(_ratio(w, norm)), rotations, triangle, right
 
@@ -315,7 +315,7 @@ def _cycle(A: Operator, M: Operator, b: Any, x: Any, m: int, small: Any) -> Any:
 
     state = (tnp.zeros((), "int32"), basis, rotations, triangle, right)
     j, basis, _, triangle, right = while_loop(going, step, state)
-    right = tnp.where(places[:m] < j, right[:m], 0)
+    right = tnp.where(places[:m] < j.astype(places.dtype), right[:m], 0)
 
     def substitute(state: Any) -> Any:
         i, y = state
