@@ -18,8 +18,9 @@ from tracebridge.core.linalg.calls import (
     on_cpu,
     succeeded,
 )
+from tracebridge.core.linalg.eigenvectors import eig_by_sweeps
 from tracebridge.core.linalg.family import (
-    OfMatrices,
+    Composed,
     check_dtype,
     check_square,
     matrices,
@@ -39,12 +40,12 @@ from tracebridge.core.linalg.matrices import (
     rows_of,
     scale_columns,
 )
+from tracebridge.core.linalg.qr_iterations import schur_by_sweeps
 from tracebridge.core.linalg.solving import lu_solution
 from tracebridge.core.util.public_path import public_path
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
-    from tracebridge.core.ir.application import Params
     from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Operand, Value
@@ -52,33 +53,19 @@ if TYPE_CHECKING:
 
 @public_path("tracebridge.lax.linalg")
 class EigImplementation(enum.Enum):
-    """The library that ``eig`` calls; on the CPU that is ``LAPACK``."""
+    """The library that ``eig`` calls: ``LAPACK`` on the CPU, none elsewhere."""
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
     LAPACK = "lapack"
 
 
-class OnHost(OfMatrices):
-    """What only LAPACK computes: there is no other lowering than that for the CPU."""
-
-    multiple_results = True
-
-    def is_lowered_on(self, platform: str, params: Params) -> bool:
-        return platform == "cpu"
-
-    def lower(self, ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
-        if is_empty(*ctx.avals_in):
-            return [ctx.splat(0, aval) for aval in ctx.avals_out]
-        msg = f"{self.name}: there is no lowering for the platform {ctx.platform!r}, only for cpu"
-        raise UnsupportedArgumentError(msg, hint="compute it on a CPU device, outside of exports")
-
-
 @final
-class Eig(OnHost):
+class Eig(Composed):
     """Eigenvalues, then left and right eigenvectors where they are wanted."""
 
     name = "eig"
+    multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         (a,) = avals
@@ -88,6 +75,13 @@ class Eig(OnHost):
         vectors = a.update(dtype=dtype, weak_type=False)
         n_vectors = params["compute_left_eigenvectors"] + params["compute_right_eigenvectors"]
         return [vectors.update(shape=a.shape[:-1]), *[vectors] * n_vectors]
+
+    def compose(self, *operands: Any, **params: Any) -> Any:
+        (a,) = operands
+        if is_empty(a.aval):
+            return [zeros_of(o) for o in self.abstract_eval(a.aval, **params)]
+        left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
+        return eig_by_sweeps(a, left=left, right=right)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         left, right = params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]
@@ -164,7 +158,7 @@ def eig(
     implementation: EigImplementation | None = None,
     use_magma: bool | None = None,
 ) -> list[Any]:
-    """Eigenvalues and eigenvectors of general matrices; on the CPU alone.
+    """Eigenvalues and eigenvectors of general matrices.
 
     Args:
         x: matrices of shape ``(*batch, n, n)``.
@@ -205,16 +199,24 @@ def eig(
 
 
 @final
-class Schur(OnHost):
+class Schur(Composed):
     """T, then with ``compute_schur_vectors`` Q."""
 
     name = "schur"
+    multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> list[ShapedArray]:
         (a,) = avals
         check_dtype("schur", a)
         check_square("schur", a)
         return [a, a] if params["compute_schur_vectors"] else [a]
+
+    def compose(self, *operands: Any, **params: Any) -> Any:
+        (a,) = operands
+        vectors = params["compute_schur_vectors"]
+        if is_empty(a.aval):
+            return [zeros_of(a.aval)] * (2 if vectors else 1)
+        return schur_by_sweeps(a, vectors=vectors)
 
 
 schur_p = Schur()
@@ -241,7 +243,7 @@ def schur(
     sort_eig_vals: bool = False,
     select_callable: Callable[..., Any] | None = None,
 ) -> Any:
-    """Schur form: ``x = Q T Q^H`` with unitary Q; on the CPU alone.
+    """Schur form: ``x = Q T Q^H`` with unitary Q.
 
     Args:
         x: matrices of shape ``(*batch, n, n)``.

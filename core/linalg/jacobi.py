@@ -12,7 +12,6 @@ import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.while_loop import while_loop
-from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.matrices import (
     INT32,
@@ -25,6 +24,7 @@ from tracebridge.core.linalg.matrices import (
     from_diagonal,
     joined,
     matmul,
+    nan_unless_finite,
     padded,
     part,
     per_matrix,
@@ -34,6 +34,7 @@ from tracebridge.core.linalg.matrices import (
     scalar,
     scale_columns,
     take_columns,
+    unit_scaled,
 )
 from tracebridge.core.linalg.qr import qr_p
 from tracebridge.core.linalg.reflectors import absolute_squares
@@ -47,7 +48,7 @@ MAX_SWEEPS = 30
 def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
     """Eigenvectors and ascending eigenvalues of Hermitian matrices, which are given whole."""
     *_, n = a.aval.shape
-    scaled, unit = _scaled(a)
+    scaled, unit = unit_scaled(a)
     size = n + n % 2
     half = size // 2
     w = padded(scaled, size, size)
@@ -85,7 +86,7 @@ def eigh_by_rotations(a: Value) -> tuple[Any, Any]:
     vectors = part(v, (0, n), (0, n))
     values = lax.mul(values, per_matrix(unit, values.aval.shape))
     values, order = _sorted(values, descending=False)
-    return _nan_of(take_columns(vectors, order), a), _nan_of(values, a)
+    return nan_unless_finite(take_columns(vectors, order), a), nan_unless_finite(values, a)
 
 
 def svd_by_rotations(a: Value, *, full_matrices: bool) -> tuple[Any, Any, Any]:
@@ -94,7 +95,7 @@ def svd_by_rotations(a: Value, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     if m < n:
         u, s, vh = svd_by_rotations(adjoint(a), full_matrices=full_matrices)
         return adjoint(vh), s, adjoint(u)
-    scaled, unit = _scaled(a)
+    scaled, unit = unit_scaled(a)
     q, r = qr_p.bind(scaled, pivoting=False, full_matrices=full_matrices, use_magma=None)
     r = part(r, (0, n), (0, n))
     x, v = _orthogonalized(r)
@@ -113,7 +114,7 @@ def svd_by_rotations(a: Value, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     if q.aval.shape[-1] != n:
         u = joined([u, part(q, (0, m), (n, q.aval.shape[-1]))], -1)
     s = lax.mul(s, per_matrix(unit, s.aval.shape))
-    return _nan_of(u, a), _nan_of(s, a), _nan_of(adjoint(v), a)
+    return nan_unless_finite(u, a), nan_unless_finite(s, a), nan_unless_finite(adjoint(v), a)
 
 
 def _orthogonalized(r: Value) -> tuple[Any, Any]:
@@ -198,26 +199,6 @@ def _next_pairs(x: Value, half: int) -> Any:
 
     parts = [cut(0, 1), cut(half, half + 1), cut(1, half - 1)]
     return joined([*parts, cut(half + 1, 2 * half), cut(half - 1, half)], -1)
-
-
-def _scaled(a: Value) -> tuple[Any, Any]:
-    """Matrices divided by their largest elements, which squares need; and these."""
-    shape = a.aval.shape
-    n = len(shape)
-    size = lax.reduce_max(lax.abs(a), (n - 2, n - 1))
-    usable = lax.bitwise_and(lax.gt(size, scalar(size, 0)), lax.is_finite(size))
-    unit = lax.select_n(usable, full_of(size.aval, 1), size)
-    return lax.div(a, as_dtype(per_matrix(unit, shape), a.aval.dtype)), unit
-
-
-def _nan_of(x: Value, a: Value) -> Any:
-    """``x``, or NaN where a matrix of ``a`` has elements that are no numbers."""
-    finite = lax.is_finite(lax.real(a)) if is_complex(a.aval.dtype) else lax.is_finite(a)
-    if is_complex(a.aval.dtype):
-        finite = lax.bitwise_and(finite, lax.is_finite(lax.imag(a)))
-    good = lax.reduce_and(finite, (a.aval.ndim - 2, a.aval.ndim - 1))
-    shape = x.aval.shape
-    return lax.select_n(per_matrix(good, shape), full_of(x.aval, float("nan")), x)
 
 
 def _sorted(values: Value, *, descending: bool) -> tuple[Any, Any]:

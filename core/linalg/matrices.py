@@ -226,6 +226,30 @@ def take_columns(a: Value, order: Value) -> Any:
     return swapped(take_rows(swapped(a), order))
 
 
+def unit_scaled(a: Value) -> tuple[Any, Any]:
+    """Matrices divided by their largest elements, which squares need; and these."""
+    shape = a.aval.shape
+    n = len(shape)
+    size = lax.reduce_max(lax.abs(a), (n - 2, n - 1))
+    usable = lax.bitwise_and(lax.gt(size, scalar(size, 0)), lax.is_finite(size))
+    unit = lax.select_n(usable, full_of(size.aval, 1), size)
+    return lax.div(a, as_dtype(per_matrix(unit, shape), a.aval.dtype)), unit
+
+
+def nan_unless_finite(x: Value, a: Value) -> Any:
+    """``x``, or NaN where a matrix of ``a`` has elements that are no numbers."""
+    shape = x.aval.shape
+    return lax.select_n(per_matrix(all_finite(a), shape), full_of(x.aval, float("nan")), x)
+
+
+def all_finite(a: Value) -> Any:
+    """Whether all elements of a matrix are finite, for each."""
+    finite = lax.is_finite(lax.real(a)) if is_complex(a.aval.dtype) else lax.is_finite(a)
+    if is_complex(a.aval.dtype):
+        finite = lax.bitwise_and(finite, lax.is_finite(lax.imag(a)))
+    return lax.reduce_and(finite, (a.aval.ndim - 2, a.aval.ndim - 1))
+
+
 def repeated(n: Any, step: Callable[[Any, Any], Any], state: Any) -> Any:
     """``step(i, state)`` for each ``i`` below ``n``, an int32 whatever the option for 64 bits."""
     return fori_loop(0, n, lambda i, s: step(lax.convert_dtype(i, INT32), s), state)

@@ -350,8 +350,8 @@ def _linear_algebra() -> Iterator[Program]:
         yield Program(f"solve of {kind}", gradient(tnp.linalg.solve, 0, 1), (a, a))
         yield Program(f"hessenberg of {kind}", lax.linalg.hessenberg, (a,))
         yield Program(f"tridiagonal of {kind}", lax.linalg.tridiagonal, (a,))
-        yield Program(f"eig of {kind}", tnp.linalg.eig, (a,), "cuda tpu")
-        yield Program(f"schur of {kind}", lax.linalg.schur, (a,), "cuda tpu")
+        yield Program(f"eig of {kind}", tnp.linalg.eig, (a,))
+        yield Program(f"schur of {kind}", lax.linalg.schur, (a,))
         yield Program(f"qr with pivots of {kind}", lambda x: lax.linalg.qr(x, pivoting=True), (a,))
     yield Program(
         "triangular_solve",

@@ -109,7 +109,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 
 
 def eig(a: ArrayLike) -> EigResult:
-    """Eigenvalues and eigenvectors of general matrices; on the CPU alone.
+    """Eigenvalues and eigenvectors of general matrices.
 
     Args:
         a: matrices of shape ``(..., n, n)``; integers become floats.
@@ -126,7 +126,7 @@ def eig(a: ArrayLike) -> EigResult:
 
 
 def eigvals(a: ArrayLike) -> Array:
-    """Eigenvalues of general matrices, complex; on the CPU alone.
+    """Eigenvalues of general matrices, complex.
 
     Args:
         a: matrices of shape ``(..., n, n)``; integers become floats.

@@ -154,7 +154,7 @@ def hessenberg(
 
 
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
-    """The Schur form: ``a = Z T Z^H``; on the CPU alone.
+    """The Schur form: ``a = Z T Z^H``.
 
     Args:
         a: matrices of shape ``(..., n, n)``.

@@ -55,7 +55,7 @@ def _diagonals(d: Any) -> tuple[Any, Any]:
 
 
 def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any:
-    """A function of a matrix, from its values at the eigenvalues; on the CPU alone.
+    """A function of a matrix, from its values at the eigenvalues.
 
     Args:
         A: matrix of shape ``(n, n)``.
@@ -124,7 +124,7 @@ def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
 
 @inner_steps()
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
-    """Square roots of matrices, complex; on the CPU alone.
+    """Square roots of matrices, complex.
 
     Args:
         A: matrices of shape ``(..., n, n)``.
@@ -186,7 +186,7 @@ def _by_columns(forms: Any, c: Any) -> Any:
 def solve_sylvester(
     A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8
 ) -> Array:
-    """The solution X of ``A X + X B = C``; on the CPU alone.
+    """The solution X of ``A X + X B = C``.
 
     Args:
         A: matrix of shape ``(m, m)``.

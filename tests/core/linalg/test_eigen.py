@@ -159,14 +159,62 @@ def test_subsets_and_algorithms() -> None:
 def test_eig_and_schur(dtype: Any) -> None:
     """Vectors of both sides; the Schur form is similar to the matrix."""
     for shape in SQUARE:
-        a = matrix(dtype, *shape)
-        with enable_x64():
-            w, left, right = [np.asarray(x) for x in eig(a)]
-            t, q = [np.asarray(x) for x in schur(a)]
+        check_eig_and_schur(matrix(dtype, *shape), lambda a: (eig(a), schur(a)))
 
-        close(a @ right, right * w[..., None, :], dtype, 10)
-        close(adjoint(left) @ a, w[..., None] * adjoint(left), dtype, 10)
-        close(a, q @ t @ adjoint(q), dtype, 10)
+
+def check_eig_and_schur(a: np.ndarray, run: Any) -> None:
+    """Against the definitions."""
+    dtype, n, size = a.dtype, a.shape[-1], max(np.abs(a).max(initial=0), 1e-30)
+    with enable_x64():
+        (w, left, right), (t, q) = tb.tree.map(np.asarray, run(a))
+
+    close(a @ right / size, right * (w / size)[..., None, :], dtype, 10)
+    close(adjoint(left) @ a / size, (w / size)[..., None] * adjoint(left), dtype, 10)
+    close(np.ones(w.shape), np.linalg.norm(right, axis=-2), dtype)
+    close(np.ones(w.shape), np.linalg.norm(left, axis=-2), dtype)
+    close(a / size, q @ (t / size) @ adjoint(q), dtype, 10)
+    close(np.broadcast_to(np.eye(n), a.shape), adjoint(q) @ q, dtype)
+    assert not np.tril(t, -2).any()
+    below, beside = [np.diagonal(x, -1, -2, -1) for x in (t, t.swapaxes(-1, -2))]
+    if a.dtype.kind == "c":
+        assert not below.any()
+    else:
+        assert (below / size * (beside / size) <= 0).all()
+        assert not (below[..., 1:] * below[..., :-1]).any()
+        # Eigenvalues of real matrices come in pairs of the same numbers.
+        np.testing.assert_array_equal(*[np.sort_complex(x.ravel()) for x in (w, w.conj())])
+        assert not right.imag[np.broadcast_to(w.imag[..., None, :] == 0, right.shape)].any()
+
+
+SPECIAL = {
+    "zero": np.zeros((5, 5)), "unit": np.eye(5), "cyclic": np.roll(np.eye(5), 1, 0),
+    "defective": np.eye(5) + np.eye(5, k=1), "triangular": np.triu(matrix("f8", 5, 5)),
+    "symmetric": hermitian("f8", 5, 5), "large": 1e30 * matrix("f8", 5, 5),
+    "rotations": np.diag([1.0, 0, 1, 0], 1) - np.diag([1.0, 0, 1, 0], -1),
+    "graded": 10.0 ** -np.arange(0, 25, 5) * matrix("f8", 5, 5), "rank 1": np.ones((5, 5)),
+    "Hessenberg": np.triu(matrix("f8", 5, 5), -1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_hard_matrices_without_a_library(dtype: Any) -> None:
+    """A batch of those that need care in QR iterations, and of random ones."""
+    many = [*SPECIAL.values(), *matrix(dtype, 5, 5, 5)]
+    with without_libraries():
+        check_eig_and_schur(np.stack(many).astype(dtype), tb.jit(lambda a: (eig(a), schur(a))))
+
+
+def test_small_matrices_without_a_library() -> None:
+    """Where there is nothing to iterate; NaN gives NaN."""
+    run = tb.jit(lambda a: (eig(a), schur(a)))
+    with without_libraries():
+        check_eig_and_schur(matrix(np.float64, 1, 1), run)
+        check_eig_and_schur(matrix(np.float64, 2, 2), run)
+        with enable_x64():
+            (w, *_), (t, _) = run(np.full((2, 2), np.nan))
+
+    assert np.isnan(np.asarray(w)).all()
+    assert np.isnan(np.asarray(t)).all()
 
 
 @pytest.mark.parametrize("dtype", INEXACT)
