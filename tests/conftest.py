@@ -6,7 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -150,3 +150,22 @@ def subprocess_environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (tree, os.environ.get("PYTHONPATH")))),
     }
+
+
+@pytest.fixture(scope="session")
+def run_alone(subprocess_environment: dict[str, str]) -> Callable[[str], str]:
+    """Run a program in a fresh interpreter, where warnings are errors; give what it prints."""
+
+    def run(program: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            env=subprocess_environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 
-import tracebridge.core.lax as lax
 from tracebridge.core._jaxlib import mlir
-from tracebridge.core.control.callbacks.base import in_sequence, result_types
-from tracebridge.core.control.callbacks.pure import VMAP_METHODS
+from tracebridge.core.control.callbacks.base import result_types
+from tracebridge.core.control.callbacks.vmap_methods import VMAP_METHODS, batch_by_method
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, index_of
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, EffectError
-from tracebridge.core.ir.aval import ShapedArray, batched_aval
+from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.effects import Effects, IOEffect, no_effects
 from tracebridge.core.ir.primitive import Primitive
 from tracebridge.core.ir.typeof import as_value
-from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 from tracebridge.core.mlir.attrs import array, boolean, dictionary, i32, i64, string
 from tracebridge.core.mlir.types import element_type, tensor_type
 from tracebridge.core.sharding.layout import Layout
@@ -130,33 +128,14 @@ class FfiCall(Primitive):
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
         """As ``pure_callback``; the batch is the slowest axis in memory."""
-        method, n_out = params["vmap_method"], len(params["result_avals"])
-        if method is None:
-            msg = f"ffi_call of {params['target_name']!r}: vmap needs to know how to call it"
-            raise EffectError(
-                msg, hint=f"pass vmap_method, one of {', '.join(map(repr, VMAP_METHODS))}"
-            )
-        if method.startswith("sequential"):
-            unroll = method == "sequential_unrolled"
-            return in_sequence(self, ctx.size, args, dims, params, unroll=unroll), [0] * n_out
-        batched_args: list[Any] = []
-        for a, d in zip(args, dims, strict=True):
-            if d is not None:
-                batched_args.append(move_batch_axis(a, d, 0))
-            elif method == "legacy_vectorized":
-                batched_args.append(a)
-            elif method == "expand_dims":
-                batched_args.append(lax.expand_dims(a, (0,)))
-            else:
-                batched_args.append(broadcast_batch(a, ctx.size, 0))
-        has_axis = [d is not None or method != "legacy_vectorized" for d in dims]
-        batched = {
-            **params,
-            "result_avals": tuple([batched_aval(a, ctx.size) for a in params["result_avals"]]),
+        n_out = len(params["result_avals"])
+        has_axis = [d is not None or params["vmap_method"] != "legacy_vectorized" for d in dims]
+        layouts = {
             "input_layouts": _batched(params["input_layouts"], has_axis),
             "output_layouts": _batched(params["output_layouts"], [True] * n_out),
         }
-        return self.bind(*batched_args, **batched), [0] * n_out
+        call = f"ffi_call of {params['target_name']!r}: vmap needs to know how to call it"
+        return batch_by_method(self, call, ctx, args, dims, params, layouts)
 
 
 ffi_call_p = FfiCall()

@@ -5,31 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-import tracebridge.core.lax as lax
 from tracebridge.core.control.callbacks.base import (
     CallbackPrimitive,
     check_sharding,
     flat_callback,
-    in_sequence,
     result_types,
 )
+from tracebridge.core.control.callbacks.vmap_methods import VMAP_METHODS, batch_by_method
 from tracebridge.core.errors.filtering import api_boundary
 from tracebridge.core.errors.transform_errors import ArgumentSpecError, EffectError
-from tracebridge.core.ir.aval import batched_aval
-from tracebridge.core.lax.batch_util import broadcast_batch, move_batch_axis
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.rule_contexts import BatchContext
     from tracebridge.core.ir.value import Value
-
-
-VMAP_METHODS = (
-    "sequential",
-    "sequential_unrolled",
-    "expand_dims",
-    "broadcast_all",
-    "legacy_vectorized",
-)
 
 
 @final
@@ -47,28 +35,8 @@ class PureCallback(CallbackPrimitive):
     def batch(
         self, ctx: BatchContext, args: Sequence[Value], dims: Sequence[int | None], **params: Any
     ) -> tuple[Any, Any]:
-        method = params["vmap_method"]
-        if method is None:
-            msg = f"{params['callback'].name}: vmap needs to know how to call the function"
-            raise EffectError(
-                msg, hint=f"pass vmap_method, one of {', '.join(map(repr, VMAP_METHODS))}"
-            )
-        n_out = len(params["result_avals"])
-        if method.startswith("sequential"):
-            unroll = method == "sequential_unrolled"
-            return in_sequence(self, ctx.size, args, dims, params, unroll=unroll), [0] * n_out
-        batched_args: list[Any] = []
-        for a, d in zip(args, dims, strict=True):
-            if d is not None:
-                batched_args.append(move_batch_axis(a, d, 0))
-            elif method == "legacy_vectorized":
-                batched_args.append(a)
-            elif method == "expand_dims":
-                batched_args.append(lax.expand_dims(a, (0,)))
-            else:
-                batched_args.append(broadcast_batch(a, ctx.size, 0))
-        avals = tuple([batched_aval(a, ctx.size) for a in params["result_avals"]])
-        return self.bind(*batched_args, **{**params, "result_avals": avals}), [0] * n_out
+        call = f"{params['callback'].name}: vmap needs to know how to call the function"
+        return batch_by_method(self, call, ctx, args, dims, params)
 
 
 pure_callback_p = PureCallback()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -175,13 +174,9 @@ print("ok")
 """
 
 
-def test_asynchronous_programs(subprocess_environment: dict[str, str]) -> None:
+def test_asynchronous_programs(run_alone: Callable[[str], str]) -> None:
     """With asynchronous dispatch order holds too, and the barrier waits."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ASYNC],
-        env=subprocess_environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert (done.stdout.strip(), done.returncode) == ("ok", 0), done.stderr
+    assert "ok" == run_alone(ASYNC).strip()
 
 
 def test_cached_calls_of_programs_without_effects_are_untouched(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -128,15 +127,6 @@ else:
 """
 
 
-def test_arguments_committed_elsewhere(subprocess_environment: dict[str, str]) -> None:
+def test_arguments_committed_elsewhere(run_alone: Callable[[str], str]) -> None:
     """With two devices: in_shardings moves free arguments, and refuses committed ones."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ELSEWHERE],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-    assert 0 == done.returncode, done.stderr
+    run_alone(ELSEWHERE)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 
 PROGRAM = """
 import numpy as np, tracebridge as tb, tracebridge.numpy as tnp
@@ -48,15 +47,9 @@ print(len(seen), double(other).devices() == {tb.devices()[1]})
 """
 
 
-def test_several_devices(subprocess_environment: dict[str, str]) -> None:
+def test_several_devices(run_alone: Callable[[str], str]) -> None:
     """pmap calls for each device, programs that XLA splits call once; errors arrive."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM],
-        env=subprocess_environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stderr
-    first, second, third = done.stdout.splitlines()
+    first, second, third = run_alone(PROGRAM).splitlines()
     for line in (first, second):
         assert "CallbackError: debug.callback(<lambda>): the callback raised ZeroDivis" in line
     assert third == "1 True"

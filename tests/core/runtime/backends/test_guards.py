@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -146,18 +144,9 @@ with tb.transfer_guard_device_to_device("disallow_explicit"):
 """
 
 
-def test_transfers_between_devices(subprocess_environment: dict[str, str]) -> None:
+def test_transfers_between_devices(run_alone: Callable[[str], str]) -> None:
     """Arguments that follow a committed one move implicitly."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", TWO_DEVICES],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-    assert 0 == done.returncode, done.stderr
+    run_alone(TWO_DEVICES)
 
 
 def test_no_tracing() -> None:
