@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import tracebridge.core.lax as lax
@@ -20,7 +21,8 @@ from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_one_axis
 from tracebridge.core.lax.reduce.extremes import emit_extremum
 from tracebridge.core.lax.reduce.reductions import accumulator_dtype
-from tracebridge.core.windows import computations, patches
+from tracebridge.core.lowering.context import register_platform_lowering
+from tracebridge.core.windows import computations, cpu_rules, patches
 from tracebridge.core.windows.emit import emit_reduce_window
 from tracebridge.core.windows.geometry import (
     Windows,
@@ -185,6 +187,8 @@ class ReduceWindowSum(_Monoid):
         counts = ct.aval.shape
         if 0 in counts or 0 in aval.shape or 0 in windows.window_dimensions:
             return [zeros_of(aval)]
+        if windows.window_dimensions == windows.window_strides and not windows.is_dilated:
+            return [_repeated(ct, aval.shape, windows)]
         config: list[tuple[Any, Any, int]] = []
         for n, count, w, stride, (low, _), base, gap in zip(
             aval.shape, counts, *windows, strict=True
@@ -201,6 +205,22 @@ class ReduceWindowSum(_Monoid):
             windows.window_dilation,
         )
         return [self.bind(wide, **back._asdict())]
+
+
+def _repeated(ct: Value, shape: Sequence[Any], windows: Windows) -> Any:
+    """Each cotangent in all places of its window; windows lie side by side."""
+    sizes = windows.window_dimensions
+    split = [n for pair in zip(ct.aval.shape, sizes, strict=True) for n in pair]
+    wide = lax.broadcast_in_dim(ct, tuple(split), tuple(range(0, 2 * len(sizes), 2)))
+    whole = [n * w for n, w in zip(ct.aval.shape, sizes, strict=True)]
+    config = [
+        (-low, n + low - count, 0)
+        for n, (low, _), count in zip(shape, windows.padding, whole, strict=True)
+    ]
+    wide = lax.reshape(wide, tuple(whole))
+    if not any(map(any, config)):
+        return wide
+    return lax.pad(wide, full_of(ct.aval.update(shape=()), 0), config)
 
 
 class _Extremum(_Monoid):
@@ -268,6 +288,9 @@ reduce_window_max_p = ReduceWindowMax()
 reduce_window_min_p = ReduceWindowMin()
 reduce_window_and_p = ReduceWindowAnd()
 reduce_window_or_p = ReduceWindowOr()
+for _prim in (reduce_window_sum_p, reduce_window_max_p, reduce_window_min_p):
+    _rule = partial(cpu_rules.lower_reduction, _prim, _prim.monoid)
+    register_platform_lowering(_prim, "cpu", _rule, optional=True)
 _OF_MONOID = {
     p.monoid: p
     for p in (

@@ -7,9 +7,8 @@ wins, so that a window of nothing but minus infinity has a winner too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
-
-import numpy as np
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.map import map as map_rows
@@ -18,115 +17,16 @@ from tracebridge.core.errors.shape_errors import ShapeMismatchError
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.primitive import HigherOrderPrimitive, Primitive
-from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.lax.batch_util import to_front, to_one_axis
-from tracebridge.core.lax.reduce.extremes import largest, smallest
-from tracebridge.core.windows import patches
-from tracebridge.core.windows.emit import emit_reduce_window, emit_select_and_scatter
+from tracebridge.core.lowering.context import register_platform_lowering
+from tracebridge.core.windows import cpu_rules, winners
+from tracebridge.core.windows.emit import emit_select_and_scatter
 from tracebridge.core.windows.geometry import Windows, result_of, windows_of, with_axis
 
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.rule_contexts import BatchContext, LoweringContext
     from tracebridge.core.ir.value import Value
-
-_INT32 = np.dtype(np.int32)
-_BEYOND = int(np.iinfo(np.int32).max)  # the position of padding
-_FEW_PLACES = 64  # windows that are small enough to be written out
-
-
-def is_better(a: Any, b: Any, select_prim: Primitive) -> Any:
-    """Whether ``a`` beats ``b``: it is larger (smaller), or a NaN beside a number."""
-    better = lax.gt(a, b) if select_prim is lax.ge_p else lax.lt(a, b)
-    return lax.bitwise_or(better, lax.bitwise_and(lax.ne(a, a), lax.eq(b, b)))
-
-
-def _worst(aval: ShapedArray, select_prim: Primitive) -> Any:
-    dtype = aval.dtype
-    return smallest(dtype) if select_prim is lax.ge_p else largest(dtype)
-
-
-def _first_winner(select_prim: Primitive) -> Any:
-    """The better of two elements, of equal ones the first: ``(x, i, y, j) -> (z, k)``."""
-
-    def first(x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
-        behind = lax.bitwise_and(lax.bitwise_not(is_better(x, y, select_prim)), lax.lt(j, i))
-        takes = lax.bitwise_or(is_better(y, x, select_prim), behind)
-        return lax.select(takes, y, x), lax.select(takes, j, i)
-
-    return first
-
-
-def emit_winners(
-    ctx: LoweringContext, x: IrValue, aval: ShapedArray, select_prim: Primitive, windows: Windows
-) -> tuple[Any, ShapedArray]:
-    """Emit the position of each window's winner in the flat operand; and the aval of that."""
-    scalar, number = aval.update(shape=()), ShapedArray((), _INT32)
-    numbers = aval.update(dtype=_INT32)
-    flat = ShapedArray((aval.size,), _INT32)
-    positions = ctx.reshape(ctx.iota(flat, 0), numbers)
-    first = _first_winner(select_prim)
-    avals = [scalar, number, scalar, number]
-
-    def body(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-        return ctx.lower_fun(first, *a, *b, avals_in=avals)
-
-    inits = [ctx.splat(_worst(aval, select_prim), scalar), ctx.splat(_BEYOND, number)]
-    outs = [result_of(aval, windows), result_of(numbers, windows)]
-    winners = emit_reduce_window(ctx, [x, positions], inits, outs, windows, body)
-    return winners[1], outs[1]
-
-
-def winning_places(x: Value, select_prim: Primitive, windows: Windows) -> Any:
-    """The number of each winner's place in its window, as int32."""
-    worst = full_of(x.aval.update(shape=()), _worst(x.aval, select_prim))
-    values = patches.elements(x, worst, windows)
-    inside = patches.inside(x.aval.shape, windows)
-    best = values[0]
-    place = full_of(best.aval.update(dtype=_INT32, weak_type=False), 0)
-    is_inside: Any = None if inside is None else inside[0]
-    for k in range(1, len(values)):
-        takes = is_better(values[k], best, select_prim)
-        if inside is not None:
-            missed = lax.bitwise_and(inside[k], lax.bitwise_not(is_inside))
-            takes = lax.bitwise_or(takes, missed)
-            is_inside = lax.bitwise_or(is_inside, inside[k])
-        best = lax.select(takes, values[k], best)
-        place = lax.select(takes, full_of(place.aval, k), place)
-    return place
-
-
-def _gather_by_places(t: Value, x: Value, *, select_prim: Primitive, windows: Windows) -> Any:
-    zero = full_of(t.aval.update(shape=()), 0)
-    place = winning_places(x, select_prim, windows)
-    total = zeros_of(t.aval.update(shape=place.aval.shape))
-    for k, part in enumerate(patches.elements(t, zero, windows)):
-        total = lax.select(lax.eq(place, k), part, total)
-    return total
-
-
-def _scatter_by_places(source: Value, x: Value, *, select_prim: Primitive, windows: Windows) -> Any:
-    place = winning_places(x, select_prim, windows)
-    zeros = zeros_of(source.aval)
-    parts = [lax.select(lax.eq(place, k), source, zeros) for k in range(windows.size)]
-    return patches.spread(parts, x.aval.shape, windows)
-
-
-def _take(t: Value, positions: Value) -> Any:
-    """Elements of the flat array at positions, 0 beyond its end."""
-    index = lax.reshape(positions, (*positions.aval.shape, 1))
-    numbers = lax.GatherDimensionNumbers((), (0,), (0,))
-    flat = lax.reshape(t, (t.aval.size,))
-    return lax.gather(flat, index, numbers, (1,), mode="fill", fill_value=0)
-
-
-def _put(source: Value, positions: Value, *, shape: tuple[int, ...]) -> Any:
-    """Zeros to which the elements of ``source`` are added at positions of the flat array."""
-    index = lax.reshape(positions, (*positions.aval.shape, 1))
-    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
-    size = int(np.prod(shape, dtype=np.int64))
-    flat = zeros_of(source.aval.update(shape=(size,)))
-    return lax.reshape(lax.scatter_add(flat, index, source, numbers, mode="drop"), shape)
 
 
 class _Selecting(Primitive):
@@ -149,15 +49,14 @@ class _Selecting(Primitive):
 
 
 def _written_out(ctx: LoweringContext, windows: Windows) -> bool:
-    """Whether the places of a window are taken one by one: loops that the compiler vectorises.
+    """Whether the places of a window are taken one by one.
 
     TPUs have no operation for windows along both of the axes that lie innermost in memory: at least
     two axes have to be free of windows.
     """
-    if ctx.platform == "tpu":
-        along = zip(windows.window_dimensions, windows.window_strides, strict=True)
-        return windows.size > 0 and sum([size == 1 == stride for size, stride in along]) < 2
-    return ctx.platform == "cpu" and 0 < windows.size <= _FEW_PLACES
+    along = zip(windows.window_dimensions, windows.window_strides, strict=True)
+    is_wide = sum([size == 1 == stride for size, stride in along]) < 2
+    return ctx.platform == "tpu" and windows.size > 0 and is_wide
 
 
 @final
@@ -178,10 +77,10 @@ class SelectAndGatherAdd(_Selecting):
         t_aval, x_aval = ctx.avals_in
         windows, prim = windows_of(params), params["select_prim"]
         if _written_out(ctx, windows):
-            fun = _gather_by_places
+            fun = winners.gather_by_places
             return ctx.lower_fun(fun, t, x, select_prim=prim, windows=windows)[0]
-        positions, aval = emit_winners(ctx, x, x_aval, prim, windows)
-        return ctx.lower_fun(_take, t, positions, avals_in=[t_aval, aval])[0]
+        positions, aval = winners.emit_winners(ctx, x, x_aval, prim, windows)
+        return ctx.lower_fun(winners.take, t, positions, avals_in=[t_aval, aval])[0]
 
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         return [select_and_scatter_add_p.bind(ct, args[1], **params), None]
@@ -206,15 +105,17 @@ class SelectAndScatterAdd(_Selecting):
         s_aval, x_aval = ctx.avals_in
         windows, prim = windows_of(params), params["select_prim"]
         if _written_out(ctx, windows):
-            fun = _scatter_by_places
+            fun = winners.scatter_by_places
             return ctx.lower_fun(fun, source, x, select_prim=prim, windows=windows)[0]
         # XLA's expansion of the operation ends the process for operands without axes.
         no_axes = not x_aval.ndim or 0 in (*x_aval.shape, windows.size)
         negative = any([n < 0 for pair in windows.padding for n in pair])
         if windows.is_dilated or negative or no_axes or s_aval.dtype != x_aval.dtype:
-            positions, aval = emit_winners(ctx, x, x_aval, prim, windows)
+            positions, aval = winners.emit_winners(ctx, x, x_aval, prim, windows)
             avals = [s_aval, aval]
-            return ctx.lower_fun(_put, source, positions, avals_in=avals, shape=x_aval.shape)[0]
+            return ctx.lower_fun(
+                winners.put, source, positions, avals_in=avals, shape=x_aval.shape
+            )[0]
         return self._operation(ctx, x, source, prim, windows)
 
     def _operation(
@@ -224,7 +125,7 @@ class SelectAndScatterAdd(_Selecting):
         scalar = out.update(shape=())
 
         def stays(a: Any, b: Any) -> Any:
-            return lax.bitwise_not(is_better(b, a, prim))
+            return lax.bitwise_not(winners.is_better(b, a, prim))
 
         def select(pair: Sequence[Any]) -> Sequence[Any]:
             return ctx.lower_fun(stays, *pair, avals_in=[scalar, scalar])
@@ -299,6 +200,18 @@ def _plain_windows(ndim: int, params: Any) -> Windows:
 select_and_gather_add_p = SelectAndGatherAdd()
 select_and_scatter_add_p = SelectAndScatterAdd()
 select_and_scatter_p = SelectAndScatter()
+register_platform_lowering(
+    select_and_gather_add_p,
+    "cpu",
+    partial(cpu_rules.lower_gather, select_and_gather_add_p),
+    optional=True,
+)
+register_platform_lowering(
+    select_and_scatter_add_p,
+    "cpu",
+    partial(cpu_rules.lower_scatter, select_and_scatter_add_p),
+    optional=True,
+)
 
 
 def select_and_gather_add(t: Value, x: Value, select_prim: Primitive, windows: Windows) -> Any:

@@ -12,6 +12,7 @@ import tracebridge as tb
 import tracebridge.numpy as tnp
 from tracebridge import lax
 from tracebridge.core.config.option_scopes import enable_x64
+from tracebridge.core.config.scopes import scope
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import DtypeMismatchError, UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
@@ -78,32 +79,41 @@ def test_windows_agree_with_a_loop(name: str, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["overlapping", "dilated", "cut"])
-def test_large_windows_take_the_operations(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other platforms and large windows use gives the same derivatives."""
-    monkeypatch.setattr("tracebridge.core.windows.select._FEW_PLACES", 0)
+def test_the_operations_give_the_same_derivatives(case: str) -> None:
+    """What other platforms use, and the CPU for large windows."""
     fun, init, _ = COMPUTATIONS["max"]
 
     # A shape that no other test has: programs are remembered.
     shape = (2, 4, 6)
-    check_rules(lambda x: lax.reduce_window(x, init, fun, *CASES[case]), sample(*shape), order=1)
+    with scope("platform_rules", False):
+        check_rules(
+            lambda x: lax.reduce_window(x, init, fun, *CASES[case]), sample(*shape), order=1
+        )
 
 
-@pytest.mark.parametrize("few", [0, 64], ids=["operation", "written_out"])
-def test_the_gradient_goes_to_the_first_of_equal_elements(
-    few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("rules", [True, False])
+@pytest.mark.parametrize("large", [False, True])
+def test_the_gradient_goes_to_the_first_of_equal_elements(rules: bool, large: bool) -> None:
     """Ties, windows of minus infinity beside padding, and NaN: one element gets all."""
-    monkeypatch.setattr("tracebridge.core.windows.select._FEW_PLACES", few)
-
-    def total(x: Any) -> Any:
-        return lax.reduce_window(x, -np.inf, lax.max, (2,), (2,), [(1, few % 3)]).sum()
-
     inf, nan = np.inf, np.nan
     x = np.array([-inf, 3.0, 3.0, nan, 2.0, nan, nan, -inf, -inf], np.float32)
+    if large:  # every window sees all
 
-    gradient = tb.grad(total)(x)
+        def total(x: Any) -> Any:
+            return lax.reduce_window(x, -inf, lax.max, (70,), (1,), [(69, 69)])[65:72].sum()
 
-    assert [1, 1, 0, 1, 0, 1, 0, 1, 0] == np.asarray(gradient).tolist()
+        expected = [0, 0, 0, 7, 0, 0, 0, 0, 0]
+    else:
+
+        def total(x: Any) -> Any:
+            return lax.reduce_window(x, -inf, lax.max, (2,), (2,), [(1, 0)]).sum()
+
+        expected = [1, 1, 0, 1, 0, 1, 0, 1, 0]
+
+    with scope("platform_rules", rules):
+        gradient = tb.grad(total)(x)
+
+    assert expected == np.asarray(gradient).tolist()
 
 
 def test_windows_of_integers_and_booleans() -> None:
