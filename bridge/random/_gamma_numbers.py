@@ -13,10 +13,10 @@ import numpy as np
 import tracebridge.core.lax as lax
 from tracebridge.core.control.loops.map import map as lax_map
 from tracebridge.core.control.loops.while_loop import while_loop
-from tracebridge.core.interpreters.batching import batch_flat
 from tracebridge.core.ir.value import Value
-from tracebridge.core.prng.implementations import threefry
+from tracebridge.core.prng.implementations import key_and_counters
 from tracebridge.core.runtime.arrays.argument_types import DType
+from tracebridge.core.special.gamma_draws import gamma_draw_p
 from tracebridge.core.special.gamma_numbers import random_gamma_p
 from tracebridge.random._streams import (
     Stream,
@@ -37,18 +37,18 @@ def gamma_numbers(stream: Stream, a: Any, shape: Sizes, dtype: DType, log_space:
     count = int(np.prod(shape))
     if not count:
         return a
+    if stream.is_partitionable:
+        words = key_and_counters(stream.words, shape)
+        x = gamma_draw_p.bind(*words, fixed, log_space=log_space)
+        return random_gamma_p.bind(x, a, log_space=log_space)
     words = stream.implementation.split(stream.words, (count,))
     shapes = lax.reshape(fixed, (count,))
 
     def one(words: Value, a: Value) -> Any:
         return _one(stream.at(words), a, log_space)
 
-    if stream.implementation is threefry:
-        (x,), (dim,) = batch_flat(lambda w, v: [one(w, v)], [words, shapes], [0, 0], count)
-        assert dim == 0
-    else:
-        # Other generators do not give the same words for several keys at once.
-        x = lax_map(lambda pair: one(*pair), (words, shapes))
+    # Other generators do not give the same words for several keys at once.
+    x = lax_map(lambda pair: one(*pair), (words, shapes))
     return random_gamma_p.bind(lax.reshape(x, shape), a, log_space=log_space)
 
 

@@ -12,7 +12,6 @@ import tracebridge.core.lax as lax
 from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit, default_float
 from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_integer, uint32
-from tracebridge.core.dtypes.finfo import finfo
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import BroadcastError, ShapeMismatchError
@@ -21,12 +20,13 @@ from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.shape.axes import as_shape
 from tracebridge.core.lax.sharding_constraint import constrained_result
-from tracebridge.core.prng.implementations import IMPLEMENTATIONS, UINTS, Implementation
+from tracebridge.core.prng.implementations import IMPLEMENTATIONS, Implementation, threefry
 from tracebridge.core.prng.keys import implementation_of, random_unwrap_p
 from tracebridge.core.prng.reuse import marked
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.special.lanes import normal_of_unit, unit_of_words, width_of
 
 _HINT = "make a key by tracebridge.random.key(seed)"
 
@@ -40,6 +40,11 @@ class Stream:
     def __init__(self, implementation: Implementation, words: Value) -> None:
         self.implementation = implementation
         self.words = words
+
+    @property
+    def is_partitionable(self) -> bool:
+        """Whether each element of a draw depends on the key and its position alone."""
+        return self.implementation is threefry and option("threefry_partitionable")
 
     def bits(self, width: int, shape: tuple[int, ...]) -> Any:
         """Unsigned integers of ``width`` bits."""
@@ -226,19 +231,7 @@ def constant(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 def unit_floats(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
     """Multiples of the spacing of floats in [1, 2), in [0, 1)."""
-    info = finfo(dtype)
-    width = 8 if info.nmant < 8 else info.bits
-    if info.bits not in UINTS:
-        msg = f"{dtype.name} has {info.bits} bits, expected 8, 16, 32 or 64"
-        raise UnsupportedDtypeError(msg, hint="convert the result with .astype")
-    holder = UINTS[info.bits]
-    # Random mantissas below the exponent of 1.
-    words = lax.convert_dtype(stream.bits(width, shape), holder)
-    mantissa = lax.shift_right_logical(words, constant(width - info.nmant, shape, holder))
-    one = int(np.array(1, dtype).view(holder))
-    pattern = lax.bitwise_or(mantissa, constant(one, shape, holder))
-    floats = lax.bitcast_convert_type_p.bind(pattern, new_dtype=dtype)
-    return lax.sub(floats, constant(1, shape, dtype))
+    return unit_of_words(stream.bits(width_of(dtype), shape), dtype)
 
 
 def uniforms(stream: Stream, shape: tuple[int, ...], dtype: Any, low: Any, high: Any) -> Any:
@@ -265,9 +258,7 @@ def normals(stream: Stream, shape: tuple[int, ...], dtype: Any) -> Any:
         part = np.zeros((), dtype).real.dtype
         parts = [normals(s, shape, part) for s in stream.split()]
         return lax.div(lax.complex(*parts), constant(math.sqrt(2), shape, dtype))
-    lowest = float(np.nextafter(dtype.type(-1), dtype.type(0)))
-    u = uniforms(stream, shape, dtype, lowest, 1)
-    return lax.mul(lax.erf_inv(u), constant(math.sqrt(2), shape, dtype))
+    return normal_of_unit(unit_floats(stream, shape, dtype))
 
 
 def exponentials(stream: Stream, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -15,10 +15,13 @@ from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.control.scan.forward import scan
 from tracebridge.core.errors.shape_errors import RankError
 from tracebridge.core.ir.value import Value
+from tracebridge.core.prng.implementations import key_and_counters
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.special.count_draws import binomial_count_p
+from tracebridge.core.special.rejection import where_needed
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.random._streams import (
     Stream,
@@ -33,7 +36,6 @@ from tracebridge.random._streams import (
 )
 
 Sizes = tuple[int, ...]
-_BOOL = np.dtype(np.bool_)
 # Up to so many expected successes, of the rarer outcome, the distances between them are drawn.
 _FEW = 10
 # log(k!) less Stirling's formula, for k = 0, ..., 9.
@@ -101,7 +103,7 @@ def _by_rejection(stream: Stream, count: Any, p: Any) -> Any:
     m = lax.floor((count + one) * p)
 
     def step(carry: Any) -> Any:
-        numbers, done, words = carry
+        numbers, words = carry
         following, first, second = stream.at(words).split(3)
         u = unit_floats(first, shape, dtype) - half
         v = unit_floats(second, shape, dtype)
@@ -120,10 +122,11 @@ def _by_rejection(stream: Stream, count: Any, p: Any) -> Any:
             - _tail(count - k)
         )
         accepted = quick | (~outside & (v <= bound))
-        return lax.select(accepted, k, numbers), done | accepted, following.words
+        return lax.select(accepted, k, numbers), following.words
 
-    start = number(-1), constant(False, shape, _BOOL), stream.words
-    return while_loop(lambda carry: _any(~carry[1]), step, start)[0]
+    # One array is carried, as each is computed in a pass of its own: numbers are below 0 until
+    # one is accepted. Later ones take the place of earlier ones, as long as some element waits.
+    return while_loop(lambda c: _any(c[0] < number(0)), step, (number(-1), stream.words))[0]
 
 
 def _numbers(stream: Stream, n: Any, p: Any, shape: Sizes, dtype: DType) -> Any:
@@ -146,8 +149,17 @@ def _numbers(stream: Stream, n: Any, p: Any, shape: Sizes, dtype: DType) -> Any:
     # Trials without number would be counted for ever.
     by_distance = lax.select(few & ~no_count & ~endless, count, number(0))
     by_chance = lax.select(few | endless, number(1e4), count)
-    many = _by_rejection(stream, by_chance, lax.select(few, number(0.5), q))
-    result = lax.select(few, _by_distances(stream, by_distance, q), many)
+    many = where_needed(
+        lax.bitwise_not(few | endless),
+        number(0),
+        lambda: _by_rejection(stream, by_chance, lax.select(few, number(0.5), q)),
+    )
+    if stream.is_partitionable:
+        words = key_and_counters(stream.words, shape)
+        fewer = binomial_count_p.bind(*words, by_distance, q) - number(1)
+    else:
+        fewer = _by_distances(stream, by_distance, q)
+    result = lax.select(few, fewer, many)
     result = lax.convert_dtype(result, dtype)
 
     def final(x: float) -> Any:

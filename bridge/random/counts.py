@@ -13,11 +13,13 @@ from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.dtypes.finfo import iinfo
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.prng.implementations import threefry
+from tracebridge.core.prng.implementations import key_and_counters, threefry
 from tracebridge.core.runtime.arrays.argument_types import DType, ShapeLike, ShardingLike
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike, DTypeLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
+from tracebridge.core.special.count_draws import poisson_count_p
+from tracebridge.core.special.rejection import where_needed
 from tracebridge.random._streams import (
     Stream,
     constant,
@@ -33,7 +35,6 @@ from tracebridge.random._streams import (
 
 Sizes = tuple[int, ...]
 _FLOAT = np.dtype(np.float32)
-_BOOL = np.dtype(np.bool_)
 # From this rate on transformed rejection takes fewer steps than counting events.
 _LARGE_RATE = 10
 
@@ -91,7 +92,7 @@ def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
     v_r = number(0.9277) - number(3.6224) / (b - number(2))
 
     def step(carry: Any) -> Any:
-        last_state, done, words = carry
+        last_state, words = carry
         following, first, second = stream.at(words).split(3)
         u = unit_floats(first, shape, kind) - number(0.5)
         v = unit_floats(second, shape, kind)
@@ -102,10 +103,12 @@ def _rejected(stream: Stream, rate: Value, dtype: DType) -> Any:
         quick = (us >= number(0.07)) & (v <= v_r)
         outside = (k < number(0)) | ((us < number(0.013)) & (v > us))
         accepted = quick | (~outside & (left <= right))
-        return lax.select(accepted, k, last_state), done | accepted, following.words
+        return lax.select(accepted, k, last_state), following.words
 
-    start = number(-1), constant(False, shape, _BOOL), stream.words
-    last_state = while_loop(lambda c: _any(lax.bitwise_not(c[1])), step, start)[0]
+    # One array is carried, as each is computed in a pass of its own: numbers are below 0 until
+    # one is accepted. Later ones take the place of earlier ones, as long as some element waits.
+    start = number(-1), stream.words
+    last_state = while_loop(lambda c: _any(c[0] < number(0)), step, start)[0]
     return lax.convert_dtype(last_state, dtype)
 
 
@@ -122,8 +125,17 @@ def _poisson(key: Value, lam: Any, shape: Sizes | None, dtype: Any) -> Any:
     lam = lax.select(endless, constant(1e5, shape, kind), lam)
     # Comparisons with NaN are false: NaN counts as a small rate, and gives -1.
     large = lax.ge(lam, constant(_LARGE_RATE, shape, kind))
-    few = _counted(stream, lax.select(large, constant(0, shape, kind), lam), dtype)
-    many = _rejected(stream, lax.select(large, lam, constant(1e5, shape, kind)), dtype)
+    small = lax.select(large, constant(0, shape, kind), lam)
+    if stream.is_partitionable:
+        few = poisson_count_p.bind(*key_and_counters(stream.words, shape), small)
+        few = lax.sub(lax.convert_dtype(few, dtype), constant(1, shape, dtype))
+    else:
+        few = _counted(stream, small, dtype)
+    many = where_needed(
+        large,
+        constant(0, shape, dtype),
+        lambda: _rejected(stream, lax.select(large, lam, constant(1e5, shape, kind)), dtype),
+    )
     zero = constant(0, shape, dtype)
     result = lax.select(large, many, few)
     result = lax.select(endless, constant(int(iinfo(dtype).max), shape, dtype), result)

@@ -95,6 +95,17 @@ def threefry_split(key: Value, shape: tuple[int, ...]) -> Any:
     return lax.reshape(threefry_2x32(key, counters), (*shape, 2))
 
 
+def key_and_counters(key: Value, shape: tuple[int, ...]) -> list[Any]:
+    """What a draw for each element of an array encrypts: the key's words, two words of counters.
+
+    The upper counter is a scalar where it is 0.
+    """
+    high, low = _counters(shape)
+    if math.prod(shape) < 2**32:
+        high = _all((), 0, uint32)
+    return [*_words(key), high, low]
+
+
 def threefry_fold_in(key: Value, number: Any) -> Any:
     """The key encrypts the number."""
     return threefry_2x32(key, threefry_seed(lax.convert_dtype(number, uint32)))

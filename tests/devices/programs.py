@@ -271,6 +271,14 @@ def _special() -> Iterator[Program]:
         gradient(lambda k, a: tb.random.gamma(tb.random.wrap_key_data(k), a, (7, 8)), 1),
         (spec(2, dtype=np.uint32), V),
     )
+    yield Program(
+        "small numbers of events",
+        lambda k, a: (
+            tb.random.poisson(tb.random.wrap_key_data(k), a, (7, 8)),
+            tb.random.binomial(tb.random.wrap_key_data(k), 10, a, (7, 8)),
+        ),
+        (spec(2, dtype=np.uint32), V),
+    )
 
 
 def _transforms() -> Iterator[Program]:

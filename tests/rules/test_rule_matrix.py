@@ -60,6 +60,9 @@ EXEMPT: dict[tuple[str, str], str] = {
     ),
     ("jvp", "the operand is a mask"): "true_positions",
     ("transpose", "the operand is a mask"): "true_positions",
+    ("transpose", "numbers of samplers have no tangents here"): (
+        "binomial_count gamma_draw poisson_count"
+    ),
     ("jvp", "its results depend on nothing but hidden state and two bounds"): "rng_uniform",
     ("jvp", "not unique: it depends on the order of eigenvalues and on phases"): "schur",
     ("batch", "no operands"): "create_token",

@@ -28,6 +28,9 @@ _F32 = np.dtype(np.float32)
 # from how many elements on that beats the running sum.
 _BLOCK = 16
 LEAST_PACKED = 2048
+_WIDE_BLOCK = 64
+# Sums below this are exact in float32.
+_EXACT = 1 << 24
 
 
 @final
@@ -116,18 +119,12 @@ def packed_positions(mask: Any, size: int) -> list[Any]:
     of ones, exact in float32.
     """
     *lead, n = mask.aval.shape
-    blocks = -(-n // _BLOCK)
-    flags = lax.convert_dtype(mask, _F32)
-    padding = [(0, 0, 0)] * len(lead) + [(0, blocks * _BLOCK - n, 0)]
-    flags = lax.pad(flags, full_of(flags.aval.update(shape=()), 0), padding)
-    flags = lax.reshape(flags, (math.prod(lead) * blocks, _BLOCK))
-    counts = lax.stored(lax.dot(flags, _triangle()))
-    counts = lax.reshape(lax.convert_dtype(counts, _INT32), (*lead, blocks, _BLOCK + 1))
     axis = len(lead)
+    blocks = -(-n // _BLOCK)
+    counts = lax.stored(_counts_before(lax.convert_dtype(mask, _F32), _BLOCK))
+    counts = lax.convert_dtype(counts, _INT32)
     within = lax.slice_in_dim(counts, 0, _BLOCK, axis=axis + 1)
-    sizes = lax.index_in_dim(counts, _BLOCK, axis + 1, keepdims=False)
-    ends = lax.stored(lax.cumsum(sizes, axis))
-    starts = lax.sub(ends, sizes)
+    starts, total = _starts(lax.index_in_dim(counts, _BLOCK, axis + 1, keepdims=False))
     ranks = lax.add(within, lax.broadcast_in_dim(starts, within.aval.shape, tuple(range(axis + 1))))
     # One slot more takes what is beyond the last.
     slots = lax.reshape(lax.min(ranks, size), (*lead, blocks * _BLOCK))
@@ -142,17 +139,45 @@ def packed_positions(mask: Any, size: int) -> list[Any]:
         mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
     )
     packed = lax.slice_in_dim(lax.reshape(packed, (*lead, size + 1)), 0, size, axis=axis)
-    total = lax.index_in_dim(ends, blocks - 1, axis, keepdims=False)
     every = lax.broadcast_in_dim(total, packed.aval.shape, tuple(range(axis)))
     missing = lax.ge(lax.broadcasted_iota(_INT32, packed.aval.shape, axis), every)
     return [lax.select_n(missing, packed, full_of(packed.aval, n)), total]
 
 
-def _triangle() -> Any:
-    """Column j counts the elements before j, the last one all of them."""
-    shape = (_BLOCK, _BLOCK + 1)
+def _counts_before(x: Any, block: int) -> Any:
+    """Sums of the elements before each, and of all, in blocks of the last axis.
+
+    Zeros fill the last block. The result has an axis of blocks and one of ``block + 1`` sums.
+    """
+    *lead, n = x.aval.shape
+    count = -(-n // block)
+    padding = [(0, 0, 0)] * len(lead) + [(0, count * block - n, 0)]
+    x = lax.pad(x, full_of(x.aval.update(shape=()), 0), padding)
+    shape = (block, block + 1)
     rows, columns = (lax.broadcasted_iota(_INT32, shape, i) for i in range(2))
-    return lax.convert_dtype(lax.lt(rows, columns), _F32)
+    triangle = lax.convert_dtype(lax.lt(rows, columns), _F32)
+    sums = lax.dot(lax.reshape(x, (math.prod(lead) * count, block)), triangle)
+    return lax.reshape(sums, (*lead, count, block + 1))
+
+
+def _starts(sizes: Any) -> tuple[Any, Any]:
+    """Sums of the integers before each one along the last axis, and of all of them."""
+    *lead, n = sizes.aval.shape
+    axis = len(lead)
+    if n * _BLOCK >= _EXACT:
+        ends = lax.stored(lax.cumsum(sizes, axis))
+        return lax.sub(ends, sizes), lax.index_in_dim(ends, n - 1, axis, keepdims=False)
+    block = min(n, _WIDE_BLOCK)
+    sums = lax.stored(_counts_before(lax.convert_dtype(sizes, _F32), block))
+    sums = lax.convert_dtype(sums, _INT32)
+    within = lax.slice_in_dim(sums, 0, block, axis=axis + 1)
+    ends = lax.index_in_dim(sums, block, axis + 1, keepdims=False)
+    if n <= block:
+        return lax.reshape(within, (*lead, n)), lax.reshape(ends, tuple(lead))
+    outer, total = _starts(ends)
+    whole = lax.add(within, lax.broadcast_in_dim(outer, within.aval.shape, tuple(range(axis + 1))))
+    flat = lax.reshape(whole, (*lead, whole.aval.shape[axis] * block))
+    return lax.slice_in_dim(flat, 0, n, axis=axis), total
 
 
 def true_positions(mask: Value, size: Any) -> tuple[Any, Any]:
