@@ -52,10 +52,10 @@ class Counted(Rejection):
 
         def step(carry: Any) -> Any:
             count, way, *key = carry
-            own, rest = (child((key[0], key[1]), i) for i in (self.drawing, 1 - self.drawing))
+            own, following = (child((key[0], key[1]), i) for i in (self.drawing, 1 - self.drawing))
             u = unit_of(own, zero.aval.dtype, high, low)
             count = lax.add(count, lax.convert_dtype(open_(way), zero.aval.dtype))
-            return count, self.further(way, u, *parameters), *rest
+            return count, self.further(way, u, *parameters), *following
 
         count, way, *_ = while_loop(goes_on, step, (zero, zero, k0, k1))
         return lax.select(open_(way), full_of(zero.aval, PENDING), count)

@@ -100,11 +100,11 @@ class GammaDraw(Rejection):
         small = lax.broadcast_like(lax.lt(a, one), number)
 
         def boost() -> Any:
-            rest = lax.sub(one, unit_of(child(_keys(words), 1), a.aval.dtype))
+            uniform = lax.sub(one, unit_of(child(_keys(words), 1), a.aval.dtype))
             power = lax.div(one, a)
             if not params["log_space"]:
-                return lax.select(small, lax.pow(rest, power), full_of(number.aval, 1))
-            log = lax.log(rest)
+                return lax.select(small, lax.pow(uniform, power), full_of(number.aval, 1))
+            log = lax.log(uniform)
             none = lax.bitwise_or(lax.bitwise_not(small), lax.eq(log, _number(a, 0)))
             return lax.select(none, full_of(number.aval, 0), lax.mul(log, power))
 

@@ -107,11 +107,11 @@ class Rejection(Elementwise):
             at = lax.dynamic_slice(places, [start], (_CHUNK,))
             active = lax.lt(at, n)
             here = [_taken(x, lax.min(at, n - 1)) if x.aval.ndim else x for x in xs]
-            found = self.settle(active, *here, **params)
+            settled = self.settle(active, *here, **params)
             number = lax.scatter(
                 number,
                 lax.reshape(at, (_CHUNK, 1)),
-                found,
+                settled,
                 _NUMBERS,
                 unique_indices=False,
                 mode=lax.GatherScatterMode.FILL_OR_DROP,
