@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
+from tracebridge.core.linalg.cholesky import cholesky_p
 from tracebridge.core.linalg.lu import lu_p
-from tracebridge.core.linalg.matrices import matmul, take_rows
+from tracebridge.core.linalg.matrices import conj, matmul, take_rows
 from tracebridge.core.linalg.triangular import triangular_solve
 
 if TYPE_CHECKING:
@@ -53,4 +54,24 @@ def solution(a: Value, b: Value) -> Any:
         b,
         lambda _, y: lu_solution(factors, permutation, y),
         lambda _, y: lu_solution(factors, permutation, y, 1),
+    )
+
+
+def cholesky_solution(factor: Value, b: Value, *, lower: bool) -> Any:
+    """The solution X of ``A X = b`` from ``A = L L^H``, or without ``lower`` ``A = R^H R``."""
+    how = {"left_side": True, "lower": lower}
+    back = {**how, "transpose_a": True, "conjugate_a": True}
+    first, second = (how, back) if lower else (back, how)
+    return triangular_solve(factor, triangular_solve(factor, b, **first), **second)
+
+
+def positive_solution(a: Value, b: Value) -> Any:
+    """As ``solution``, of positive definite matrices by their Cholesky factors."""
+    factor = cholesky_p.bind(lax.stop_gradient(a))
+    return custom_linear_solve(
+        lambda x: matmul(a, x),
+        b,
+        lambda _, y: cholesky_solution(factor, y, lower=True),
+        # The transposed of a Hermitian matrix is its conjugate.
+        lambda _, y: conj(cholesky_solution(factor, conj(y), lower=True)),
     )

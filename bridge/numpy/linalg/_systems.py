@@ -14,7 +14,7 @@ import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge.core.dtypes.dtypes import is_complex
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.shape_errors import ShapeMismatchError
+from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.lax.ad_util import full_of, zeros_of
 from tracebridge.core.linalg.determinants import det_p, parity
 from tracebridge.core.linalg.family import check_square, matrices, rounded
@@ -44,21 +44,35 @@ def square(name: str, a: Any) -> tuple[Any, Any]:
     return x, dtype
 
 
-def _solve(a: Any, b: Any) -> Any:
+def system(name: str, a: Any, b: Any) -> tuple[Any, Any, Any, bool]:
+    """Matrices, right-hand sides as matrices, the dtype of results, whether it was a vector."""
     a, b = promote_inexact(a, b)
     is_vector = b.aval.ndim == 1
     if is_vector:
         b = lax.expand_dims(b, (1,))
-    check_square("solve", a.aval)
-    if b.aval.ndim < 2 or a.aval.shape[-1] != b.aval.shape[-2]:
-        msg = f"solve: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
+    check_square(name, a.aval)
+    if b.aval.ndim < 2:
+        msg = f"{name}: the right-hand side is {b.aval.str_short()}, expected at least 1 axis"
+        raise RankError(msg)
+    if a.aval.shape[-1] != b.aval.shape[-2]:
+        msg = f"{name}: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
         raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows")
-    batch = broadcast_shape("solve", [a.aval.shape[:-2], b.aval.shape[:-2]])
+    batch = broadcast_shape(name, [a.aval.shape[:-2], b.aval.shape[:-2]])
     a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))
     b = broadcast_to(b, (*batch, *b.aval.shape[-2:]))
-    (a, b), dtype = matrices("solve", a, b, ranks=(2, 2))
-    x = rounded(solution(a, b), dtype)
+    (a, b), dtype = matrices(name, a, b, ranks=(2, 2))
+    return a, b, dtype, is_vector
+
+
+def finished(x: Any, dtype: Any, is_vector: bool) -> Any:
+    """Solutions of a ``system`` in the dtype and the shape of its right-hand sides."""
+    x = rounded(x, dtype)
     return lax.squeeze(x, (x.aval.ndim - 1,)) if is_vector else x
+
+
+def _solve(a: Any, b: Any) -> Any:
+    a, b, dtype, is_vector = system("solve", a, b)
+    return finished(solution(a, b), dtype, is_vector)
 
 
 def _inv(a: Any) -> Any:

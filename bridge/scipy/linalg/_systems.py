@@ -5,53 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import tracebridge.core.lax as lax
-import tracebridge.numpy as tnp
-from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError
-from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
-from tracebridge.core.linalg.cholesky import cholesky_p
-from tracebridge.core.linalg.family import check_square, matrices, rounded
 from tracebridge.core.linalg.lu import lu_pivots_to_permutation_p
 from tracebridge.core.linalg.matrices import (
-    conj,
     hermitian_of,
-    matmul,
 )
-from tracebridge.core.linalg.solving import lu_solution, solution
+from tracebridge.core.linalg.solving import (
+    cholesky_solution,
+    lu_solution,
+    positive_solution,
+    solution,
+)
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.numpy._promote import broadcast_shape, broadcast_to, promote_inexact
+from tracebridge.numpy._promote import broadcast_to
+from tracebridge.numpy.linalg._systems import finished, system
+from tracebridge.numpy.linalg._systems import inv as inverse
 from tracebridge.scipy.linalg._factors import cholesky
 
 _TRANSPOSED = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
-
-
-def system(name: str, a: Value, b: Value) -> tuple[Any, Any, Any, bool]:
-    """Matrices, right-hand sides as matrices, the dtype of results, whether it was a vector."""
-    a, b = promote_inexact(a, b)
-    is_vector = b.aval.ndim == 1
-    if is_vector:
-        b = lax.expand_dims(b, (1,))
-    check_square(name, a.aval)
-    if b.aval.ndim < 2:
-        msg = f"{name}: the right-hand side is {b.aval.str_short()}, expected at least 1 axis"
-        raise RankError(msg)
-    if a.aval.shape[-1] != b.aval.shape[-2]:
-        msg = f"{name}: the matrix is {a.aval.str_short()}, the other {b.aval.str_short()}"
-        raise ShapeMismatchError(msg, expected=f"{a.aval.shape[-1]} rows")
-    batch = broadcast_shape(name, [a.aval.shape[:-2], b.aval.shape[:-2]])
-    a = broadcast_to(a, (*batch, *a.aval.shape[-2:]))
-    b = broadcast_to(b, (*batch, *b.aval.shape[-2:]))
-    (a, b), dtype = matrices(name, a, b, ranks=(2, 2))
-    return a, b, dtype, is_vector
-
-
-def _finished(x: Any, dtype: Any, is_vector: bool) -> Any:
-    x = rounded(x, dtype)
-    return lax.squeeze(x, (x.aval.ndim - 1,)) if is_vector else x
 
 
 # systems -----------------------------------------------------------------------------------------
@@ -59,33 +34,13 @@ def _finished(x: Any, dtype: Any, is_vector: bool) -> Any:
 
 def _solve(a: Value, b: Value, lower: bool, positive: bool) -> Any:
     a, b, dtype, is_vector = system("solve", a, b)
-    if not positive:
-        return _finished(solution(a, b), dtype, is_vector)
-    whole = hermitian_of(a, lower=lower)
-    factor = cholesky_p.bind(lax.stop_gradient(whole))
-
-    def by_factor(_: Any, y: Any) -> Any:
-        return _by_cholesky(factor, y, lower=True)
-
-    x = custom_linear_solve(
-        lambda v: matmul(whole, v),
-        b,
-        by_factor,
-        lambda _, y: conj(_by_cholesky(factor, conj(y), lower=True)),
-    )
-    return _finished(x, dtype, is_vector)
-
-
-def _by_cholesky(factor: Any, b: Any, *, lower: bool) -> Any:
-    how = {"left_side": True, "lower": lower}
-    back = {**how, "transpose_a": True, "conjugate_a": True}
-    first, second = (how, back) if lower else (back, how)
-    return triangular_solve(factor, triangular_solve(factor, b, **first), **second)
+    x = positive_solution(hermitian_of(a, lower=lower), b) if positive else solution(a, b)
+    return finished(x, dtype, is_vector)
 
 
 def _cho_solve(c: Value, b: Value, lower: bool) -> Any:
     c, b, dtype, is_vector = system("cho_solve", c, b)
-    return _finished(_by_cholesky(c, b, lower=lower), dtype, is_vector)
+    return finished(cholesky_solution(c, b, lower=lower), dtype, is_vector)
 
 
 def _lu_solve(factors: Value, pivots: Value, b: Value, trans: int) -> Any:
@@ -95,7 +50,7 @@ def _lu_solve(factors: Value, pivots: Value, b: Value, trans: int) -> Any:
     )
     factors, b, dtype, is_vector = system("lu_solve", factors, b)
     order = broadcast_to(order, (*b.aval.shape[:-2], size))
-    return _finished(lu_solution(factors, order, b, trans), dtype, is_vector)
+    return finished(lu_solution(factors, order, b, trans), dtype, is_vector)
 
 
 def _solve_triangular(a: Value, b: Value, trans: int, lower: bool, unit: bool) -> Any:
@@ -109,7 +64,7 @@ def _solve_triangular(a: Value, b: Value, trans: int, lower: bool, unit: bool) -
         conjugate_a=trans == 2,
         unit_diagonal=unit,
     )
-    return _finished(x, dtype, is_vector)
+    return finished(x, dtype, is_vector)
 
 
 _solve_staged = StagedFunction(_solve, "solve")
@@ -311,8 +266,4 @@ def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
     [[0.5, 0.0], [0.0, 0.25]]
     """
     del overwrite_a, check_finite
-    value = tnp.asarray(a)
-    if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
-        msg = f"inv: got shape {value.shape}, expected square matrices (..., n, n)"
-        raise ShapeMismatchError(msg)
-    return solve(value, tnp.eye(value.shape[-1], dtype=value.dtype))
+    return inverse(a)
