@@ -141,6 +141,13 @@ SLINALG: dict[str, Row] = {
 }  # fmt: skip
 SCIPY: dict[str, Row] = {
     **rows(sc.stats, "mode rankdata sem", V),
+    "dirichlet": (sc.stats.dirichlet.logpdf, (U[:3], U[:3])),
+    "multinomial": (lambda x, p: sc.stats.multinomial.logpmf(x, 6, p), (N, U)),
+    "multivariate_normal": (sc.stats.multivariate_normal.logpdf, (V[:3], W[:3], S)),
+    "gaussian_kde": (lambda x: sc.stats.gaussian_kde(x).pdf(x), (V,)),
+    "Rotation": (
+        lambda v: sc.spatial.transform.Rotation.from_rotvec(v).as_euler("xyz"), (V[:3],),
+    ),
     **rows(sc.signal, "convolve correlate fftconvolve", V, W),
     **rows(sc.signal, "convolve2d correlate2d", M, M),
     **rows(sc.signal, "detrend", V),

@@ -7,6 +7,7 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 import tracebridge.numpy as tnp
+from tracebridge.core.dtypes.dtypes import is_inexact
 from tracebridge.core.errors.argument_errors import UnsupportedArgumentError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
 from tracebridge.core.ir.value import Value
@@ -45,6 +46,9 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
 
 
 def _multinomial(x: Any, n: Any, p: Any) -> Any:
+    (p,) = promote_inexact(p)
+    # Counts are whole numbers: strict promotion has nothing to say about them.
+    x, n = [v if is_inexact(v.dtype) else v.astype(p.dtype) for v in (x, n)]
     x, n, p = promote_inexact(x, n, p)
     if x.ndim == 0 or p.ndim == 0:
         msg = f"multinomial: x is {x.aval.str_short()}, p {p.aval.str_short()}"
