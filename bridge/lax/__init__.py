@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     )
     from tracebridge.core.products.ragged_functions import ragged_dot as ragged_dot
     from tracebridge.core.products.ragged_functions import ragged_dot_general as ragged_dot_general
+    from tracebridge.core.products.scaled import scaled_dot as scaled_dot
     from tracebridge.core.special.bessel import bessel_i0e as bessel_i0e
     from tracebridge.core.special.bessel import bessel_i0e_p as bessel_i0e_p
     from tracebridge.core.special.bessel import bessel_i1e as bessel_i1e
@@ -188,6 +189,7 @@ _LATER = _LazyNames(
         "tracebridge.core.products.ragged_functions": (
             "RaggedDotDimensionNumbers ragged_dot ragged_dot_general"
         ),
+        "tracebridge.core.products.scaled": "scaled_dot",
         "tracebridge.core.windows.geometry": "reduce_window_shape_tuple",
         "tracebridge.core.windows.reduce": "reduce reduce_p",
         "tracebridge.core.windows.reduce_window": (
@@ -251,12 +253,12 @@ __all__ = [
     "reduce_window_p", "reduce_window_shape_tuple", "reduce_window_sum_p", "reduce_xor",
     "reduce_xor_p", "regularized_incomplete_beta_p", "rem", "rem_p", "reshape", "reshape_p", "rev",
     "rev_p", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "round",
-    "round_p", "rsqrt", "rsqrt_p", "scan", "scan_p", "scatter", "scatter_add", "scatter_add_p",
-    "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul",
-    "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p", "select",
-    "select_and_gather_add_p", "select_and_scatter_add_p", "select_and_scatter_p", "select_n",
-    "select_n_p", "shape_as_value", "sharding_constraint_p", "shift_left", "shift_left_p",
-    "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
+    "round_p", "rsqrt", "rsqrt_p", "scaled_dot", "scan", "scan_p", "scatter", "scatter_add",
+    "scatter_add_p", "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min",
+    "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p",
+    "select", "select_and_gather_add_p", "select_and_scatter_add_p", "select_and_scatter_p",
+    "select_n", "select_n_p", "shape_as_value", "sharding_constraint_p", "shift_left",
+    "shift_left_p", "shift_right_arithmetic", "shift_right_arithmetic_p", "shift_right_logical",
     "shift_right_logical_p", "sign", "sign_p", "sin", "sin_p", "sinh", "sinh_p", "slice",
     "slice_in_dim", "slice_p", "sort", "sort_key_val", "sort_p", "split", "split_p", "sqrt",
     "sqrt_p", "square", "square_p", "squeeze", "squeeze_p", "stack", "stack_p", "stage", "stage_p",

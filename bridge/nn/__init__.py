@@ -50,14 +50,26 @@ from tracebridge.numpy import tanh
 
 if TYPE_CHECKING:
     from tracebridge.nn import initializers as initializers
+    from tracebridge.nn.scaled import (
+        get_scaled_dot_general_config,
+        scaled_dot_general,
+        scaled_matmul,
+    )
 
-_LATER = _LazyNames(__name__, {}, submodules=("initializers",))
+_LATER = _LazyNames(
+    __name__,
+    {
+        "tracebridge.nn.scaled": ("get_scaled_dot_general_config scaled_dot_general scaled_matmul"),
+    },
+    submodules=("initializers",),
+)
 
 __all__ = [
     "celu",
     "dot_product_attention",
     "elu",
     "gelu",
+    "get_scaled_dot_general_config",
     "glu",
     "hard_sigmoid",
     "hard_silu",
@@ -75,6 +87,8 @@ __all__ = [
     "one_hot",
     "relu",
     "relu6",
+    "scaled_dot_general",
+    "scaled_matmul",
     "selu",
     "sigmoid",
     "silu",

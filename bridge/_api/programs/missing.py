@@ -13,7 +13,6 @@ _EXPORTS = (
     "tracebridge.tf.save, torch.export.export of a function of tracebridge.torch.wrap, or the text "
     "of tracebridge.jit(f).lower(x).as_text()"
 )
-_SCALED = "tracebridge.lax.dot_general of operands multiplied by their scales"
 _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
@@ -23,11 +22,7 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
     ),
-    "tracebridge.nn": (
-        ("scaled_matmul scaled_dot_general get_scaled_dot_general_config", _SCALED),
-    ),
     "tracebridge.lax": (
-        ("scaled_dot", "tracebridge.lax.dot_general"),
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),
     ),
