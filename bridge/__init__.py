@@ -130,9 +130,11 @@ if TYPE_CHECKING:
     from tracebridge.core.config.option_scopes import default_prng_impl as default_prng_impl
     from tracebridge.core.config.option_scopes import disable_jit as disable_jit
     from tracebridge.core.config.option_scopes import enable_checks as enable_checks
+    from tracebridge.core.config.option_scopes import enable_custom_prng as enable_custom_prng
     from tracebridge.core.config.option_scopes import enable_x64 as enable_x64
     from tracebridge.core.config.option_scopes import explain_cache_misses as explain_cache_misses
     from tracebridge.core.config.option_scopes import explicit_x64_dtypes as explicit_x64_dtypes
+    from tracebridge.core.config.option_scopes import legacy_prng_key as legacy_prng_key
     from tracebridge.core.config.option_scopes import log_compiles as log_compiles
     from tracebridge.core.config.option_scopes import no_execution as no_execution
     from tracebridge.core.config.option_scopes import no_tracing as no_tracing
@@ -214,9 +216,9 @@ _NAMES_BY_MODULE = {
     "core._jaxlib.xla": "Device",
     "core.config.option_scopes": (
         "check_tracer_leaks checking_leaks debug_infs debug_key_reuse debug_nans default_device "
-        "default_matmul_precision default_prng_impl disable_jit enable_checks enable_x64 "
-        "explain_cache_misses explicit_x64_dtypes log_compiles no_execution no_tracing "
-        "numpy_dtype_promotion numpy_rank_promotion threefry_partitionable"
+        "default_matmul_precision default_prng_impl disable_jit enable_checks enable_custom_prng "
+        "enable_x64 explain_cache_misses explicit_x64_dtypes legacy_prng_key log_compiles "
+        "no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion threefry_partitionable"
     ),
     "core.config.transfer_guards": (
         "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import RankError, ShapeMismatchError
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.products.scaled import scaled
 from tracebridge.core.runtime.arrays.array import Array
@@ -152,8 +152,7 @@ def scaled_dot_general(
     [32.0, 32.0]
     """
     if implementation is not None:
-        text = "scaled_dot_general: implementation has no effect"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        warn_user("scaled_dot_general: implementation has no effect", DeprecationWarning)
     dtype = canonicalize_explicit(preferred_element_type, "scaled_dot_general")
     if dtype.name not in ("float32", "bfloat16", "float16"):
         msg = f"scaled_dot_general: preferred_element_type is {dtype.name}"

@@ -15,7 +15,9 @@ from tracebridge.core.dtypes.dtypes import is_complex, is_float, is_integer, uin
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.errors.shape_errors import BroadcastError, ShapeMismatchError
+from tracebridge.core.errors.user_warnings import warn_user
 from tracebridge.core.ir.aval import ShapedArray
+from tracebridge.core.ir.typeof import as_value
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.shape.axes import as_shape
@@ -89,6 +91,21 @@ def generator_and_words(call: str, key: Value) -> tuple[Implementation, Any]:
     return implementation, key
 
 
+def check_typed(call: str, key: object) -> None:
+    """Do what the option ``legacy_prng_key`` says, if ``key`` is words of one.
+
+    Raises:
+        ArgumentValueError: the option says so.
+    """
+    level = option("legacy_prng_key")
+    if level == "allow" or implementation_of(as_value(key, call).aval) is not None:
+        return
+    text = f"{call}: got words of a key, and the option legacy_prng_key is {level!r}"
+    if level == "error":
+        raise ArgumentValueError(text, hint=_HINT)
+    warn_user(f"{text}; {_HINT}", FutureWarning)
+
+
 def followed(key: Value, use: str, by: str) -> Any:
     """A key with a mark of its use, while uses are checked."""
     if not option("debug_key_reuse") or implementation_of(key.aval) is None:
@@ -124,6 +141,7 @@ def sample(
     out_sharding: ShardingLike | None = None,
 ) -> Any:
     """What a sampler gives, placed."""
+    check_typed(staged.name, key)
     out = staged((key, *parameters), statics)
     if out_sharding is None:
         return out

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tracebridge.core.lax as lax
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.dtypes import is_bool, is_integer, uint32
 from tracebridge.core.errors.argument_errors import ArgumentTypeError, ArgumentValueError, kind_of
 from tracebridge.core.errors.shape_errors import ShapeMismatchError
@@ -26,6 +27,7 @@ from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.random._streams import (
+    check_typed,
     default_implementation,
     followed,
     generator_and_words,
@@ -135,7 +137,8 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Array:
 def PRNGKey(seed: Any, *, impl: object = None) -> Array:
     """The words of a key as an array of uint32, which functions take for a key too.
 
-    Such arrays do not know their generator: it is that of the option ``default_prng_impl``.
+    Such arrays do not know their generator: it is that of the option ``default_prng_impl``. With
+    the option ``enable_custom_prng`` this is ``key``.
 
     Args:
         seed: an integer scalar, as for ``key``.
@@ -151,7 +154,8 @@ def PRNGKey(seed: Any, *, impl: object = None) -> Array:
     [0, 42]
     """
     name = _implementation("PRNGKey", impl).name
-    return _seeded_staged((_integer("PRNGKey", "the seed", seed),), (name, False))
+    typed = option("enable_custom_prng")
+    return _seeded_staged((_integer("PRNGKey", "the seed", seed),), (name, typed))
 
 
 def key_dtype(impl_spec: object = None) -> KeyDType:
@@ -249,6 +253,7 @@ def split(key: ArrayLike, num: Any = 2) -> Array:
     (2, 3)
     """
     shape = num if isinstance(num, Iterable) else (num,)
+    check_typed("split", key)
     return _split_staged((key,), (as_shape("split", shape),))
 
 
@@ -268,6 +273,7 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     >>> tb.random.key_data(tb.random.fold_in(key, 1)).tolist()
     [928981903, 3453687069]
     """
+    check_typed("fold_in", key)
     return _fold_in_staged((key, _integer("fold_in", "data", data)))
 
 

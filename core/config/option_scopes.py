@@ -202,6 +202,30 @@ def default_prng_impl(new_val: str) -> Scope:
     return Scope("default_prng_impl", new_val)
 
 
+def enable_custom_prng(new_val: bool = True) -> Scope:
+    """Let ``random.PRNGKey`` make typed keys.
+
+    >>> import tracebridge as tb
+    >>> with tb.enable_custom_prng():
+    ...     tb.random.PRNGKey(0).dtype
+    key<fry>
+    """
+    return Scope("enable_custom_prng", new_val)
+
+
+def legacy_prng_key(new_val: str) -> Scope:
+    """Choose what happens to words of keys: 'allow', 'warn' (a FutureWarning) or 'error'.
+
+    >>> import tracebridge as tb
+    >>> with tb.legacy_prng_key('error'):
+    ...     tb.random.normal(tb.random.PRNGKey(0))
+    Traceback (most recent call last):
+        ...
+    tracebridge.errors.ArgumentValueError: normal: got words of a key ...
+    """
+    return Scope("legacy_prng_key", new_val)
+
+
 def no_tracing(new_val: bool = True) -> Scope:
     """Raise inside the block when a jitted function is traced: when a call is not in its cache.
 

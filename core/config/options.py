@@ -241,6 +241,12 @@ _ROWS = (
            "Programs for one platform are lowered by the rules that make them faster there. Off, "
            "each primitive becomes its plain operation: to find out whether a rule is at fault.",
            affects_tracing=True),
+    Option("enable_custom_prng", bool, False,
+           "tracebridge.random.PRNGKey makes typed keys, as key does.",
+           affects_tracing=True),
+    Option("legacy_prng_key", str, "allow",
+           "What happens to words of keys that are passed for a typed key.",
+           affects_tracing=True, choices=("allow", "warn", "error")),
     Option("source_locations", bool, True,
            "Equations remember the line that made them, for messages and profiles.",
            scoped=False),

@@ -23,6 +23,8 @@ OTHER_VALUES: dict[str, Any] = {
     "default_device": "cpu",
     "disable_jit": True,
     "debug_key_reuse": True,
+    "enable_custom_prng": True,
+    "legacy_prng_key": "error",
     "threefry_partitionable": False,
     "default_prng_impl": "rbg",
     "platform_rules": False,

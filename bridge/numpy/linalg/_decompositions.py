@@ -8,7 +8,9 @@ from tracebridge.core.errors.argument_errors import ArgumentValueError
 from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
 from tracebridge.core.linalg.eig import eig as lax_eig
 from tracebridge.core.linalg.eigh import eigh as lax_eigh
-from tracebridge.core.linalg.matrices import adjoint
+from tracebridge.core.linalg.family import matrices, rounded
+from tracebridge.core.linalg.matrices import adjoint, swapped
+from tracebridge.core.linalg.qr import geqrf_p
 from tracebridge.core.linalg.qr import qr as lax_qr
 from tracebridge.core.linalg.svd import svd as lax_svd
 from tracebridge.core.runtime.arrays.array import Array
@@ -71,6 +73,10 @@ def _eigh(a: Any, lower: bool, symmetrize: bool) -> Any:
 
 def _qr(a: Any, mode: str) -> Any:
     (a,) = promote_inexact(a)
+    if mode == "raw":
+        (a,), dtype = matrices("qr", a)
+        found, taus = geqrf_p.bind(a, pivoting=False)
+        return [rounded(swapped(found), dtype), rounded(taus, dtype)]
     q, r = lax_qr(a, full_matrices=mode == "complete")
     return r if mode == "r" else [q, r]
 
@@ -192,10 +198,12 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     Args:
         a: matrices of shape ``(..., m, n)``; integers become floats.
         mode: ``"reduced"``, ``"complete"`` for a square Q, ``"r"`` for R alone; ``"full"`` is
-            another name of ``"reduced"``.
+            another name of ``"reduced"``. ``"raw"``: what LAPACK's geqrf gives.
 
     Returns:
-        ``(Q, R)``, or R.
+        ``(Q, R)``, or R. For ``"raw"`` ``(h, tau)`` of shapes ``(..., n, m)`` and
+        ``(..., min(m, n))``: transposed, ``h`` has R in its upper triangle and below it the
+        reflectors whose product is Q; ``tau`` has their factors.
 
     Raises:
         ArgumentValueError: another ``mode``.
@@ -204,9 +212,9 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     >>> tnp.linalg.qr(tnp.array([[3.0], [4.0]])).R.round(4).tolist()
     [[-5.0]]
     """
-    if mode not in ("reduced", "full", "complete", "r"):
+    if mode not in ("reduced", "full", "complete", "r", "raw"):
         msg = f"qr: mode={mode!r}"
-        raise ArgumentValueError(msg, expected="'reduced', 'complete' or 'r'")
+        raise ArgumentValueError(msg, expected="'reduced', 'complete', 'r' or 'raw'")
     out = _qr_staged((a,), (mode,))
     return out if mode == "r" else QRResult(*out)
 

@@ -246,11 +246,18 @@ def matrix_rank(
     Returns:
         Integer array of shape ``(...)``.
 
+    Raises:
+        ArgumentValueError: both ``rtol`` and ``tol``.
+
     >>> import tracebridge.numpy as tnp
     >>> int(tnp.linalg.matrix_rank(tnp.ones((3, 3))))
     1
     """
     del hermitian
+    if rtol is not None and tol is not None:
+        raise ArgumentValueError(
+            call="matrix_rank", got="both rtol and tol", expected="one of them"
+        )
     (a,) = promote_inexact(value_of(M))
     if a.aval.ndim < 2:
         return tnp.any(tnp.asarray(a) != 0).astype(int)

@@ -283,10 +283,15 @@ def pinv(
     Returns:
         Array of shape ``(..., n, m)``.
 
+    Raises:
+        ArgumentValueError: both ``rtol`` and ``rcond``.
+
     >>> import tracebridge.numpy as tnp
     >>> tnp.linalg.pinv(tnp.array([[2.0, 0.0], [0.0, 0.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
+    if rtol is not None and rcond is not None:
+        raise ArgumentValueError(call="pinv", got="both rtol and rcond", expected="one of them")
     bound = rtol if rcond is None else rcond
     if bound is None:
         (value,) = promote_inexact(value_of(a))

@@ -203,3 +203,28 @@ def test_closed_over_keys() -> None:
 
     assert expected == tb.jit(lambda i: random.uniform(ks[i]))(2)
     assert expected == tb.jit(lambda x: x + random.uniform(ks[2]))(0.0)
+
+
+def test_words_can_be_refused() -> None:
+    """By samplers and what makes keys, at every call; typed keys never are."""
+    words, key = random.PRNGKey(0), random.key(0)
+    for use in (random.normal, random.split, lambda k: random.fold_in(k, 1)):
+        with tb.legacy_prng_key("error"):
+            use(key)
+            with pytest.raises(ValueError, match="got words of a key"):
+                use(words)
+            with pytest.raises(ValueError, match="got words of a key"):
+                tb.eval_shape(use, words)
+        with tb.legacy_prng_key("warn"):
+            use(key)
+            for _ in range(2):
+                with pytest.warns(FutureWarning, match="tracebridge.random.key") as found:
+                    use(words)
+                assert found[0].filename == __file__
+
+
+def test_typed_keys_by_the_old_name() -> None:
+    """With an option PRNGKey makes typed keys."""
+    with tb.enable_custom_prng():
+        assert bool(random.key(3) == random.PRNGKey(3))
+    assert "uint32" == random.PRNGKey(3).dtype

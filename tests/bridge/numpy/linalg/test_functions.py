@@ -101,7 +101,7 @@ def test_factors_are_numpys(dtype: Any) -> None:
         close(np_la.cholesky(p).conj().T, la.cholesky(p, upper=True), dtype)
         upper = la.cholesky(np.triu(p), upper=True, symmetrize_input=False)
         close(np_la.cholesky(p).conj().T, upper, dtype)
-        for mode in ("reduced", "complete"):
+        for mode in ("reduced", "complete", "raw"):
             for x, y in zip(np_la.qr(r, mode), la.qr(r, mode), strict=True):
                 close(x, y, dtype)
         close(np_la.qr(r, "r"), la.qr(r, "r"), dtype)
@@ -177,6 +177,10 @@ def test_arguments_are_checked() -> None:
         la.norm(np.ones((2, 2, 2)), 2)
     with pytest.raises(ArgumentValueError, match="mode"):
         la.qr(np.eye(2), "economic")
+    with pytest.raises(ArgumentValueError, match="both rtol and tol"):
+        la.matrix_rank(np.eye(2), 1e-3, tol=1e-3)
+    with pytest.raises(ArgumentValueError, match="both rtol and rcond"):
+        la.pinv(np.eye(2), 1e-3, rcond=1e-3)
 
 
 def test_mapped_and_compiled() -> None:
