@@ -57,7 +57,7 @@ def _multivariate_normal(
     if is_complex(mean.aval.dtype):
         msg = f"multivariate_normal: got {mean.aval.str_short()} and {cov.aval.str_short()}"
         raise UnsupportedDtypeError(msg, hint="mean and cov of a real distribution are real")
-    dtype = mean.aval.dtype if dtype is None else dtype
+    kind: Any = mean.aval.dtype if dtype is None else dtype
     for name, value, rank in (("mean", mean, 1), ("cov", cov, 2)):
         if value.aval.ndim < rank:
             msg = f"multivariate_normal: {name} is {value.aval.str_short()}"
@@ -67,8 +67,8 @@ def _multivariate_normal(
         msg = f"multivariate_normal: mean is {mean.aval.str_short()}, cov {cov.aval.str_short()}"
         raise ShapeMismatchError(msg, expected=f"matrices of shape {(n, n)}")
     batch = joint_shape("multivariate_normal", shape, mean.aval.shape[:-1], cov.aval.shape[:-2])
-    z = normals(stream_of("multivariate_normal", key), (*batch, n), dtype)
-    factor = lax.convert_dtype(_factor(cov, method), dtype)
+    z = normals(stream_of("multivariate_normal", key), (*batch, n), kind)
+    factor = lax.convert_dtype(_factor(cov, method), kind)
     leading = cov.aval.ndim - 2
     if leading == 0:
         # One factor for all vectors: one product of matrices.
@@ -78,7 +78,7 @@ def _multivariate_normal(
         factor = spread(factor, (*batch, n, n))
         moved = matmul(factor, lax.reshape(z, (*batch, n, 1)))
         moved = lax.reshape(moved, (*batch, n))
-    return lax.add(spread(mean, (*batch, n), dtype), moved)
+    return lax.add(spread(mean, (*batch, n), kind), moved)
 
 
 def _orthogonal(key: Value, n: int, m: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

@@ -215,7 +215,8 @@ class _Form:
         self._check_sizes(x, y, sizes)
 
     def _check_sizes(self, x: Value, y: Value, sizes: Value) -> None:
-        own, got = self.outer if self.kind == "batch" else [*self.xb, *self.outer], sizes.aval.shape
+        own = self.outer if self.kind == "batch" else [*self.xb, *self.outer]
+        got: tuple[Any, ...] = sizes.aval.shape
         prefix = tuple([x.aval.shape[i] for i in own])
         if not got or (len(got) > 1 and got[:-1] != prefix):
             msg = f"{_NAME}: group_sizes are {sizes.aval.str_short()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import types
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import tracebridge as tb
 import tracebridge.numpy as tnp
+from tests.architecture.sources import ROOT
 from tests.public_modules import public_modules
 from tracebridge import _missing_modules
 from tracebridge._api.programs.missing import instead, names_in_table
@@ -73,6 +75,18 @@ def test_missing_names_say_what_to_use(module: str, name: str) -> None:
 
     assert name == caught.value.name
     assert instead(module, name) in str(caught.value)
+
+
+def test_the_page_of_left_out_names_is_right() -> None:
+    """What it lists is not there, and the error names what the page names."""
+    page = (ROOT / "docs" / "left_out.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(tracebridge[\w.]*)\.(\w+)` \|.*\| ([^|]*) \|$", page, re.MULTILINE)
+
+    assert len(rows) > 10
+    for module, name, way_out in rows:
+        assert (module, name) in TABLE
+        for used in re.findall(r"`(tracebridge[\w.]*)`", way_out):
+            assert used in instead(module, name)
 
 
 PACKAGES = [(m, n) for m, n in TABLE if hasattr(importlib.import_module(m), "__path__")]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 _BY_CALLBACK = "call it through tracebridge.pure_callback, with a rule of tracebridge.custom_jvp"
 _BESIDE = "beside the traced function"
-_RANDOM = "the typed keys of tracebridge.random.key, without checks of their reuse"
 _DEVICES = "tracebridge.pmap, or tracebridge.jit with in_shardings and out_shardings"
 _EXPORTS = (
     "tracebridge.tf.save, torch.export.export of a function of tracebridge.torch.wrap, or the text "
@@ -18,13 +17,22 @@ _PRIMITIVES = "a primitive of your own, see tracebridge.extend.core"
 # Module -> (names, what to use). A name that ends with a star is the beginning of names.
 _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "tracebridge": (
-        ("legacy_prng_key enable_custom_prng", _RANDOM),
+        ("ad", "tracebridge.interpreters.ad"),
+        ("allow_f16_reductions", "tracebridge.numpy.sum: 16-bit floats add up in float32"),
+        ("array_garbage_collection_guard", "tracebridge.live_arrays, and gc.get_referrers"),
+        ("auto_pcast remove_size_one_mesh_axis_from_type", _DEVICES),
+        ("ds", "tracebridge.lax.dynamic_slice, or a slice of Python"),
+        ("jax2tf_associative_scan_reductions", "tracebridge.tf.save: it needs no such option"),
+        ("softmax_custom_jvp", "tracebridge.nn.softmax: it has that derivative"),
         ("distributed thread_guard", "the devices of one process: tracebridge.devices()"),
         ("shard_map smap", _DEVICES),
     ),
     "tracebridge.lax": (
         ("ragged_all_to_all pcast precv psend", "tracebridge.lax.all_to_all and ppermute"),
         ("*_p", _PRIMITIVES),
+    ),
+    "tracebridge.extend.core": (
+        ("AbstractToken Token", "tracebridge.lax.create_token: tokens are arrays, bool[0]"),
     ),
     "tracebridge.ffi": (
         ("register_ffi_type_id", "tracebridge.ffi.register_ffi_type"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tracebridge._api.programs.missing import missing as _missing
 from tracebridge.core.compat.primitive import Primitive
 from tracebridge.core.compat.programs import (
     DebugInfo,
@@ -88,3 +91,8 @@ __all__ = [
 ]
 
 _shield(globals(), __name__)
+
+if not TYPE_CHECKING:  # a type checker knows the names above
+
+    def __getattr__(name: str) -> object:
+        raise _missing(__name__, name)
