@@ -218,13 +218,14 @@ class _Form:
         own = self.outer if self.kind == "batch" else [*self.xb, *self.outer]
         got: tuple[Any, ...] = sizes.aval.shape
         prefix = tuple([x.aval.shape[i] for i in own])
+        groups = sizes.aval.shape[sizes.aval.ndim - 1] if got else None
         if not got or (len(got) > 1 and got[:-1] != prefix):
             msg = f"{_NAME}: group_sizes are {sizes.aval.str_short()}"
             wanted = ", ".join(map(str, (*prefix, "groups")))
             raise ShapeMismatchError(msg, expected=f"the shape (groups,) or ({wanted})")
-        if self.group and y.aval.shape[self.group[0]] != got[-1]:
+        if self.group and y.aval.shape[self.group[0]] != groups:
             axis = self.group[0]
-            msg = f"{_NAME}: axis {axis} of rhs {y.aval.str_short()} is for {got[-1]} groups"
+            msg = f"{_NAME}: axis {axis} of rhs {y.aval.str_short()} is for {groups} groups"
             raise ShapeMismatchError(msg, expected="as many groups as group_sizes have")
         self.shared = len(got) == 1
 
