@@ -64,7 +64,7 @@ def cost(jaxpr: Jaxpr) -> float:
             total += _products(app) * elements
         elif kind is Cost.REDUCTION or kind.is_repeatable:
             total += max(elements, *[float(a.size) for a in app.avals], 0.0)
-        elif kind is Cost.EXPENSIVE:
+        elif kind in (Cost.EXPENSIVE, Cost.COMPOSED):
             total += _EXPENSIVE * elements
         else:
             return float("inf")

@@ -26,6 +26,10 @@ class Cost(enum.Enum):
     EXPENSIVE = "expensive"
     """Elementwise, some tens of instructions: reading its result costs less (exp, erfc, rem)."""
 
+    COMPOSED = "composed"
+    """Elementwise and expensive, but made of cheap instructions (sin, atan2): the compiler does not
+    see that, and repeats it in each kernel that needs the result."""
+
     REDUCTION = "reduction"
     """Reads each element of its operand once."""
 

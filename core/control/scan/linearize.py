@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
+from tracebridge.core.config.values import option
 from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.scan.params import derived, groups
 from tracebridge.core.control.scan.residuals import (
@@ -13,13 +14,17 @@ from tracebridge.core.control.scan.residuals import (
     split_residuals,
     varying,
 )
+from tracebridge.core.interpreters.batching import batch_jaxpr
 from tracebridge.core.interpreters.graph import Graph, GraphEquation
+from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
+from tracebridge.core.interpreters.residual_plan import ResidualPlan, plan_residuals
 from tracebridge.core.interpreters.staged_rules import StagedLinearize, bits, staged_linearize
 from tracebridge.core.ir.aval import ShapedArray
-from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 
 if TYPE_CHECKING:
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
 
 
 Flags = tuple[bool, ...]
+
+# What stacking one value costs in each step beside its elements, in milliseconds.
+_PER_STEP = 0.0003
 
 
 def tangent_outs(jaxpr: Jaxpr, nonzero_in: Sequence[bool]) -> list[bool]:
@@ -150,23 +158,39 @@ def _joint_body(
 class ScanSplit:
     """A linearized body, prepared for two scans.
 
-    ``primal``: the primal body with residuals. ``linear``: (residuals and tangents, in the order
-    of scan's arguments) -> tangents of the results marked by ``out_nz``.
+    ``primal``: the primal body with residuals. ``again``: (constant residuals, stacked ones) ->
+    expensive values of one step that are not kept, computed for all steps at once between the
+    scans; None if there are none. ``linear``: (residuals and tangents, in the order of scan's
+    arguments, where the values of ``again`` are the first slices) -> tangents of the results
+    marked by ``out_nz``.
     """
 
-    __slots__ = ("carry_nz", "linear", "out_nz", "primal")
+    __slots__ = ("again", "carry_nz", "linear", "out_nz", "primal")
 
-    def __init__(self, jaxpr: Jaxpr, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags) -> None:
+    def __init__(
+        self, jaxpr: Jaxpr, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags, *, plain: bool
+    ) -> None:
         n_consts, n_carry, n_in = len(consts_nz), len(carry_nz), jaxpr.n_in
+        if not plain and any([app.primitive.inlinable for app, _ in jaxpr.equations]):
+            jaxpr = inline_calls(jaxpr)
         linearized = LinearGraph(jaxpr, (*consts_nz, *carry_nz, *xs_nz))
-        graph, outs, residuals = linearized.graph, linearized.outs, linearized.residuals()
+        graph, outs, needed = linearized.graph, linearized.outs, linearized.residuals()
         varies = varying(graph, n_consts, n_in)
+        shape = (n_consts, n_carry, n_in)
+        plan = (
+            ResidualPlan(needed, []) if plain else plan_of_body(graph, varies, shape, outs, needed)
+        )
+        residuals = plan.kept
         if mixes(graph, varies):
             whole = graph.program(linearized.inputs, [*outs, *residuals], jaxpr.debug)
             self.primal = residual_scan(whole, n_consts, n_carry, len(outs))
         else:
-            shape = (n_consts, n_carry, n_in)
             self.primal = split_residuals(graph, varies, shape, outs, residuals, jaxpr.debug)
+        expensive = [n for app, _, n, _ in plan.redone if not app.primitive.cost.is_repeatable]
+        self.again = None
+        if expensive:
+            inputs = self.primal.in_scan_order(residuals, (), 0)
+            self.again = graph.program(inputs, expensive, jaxpr.debug, plan.redone)
         first = len(graph.equations)
         tangents = linearized.tangent_outs
         for i, nz in enumerate(carry_nz):
@@ -175,13 +199,24 @@ class ScanSplit:
         self.carry_nz = carry_nz
         self.out_nz = tuple([t is not None for t in tangents])
         n_fixed = sum(consts_nz) + sum(carry_nz)
+        inputs = self.primal.in_scan_order(residuals, linearized.tangents, n_fixed)
+        place = self.primal.n_constant + n_fixed
+        inputs[place:place] = expensive
         self.linear = graph.program(
-            self.primal.in_scan_order(residuals, linearized.tangents, n_fixed),
+            inputs,
             [t for t in tangents if t is not None],
             jaxpr.debug,
-            [*graph.equations[first:], *linearized.tape],
+            [*plan.redone, *graph.equations[first:], *linearized.tape],
             keep_effects=False,
         )
+
+    def again_for(self, params: Params) -> Jaxpr | None:
+        """``again`` for all steps."""
+        if self.again is None:
+            return None
+        n_constant = self.primal.n_constant
+        dims = (*[None] * n_constant, *[0] * (self.again.n_in - n_constant))
+        return batch_jaxpr(self.again, params["length"], None, dims, True)[0]
 
     def linear_scan(
         self,
@@ -191,11 +226,34 @@ class ScanSplit:
         stacked: Sequence[object],
         zeros: Callable[[ShapedArray], Any],
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Operands and parameters of the linear scan; ``constant``, ``stacked``: residuals."""
+        """Operands and parameters of the linear scan.
+
+        ``constant``, ``stacked``: residuals; those of ``again`` are the first stacked ones.
+        """
         consts_t, init_t, xs_t = tangent_args(params, tangents, self.carry_nz, zeros)
         fixed = [*constant, *consts_t]
         linear = derived(params, self.linear, len(fixed), len(init_t))
         return [*fixed, *init_t, *stacked, *xs_t], linear
+
+
+def plan_of_body(
+    graph: Graph,
+    varies: bytearray,
+    shape: tuple[int, int, int],
+    outs: Sequence[int],
+    needed: Sequence[int],
+) -> ResidualPlan:
+    """Which values of the steps are kept; slices, ys and what is the same in each step are there.
+
+    ``shape``: how many inputs are consts, carries, and how many there are.
+    """
+    n_consts, n_carry, n_in = shape
+    ys = set(outs[n_carry:])
+
+    def free(number: int) -> bool:
+        return not varies[number] or n_consts + n_carry <= number < n_in or number in ys
+
+    return plan_residuals(graph, graph.equations, free, needed, _PER_STEP)
 
 
 def split_scan(params: Params, tangents: Sequence[Any]) -> ScanSplit:
@@ -203,10 +261,12 @@ def split_scan(params: Params, tangents: Sequence[Any]) -> ScanSplit:
     jaxpr: Jaxpr = params["jaxpr"]
     n_consts, n_carry = params["num_consts"], params["num_carry"]
     nonzero = tuple([t is not None for t in tangents])
-    key = ("scan_linearize", n_consts, n_carry, nonzero)
+    plain = not option("platform_rules")
+    key = ("scan_linearize", n_consts, n_carry, nonzero, plain)
     found = jaxpr.cache.get(key)
     if found is None:
-        found = jaxpr.cache[key] = ScanSplit(jaxpr, *nonzero_groups(params, tangents))
+        flags = nonzero_groups(params, tangents)
+        found = jaxpr.cache[key] = ScanSplit(jaxpr, *flags, plain=plain)
     return found
 
 
@@ -223,6 +283,10 @@ def linearize_scan(
     results, constant, stacked = split.primal.bind(primitive, params, *groups_of_primals)
     if not any(split.out_nz):
         return results, [None] * len(results)
+    again = split.again_for(params)
+    if again is not None:
+        values = [*constant, *stacked]
+        stacked = [*eval_jaxpr(again, current_trace().process, values), *stacked]
     nodes = iter(
         trace.record(primitive, *split.linear_scan(params, tangents, constant, stacked, zeros_of))
     )
@@ -241,6 +305,9 @@ def staged_linearize_of_scan(primitive: Primitive, app: Application, mask: int) 
         tangents[i] = number
     split = split_scan(params, tangents)
     results, constant, stacked = split.primal.add_to(graph, primitive, params, primals)
+    again = split.again_for(params) if any(split.out_nz) else None
+    if again is not None:
+        stacked = [*graph.inline(again, [*constant, *stacked]), *stacked]
     operands, linear = split.linear_scan(params, tangents, constant, stacked, graph.zeros)
     primal_equations = list(graph.equations)
     tape: list[GraphEquation] = []

@@ -83,6 +83,11 @@ class ResidualScan(NamedTuple):
         stacked = [first + i for i in self.stacked] + [xs[i] for i in self.xs_kept]
         return list(range(first, first + self.n_out)), constant, stacked
 
+    @property
+    def n_constant(self) -> int:
+        """How many residuals are the same in each step."""
+        return self.kinds.count(_CONSTANT)
+
     def in_scan_order(self, residuals: Sequence[T], others: Sequence[T], n_fixed: int) -> list[T]:
         """The inputs of a body that takes residuals and others, in the order that scan wants.
 

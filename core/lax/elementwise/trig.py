@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @final
 class Sin(InexactUnary):
     name = "sin"
+    cost = Cost.COMPOSED
     hlo = "stablehlo.sine"
 
     def derivative(self, x: Value, ans: Value, **params: Any) -> Any:
@@ -33,6 +34,7 @@ class Sin(InexactUnary):
 @final
 class Cos(InexactUnary):
     name = "cos"
+    cost = Cost.COMPOSED
     hlo = "stablehlo.cosine"
 
     def derivative(self, x: Value, ans: Value, **params: Any) -> Any:
@@ -42,6 +44,7 @@ class Cos(InexactUnary):
 @final
 class Tan(InexactUnary):
     name = "tan"
+    cost = Cost.COMPOSED
     hlo = "stablehlo.tan"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
@@ -51,6 +54,7 @@ class Tan(InexactUnary):
 @final
 class Asin(InexactUnary):
     name = "asin"
+    cost = Cost.COMPOSED
     hlo = "chlo.asin"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
@@ -61,6 +65,7 @@ class Asin(InexactUnary):
 @final
 class Acos(InexactUnary):
     name = "acos"
+    cost = Cost.COMPOSED
     hlo = "chlo.acos"
 
     def derivative(self, x: Value, ans: Value, **params: object) -> Any:
@@ -70,6 +75,7 @@ class Acos(InexactUnary):
 @final
 class Atan(InexactUnary):
     name = "atan"
+    cost = Cost.COMPOSED
     hlo = "chlo.atan"
 
     def tangent(self, t: Any, x: Value, ans: Value, **params: object) -> Any:
@@ -81,7 +87,7 @@ class Atan2(BinaryElementwise):
     """The angle of the point with ordinate x (the first operand) and abscissa y."""
 
     name = "atan2"
-    cost = Cost.EXPENSIVE
+    cost = Cost.COMPOSED
     hlo = "stablehlo.atan2"
 
     accepts = staticmethod(is_inexact)

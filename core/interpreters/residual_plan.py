@@ -1,0 +1,193 @@
+"""Which values a forward program keeps for its backward program, and what that computes again.
+
+The choice is a cheapest cut. Each value between the inputs and what the backward program reads is
+either not needed there, kept (which costs the time to write and read it back), or computed again
+from others that are there (which costs the time of its equation). Contractions, reductions, loops
+and other equations of some cost are never repeated.
+
+Times are in milliseconds for one million elements of float32, from two cores with AVX-512; only
+their ratios matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.util.min_cut import FlowNetwork
+
+if TYPE_CHECKING:
+    from tracebridge.core.interpreters.graph import Graph, GraphEquation
+    from tracebridge.core.ir.application import Application
+    from tracebridge.core.ir.aval import ShapedArray
+
+_REPEAT = {
+    Cost.FREE: 0.002,
+    Cost.MOVES_DATA: 0.02,
+    Cost.CHEAP: 0.01,
+    Cost.EXPENSIVE: 0.19,
+    Cost.COMPOSED: 0.3,
+}
+_KEEP = 0.1  # writing four megabytes and reading them back
+_MILLION = 1e6
+
+
+class ResidualPlan(NamedTuple):
+    """What is kept, and the equations that make the rest of what is needed out of that."""
+
+    kept: list[int]
+    redone: list[GraphEquation]
+
+
+def elements(aval: ShapedArray) -> float:
+    """Millions of elements; symbolic sizes count as a thousand."""
+    size = 1.0
+    for d in aval.shape:
+        size *= d if type(d) is int else 1000.0
+    return size / _MILLION
+
+
+def can_repeat(app: Application) -> bool:
+    """Whether an equation may be run once more in the backward program."""
+    primitive = app.primitive
+    return primitive.cost in _REPEAT and not app.effects and not primitive.has_rules_of_users
+
+
+def plan_residuals(
+    graph: Graph,
+    equations: Sequence[GraphEquation],
+    free: Callable[[int], bool],
+    needed: Sequence[int],
+    overhead: float,
+    may_keep: Callable[[ShapedArray], bool] = lambda _: True,
+) -> ResidualPlan:
+    """The cheapest way to have the values ``needed``.
+
+    ``equations`` make the values of the forward program; those that are ``free`` are there in any
+    case. ``overhead``: what keeping one value costs beside its elements. ``may_keep``: whether
+    values of a kind can be kept at all.
+    """
+    made_by = _made_by(equations)
+    region = _region(made_by, free, needed)
+    if not region:
+        return ResidualPlan(list(needed), [])
+    needs_cut = [n for n in needed if not free(n)]
+    cut = _Cut(graph, made_by, region, free, overhead, may_keep)
+    kept, redone = cut.best(needs_cut)
+    available = [n for n in needed if free(n)]
+    chosen = dict.fromkeys([*available, *kept])
+    again = [e for e in equations if id(e) in redone]
+    for _, args, _, _ in again:
+        # Values that cost nothing, read by what is computed again.
+        chosen.update(dict.fromkeys([a for a in args if free(a) and a not in graph.consts]))
+    return ResidualPlan(list(chosen), again)
+
+
+def _made_by(equations: Sequence[GraphEquation]) -> dict[int, GraphEquation]:
+    return {
+        n: equation
+        for equation in equations
+        for n in range(equation[2], equation[2] + len(equation[0].outs))
+    }
+
+
+def _region(
+    made_by: dict[int, GraphEquation], free: Callable[[int], bool], needed: Sequence[int]
+) -> dict[int, GraphEquation]:
+    """Equations that might be repeated for the sake of ``needed``, by identity."""
+    found: dict[int, GraphEquation] = {}
+    waiting = list(needed)
+    seen = set(waiting)
+    while waiting:
+        number = waiting.pop()
+        equation = made_by.get(number)
+        if equation is None or free(number) or not can_repeat(equation[0]):
+            continue
+        found[id(equation)] = equation
+        for a in equation[1]:
+            if a not in seen:
+                seen.add(a)
+                waiting.append(a)
+    return found
+
+
+class _Cut:
+    """The network: per value a node before and one after it is kept, per equation a node.
+
+    Nodes on the sink's side are there in the backward program. An edge from the source to an
+    equation is cut, and paid, where the equation is repeated; the edge between the nodes of
+    a value where the value is kept.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        made_by: dict[int, GraphEquation],
+        region: dict[int, GraphEquation],
+        free: Callable[[int], bool],
+        overhead: float,
+        may_keep: Callable[[ShapedArray], bool],
+    ) -> None:
+        self.graph, self.made_by, self.region = graph, made_by, region
+        self.free, self.overhead, self.may_keep = free, overhead, may_keep
+        self.network = FlowNetwork(2)
+        self.of_equation: dict[int, int] = {}
+        self.of_value: dict[int, tuple[int, int]] = {}
+
+    def best(self, needed: Sequence[int]) -> tuple[list[int], Collection[int]]:
+        """Numbers of the values to keep, and identities of the equations to repeat."""
+        for equation in self.region.values():
+            self.add_equation(equation)
+        for number in needed:
+            self.network.add(self.value(number)[1], 1, math.inf)
+        source_side = self.network.source_side(0, 1)
+        kept = [n for n, (a, b) in self.of_value.items() if source_side[a] and not source_side[b]]
+        return kept, {e for e, node in self.of_equation.items() if not source_side[node]}
+
+    def add_equation(self, equation: GraphEquation) -> None:
+        """Its node, and edges from what it reads."""
+        node = self.equation(equation)
+        for a in dict.fromkeys(equation[1]):
+            if a not in self.graph.consts and not self.free(a):
+                self.network.add(self.value(a)[1], node, math.inf)
+
+    def equation(self, equation: GraphEquation) -> int:
+        """The node of an equation that may be repeated."""
+        node = self.of_equation.get(id(equation))
+        if node is None:
+            node = self.of_equation[id(equation)] = self.network.node()
+            self.network.add(0, node, self.time(equation[0]))
+        return node
+
+    def value(self, number: int) -> tuple[int, int]:
+        """The nodes before and after a value."""
+        nodes = self.of_value.get(number)
+        if nodes is None:
+            before, after = nodes = self.network.node(), self.network.node()
+            self.of_value[number] = nodes
+            equation = self.made_by.get(number)
+            repeats = equation is not None and id(equation) in self.region
+            if equation is None or not repeats:
+                self.network.add(0, before, math.inf)
+            else:
+                self.network.add(self.equation(equation), before, math.inf)
+            self.network.add(before, after, self.price(number, equation if repeats else None))
+        return nodes
+
+    def time(self, app: Application) -> float:
+        """What running an equation again costs."""
+        size = max([elements(a) for a in (*app.outs, *app.avals)], default=0.0)
+        return _REPEAT[app.primitive.cost] * size
+
+    def price(self, number: int, equation: Any) -> float:
+        """What keeping a value costs."""
+        aval = self.graph.avals[number]
+        if equation is not None and not self.may_keep(aval):
+            return math.inf
+        price = self.overhead + _KEEP * elements(aval) * aval.dtype.itemsize / 4
+        if equation is not None and equation[0].primitive.cost is Cost.COMPOSED:
+            # A kernel of its own, beside those that make results out of the value.
+            price += self.time(equation[0])
+        return price
