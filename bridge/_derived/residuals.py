@@ -1,10 +1,11 @@
 """Which intermediate values a forward pass keeps for its backward pass: one rule, in one place.
 
-Kept are results of contractions, reductions, sorts, loops and other equations of some cost, and
-elementwise functions that cost more than reading their result back from memory (exp, tanh, ...).
-Cheap elementwise work, conversions and changes of shape are done again inside the backward
-program, where XLA fuses them with what needs them: for a chain of cheap operations on 1e6 elements
-that took 2.1 ms instead of 6.0, for a chain of tanh keeping took 6.0 ms instead of 10.7.
+A cheapest cut decides (core/interpreters/residual_plan.py): what contractions, reductions, sorts,
+loops and other equations of some cost give is never computed again; of elementwise functions those
+are kept that cost more than reading their result back from memory (exp, tanh, ...). Equal values
+are found first and kept once. Cheap work is done again inside the backward program, where XLA fuses
+it with what needs it: for a chain of cheap operations on 1e6 elements that took 2.1 ms instead of
+6.0, for a chain of tanh keeping took 6.0 ms instead of 10.7.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from tracebridge.core.errors.transform_errors import (
     MissingRuleError,
 )
 from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
-from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.known_graph import KnownGraph
+from tracebridge.core.interpreters.residual_plan import Prices, plan_residuals, redo_all
+from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -35,23 +39,13 @@ Mask = tuple[bool, ...]
 # What derivatives of a function raise that has none, whatever its sizes are.
 NO_DERIVATIVE = (GradientTypeError, EffectError, MissingRuleError)
 
+# What keeping one value costs beside its elements, in milliseconds.
+_PER_VALUE = 0.004
+
 # Below this much work (see ``cost``) a forward pass keeps nothing: passing a residual from one
 # program to the next takes about 4 us, as long as some 4e4 multiplications.
 SMALL = 40_000
 _EXPENSIVE = 20  # of an elementwise function such as tanh, in multiplications
-
-
-def saveable(application: Any) -> bool:
-    """Whether results of an equation may be kept; a policy of ``partial_eval_jaxpr``."""
-    return not application.primitive.cost.is_repeatable and all(
-        [is_exchanged(a.dtype) for a in application.outs]
-    )
-
-
-def nothing_saveable(application: Any) -> bool:
-    """The policy that keeps inputs only."""
-    del application
-    return False
 
 
 def cost(jaxpr: Jaxpr) -> float:
@@ -189,41 +183,33 @@ def split_for_backward(joint: Jaxpr, primal: Jaxpr, cotangents: Mask) -> Split:
     """Split ``joint``: (inputs, cotangents) -> (results, gradients); see ``Split``."""
     n_in, n_out = primal.n_in, len(primal.outs)
     n_cts = joint.n_in - n_in
-    n_grads = len(joint.outs) - n_out
-    policy = nothing_saveable if cost(joint) < SMALL else saveable
-    parts = partial_eval_jaxpr(
-        joint,
-        (False,) * n_in + (True,) * n_cts,
-        (False,) * n_out + (True,) * n_grads,
-        policy,
-    )
-    known = parts.known
-    variables = known.outs[n_out:]
-    inputs: list[int] = []
-    results: list[int] = []
-    computed: list[int] = []
-    origin: list[tuple[int, int]] = []  # (group, position in the group) of each residual
-    of_result = {variable: i for i, variable in reversed(list(enumerate(known.outs[:n_out])))}
-    for k, variable in enumerate(variables):
-        group = inputs if variable < n_in else results if variable in of_result else computed
-        which = 0 if group is inputs else 1 if group is results else 2
-        origin.append((which, len(group)))
-        group.append(variable if which == 0 else of_result[variable] if which == 1 else n_out + k)
-    kept = tuple([i < n_out or i in computed for i in range(len(known.outs))])
-    forward, _ = dce_jaxpr(known, kept, keep_in=True)
-    starts = (0, len(inputs), len(inputs) + len(results))
-    order = [starts[which] + place for which, place in origin]
-    n_saved = len(order)
-
-    def run(*values: Any) -> list[Any]:
-        args = [*[values[i] for i in order], *values[n_saved:]]
-        return eval_jaxpr(parts.unknown, current_trace().process, args)
-
-    unknown_avals = parts.unknown.in_avals
-    saved_avals: list[Any] = [None] * n_saved
-    for place, aval in zip(order, unknown_avals[:n_saved], strict=True):
-        saved_avals[place] = aval
-    backward = stage(run, [*saved_avals, *unknown_avals[n_saved:]], primal.debug, locate=False)
-    _, used = dce_jaxpr(joint, (False,) * n_out + (True,) * n_grads, keep_in=True)
+    _, used = dce_jaxpr(joint, (False,) * n_out + (True,) * (len(joint.outs) - n_out), keep_in=True)
     redo = tuple([i for i in range(n_in) if used[i]])
-    return Split(forward, backward, tuple(inputs), tuple(results), len(computed), redo, cotangents)
+    is_small = cost(joint) < SMALL and not joint.effects
+    jaxpr = split_by_known(inline_calls(joint), (False,) * n_in + (True,) * n_cts)
+    whole = KnownGraph(jaxpr, n_in)
+    graph = whole.graph
+    outs = whole.outs[:n_out]
+    results = {number: i for i, number in reversed(list(enumerate(outs)))}
+
+    def free(number: int) -> bool:
+        return number < n_in or (number in results and not is_small)
+
+    needed = whole.needed(whole.outs[n_out:])
+    if is_small:
+        plan = redo_all(graph, needed, free)
+    else:
+        prices = Prices(graph, outs, _PER_VALUE, lambda aval: is_exchanged(aval.dtype))
+        plan = plan_residuals(graph, graph.equations, free, needed, prices)
+    inputs = [n for n in plan.kept if n < n_in]
+    of_results = [n for n in plan.kept if n >= n_in and n in results]
+    computed = [n for n in plan.kept if n >= n_in and n not in results]
+    forward = graph.program(range(n_in), [*outs, *computed], primal.debug)
+    backward = graph.program(
+        [*inputs, *of_results, *computed, *whole.unknown_inputs],
+        whole.outs[n_out:],
+        primal.debug,
+        [*plan.redone, *whole.unknown],
+    )
+    positions = tuple(inputs), tuple([results[n] for n in of_results])
+    return Split(forward, backward, *positions, len(computed), redo, cotangents)

@@ -12,8 +12,8 @@ their ratios matter.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.util.min_cut import FlowNetwork
@@ -60,21 +60,19 @@ def plan_residuals(
     equations: Sequence[GraphEquation],
     free: Callable[[int], bool],
     needed: Sequence[int],
-    overhead: float,
-    may_keep: Callable[[ShapedArray], bool] = lambda _: True,
+    prices: Prices,
 ) -> ResidualPlan:
     """The cheapest way to have the values ``needed``.
 
     ``equations`` make the values of the forward program; those that are ``free`` are there in any
-    case. ``overhead``: what keeping one value costs beside its elements. ``may_keep``: whether
-    values of a kind can be kept at all.
+    case.
     """
     made_by = _made_by(equations)
     region = _region(made_by, free, needed)
     if not region:
         return ResidualPlan(list(needed), [])
     needs_cut = [n for n in needed if not free(n)]
-    cut = _Cut(graph, made_by, region, free, overhead, may_keep)
+    cut = _Cut(graph, made_by, region, free, prices)
     kept, redone = cut.best(needs_cut)
     available = [n for n in needed if free(n)]
     chosen = dict.fromkeys([*available, *kept])
@@ -83,6 +81,78 @@ def plan_residuals(
         # Values that cost nothing, read by what is computed again.
         chosen.update(dict.fromkeys([a for a in args if free(a) and a not in graph.consts]))
     return ResidualPlan(list(chosen), again)
+
+
+@final
+class Prices:
+    """What keeping values costs, and computing them again.
+
+    ``outs``: results of the forward program. ``overhead``: of keeping one value, beside its
+    elements. ``may_keep``: whether values of a kind can be kept at all.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        outs: Iterable[int],
+        overhead: float,
+        may_keep: Callable[[ShapedArray], bool] = lambda _: True,
+    ) -> None:
+        self.avals, self.overhead, self.may_keep = graph.avals, overhead, may_keep
+        # Values that the forward program needs for its results, and those that it sums up.
+        self.live = set(outs)
+        self.reduced: set[int] = set()
+        for app, args, first, _ in reversed(graph.equations):
+            if not self.live.isdisjoint(range(first, first + len(app.outs))):
+                self.live.update(args)
+                if app.primitive.cost is Cost.REDUCTION:
+                    self.reduced.update(args)
+
+    def time(self, app: Application) -> float:
+        """What running an equation takes."""
+        size = max([elements(a) for a in (*app.outs, *app.avals)], default=0.0)
+        return _REPEAT[app.primitive.cost] * size
+
+    def again(self, equation: GraphEquation) -> float:
+        """What running an equation in the backward program costs.
+
+        Next to nothing if the forward program does not need it for itself.
+        """
+        app, _, first, _ = equation
+        is_live = not self.live.isdisjoint(range(first, first + len(app.outs)))
+        return self.time(app) * (1.0 if is_live else 0.01)
+
+    def keeping(self, number: int, equation: GraphEquation | None) -> float:
+        """What keeping a value costs; ``equation``: what could make it again, if anything."""
+        aval = self.avals[number]
+        if equation is None:
+            return self._moving(aval)
+        if not self.may_keep(aval):
+            return math.inf
+        app = equation[0]
+        price = self._moving(aval)
+        # The value gets a kernel of its own beside the one that reduces it, or that contains its
+        # cheap instructions.
+        if app.primitive.cost is Cost.COMPOSED or number in self.reduced:
+            price += self.time(app)
+        return price
+
+    def _moving(self, aval: ShapedArray) -> float:
+        return self.overhead + _KEEP * elements(aval) * aval.dtype.itemsize / 4
+
+
+def redo_all(graph: Graph, needed: Sequence[int], free: Callable[[int], bool]) -> ResidualPlan:
+    """Everything again, from what is there."""
+    redone = []
+    wanted = set(needed)
+    for equation in reversed(graph.equations):
+        app, args, first, _ = equation
+        if any([n in wanted and not free(n) for n in range(first, first + len(app.outs))]):
+            redone.append(equation)
+            wanted.update(args)
+    redone.reverse()
+    kept = [n for n in sorted(wanted) if free(n)]
+    return ResidualPlan(kept, redone)
 
 
 def _made_by(equations: Sequence[GraphEquation]) -> dict[int, GraphEquation]:
@@ -127,11 +197,10 @@ class _Cut:
         made_by: dict[int, GraphEquation],
         region: dict[int, GraphEquation],
         free: Callable[[int], bool],
-        overhead: float,
-        may_keep: Callable[[ShapedArray], bool],
+        prices: Prices,
     ) -> None:
         self.graph, self.made_by, self.region = graph, made_by, region
-        self.free, self.overhead, self.may_keep = free, overhead, may_keep
+        self.free, self.prices = free, prices
         self.network = FlowNetwork(2)
         self.of_equation: dict[int, int] = {}
         self.of_value: dict[int, tuple[int, int]] = {}
@@ -158,7 +227,7 @@ class _Cut:
         node = self.of_equation.get(id(equation))
         if node is None:
             node = self.of_equation[id(equation)] = self.network.node()
-            self.network.add(0, node, self.time(equation[0]))
+            self.network.add(0, node, self.prices.again(equation))
         return node
 
     def value(self, number: int) -> tuple[int, int]:
@@ -173,21 +242,6 @@ class _Cut:
                 self.network.add(0, before, math.inf)
             else:
                 self.network.add(self.equation(equation), before, math.inf)
-            self.network.add(before, after, self.price(number, equation if repeats else None))
+            price = self.prices.keeping(number, equation if repeats else None)
+            self.network.add(before, after, price)
         return nodes
-
-    def time(self, app: Application) -> float:
-        """What running an equation again costs."""
-        size = max([elements(a) for a in (*app.outs, *app.avals)], default=0.0)
-        return _REPEAT[app.primitive.cost] * size
-
-    def price(self, number: int, equation: Any) -> float:
-        """What keeping a value costs."""
-        aval = self.graph.avals[number]
-        if equation is not None and not self.may_keep(aval):
-            return math.inf
-        price = self.overhead + _KEEP * elements(aval) * aval.dtype.itemsize / 4
-        if equation is not None and equation[0].primitive.cost is Cost.COMPOSED:
-            # A kernel of its own, beside those that make results out of the value.
-            price += self.time(equation[0])
-        return price

@@ -71,6 +71,8 @@ class Primitive(abc.ABC):
     runs_steps: ClassVar[bool] = False
     # Whether it moves elements about, whatever they are: arrays of extended dtypes need no rule.
     moves_elements: ClassVar[bool] = False
+    # Whether two equations with the same arguments may become one.
+    may_merge: ClassVar[bool] = True
     # The rules are functions of the user (core/compat).
     has_rules_of_users: ClassVar[bool] = False
 

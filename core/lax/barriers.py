@@ -27,6 +27,7 @@ class OptimizationBarrier(Primitive):
     name = "optimization_barrier"
     cost = Cost.OTHER
     makes_nan = False
+    may_merge = False
     multiple_results = True
 
     def abstract_eval(self, *avals: ShapedArray, **params: object) -> list[ShapedArray]:

@@ -211,6 +211,7 @@ class RngUniform(Primitive):
 
     name = "rng_uniform"
     cost = Cost.OTHER
+    may_merge = False
 
     def abstract_eval(self, *avals: ShapedArray, **params: Any) -> ShapedArray:
         a, b = avals

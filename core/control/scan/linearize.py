@@ -20,7 +20,7 @@ from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
-from tracebridge.core.interpreters.residual_plan import ResidualPlan, plan_residuals
+from tracebridge.core.interpreters.residual_plan import Prices, ResidualPlan, plan_residuals
 from tracebridge.core.interpreters.staged_rules import StagedLinearize, bits, staged_linearize
 from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -253,7 +253,7 @@ def plan_of_body(
     def free(number: int) -> bool:
         return not varies[number] or n_consts + n_carry <= number < n_in or number in ys
 
-    return plan_residuals(graph, graph.equations, free, needed, _PER_STEP)
+    return plan_residuals(graph, graph.equations, free, needed, Prices(graph, outs, _PER_STEP))
 
 
 def split_scan(params: Params, tangents: Sequence[Any]) -> ScanSplit:
