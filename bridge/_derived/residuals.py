@@ -186,7 +186,7 @@ def split_for_backward(joint: Jaxpr, primal: Jaxpr, cotangents: Mask) -> Split:
     _, used = dce_jaxpr(joint, (False,) * n_out + (True,) * (len(joint.outs) - n_out), keep_in=True)
     redo = tuple([i for i in range(n_in) if used[i]])
     is_small = cost(joint) < SMALL and not joint.effects
-    jaxpr = split_by_known(inline_calls(joint), (False,) * n_in + (True,) * n_cts)
+    jaxpr = split_by_known(inline_calls(joint, rules=True), (False,) * n_in + (True,) * n_cts)
     whole = KnownGraph(jaxpr, n_in)
     graph = whole.graph
     outs = whole.outs[:n_out]

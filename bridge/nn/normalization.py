@@ -82,12 +82,36 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     >>> tb.nn.log_softmax(tb.numpy.array([0.0, -1000.0])).tolist()
     [0.0, -1000.0]
     """
+    x = _inexact(x)
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    return _log_softmax_call(x, axis, None if where is None else tnp.asarray(where))
+
+
+def _inexact(x: ArrayLike) -> Any:
     x = tnp.asarray(x)
+    return x if tnp.issubdtype(x.dtype, tnp.inexact) else x.astype(tnp.result_type(x.dtype, 0.0))
+
+
+def _log_softmax(x: Any, axis: Any, where: Any) -> Any:
     shift = _exp_sums.shift_of(x, axis, where)
     shifted = x - shift if where is None else tnp.where(where, x - shift, 0)
     total = tnp.sum(tnp.exp(shifted), axis=axis, where=where, keepdims=True)
     result = shifted - tnp.log(total)
     return result if where is None else tnp.where(where, result, -np.inf)
+
+
+_log_softmax_call = custom_jvp(_log_softmax, nondiff_argnums=(1,))
+
+
+@_log_softmax_call.defjvp
+def _log_softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
+    """The result is all that the derivative needs, so that nothing else is kept for it."""
+    (x, where), (t, _) = primals, tangents
+    y = _log_softmax_call(x, axis, where)
+    if where is not None:
+        t = tnp.where(where, t, 0)
+    total = tnp.sum(tnp.exp(y) * t, axis=axis, keepdims=True)
+    return y, t - total if where is None else tnp.where(where, t - total, 0)
 
 
 def _softmax(x: Any, axis: Any, where: Any) -> Any:
@@ -121,9 +145,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     >>> tb.nn.softmax(tb.numpy.array([1000.0, 1000.0])).tolist()
     [0.5, 0.5]
     """
-    x = tnp.asarray(x)
-    if not tnp.issubdtype(x.dtype, tnp.inexact):
-        x = x.astype(tnp.result_type(x.dtype, 0.0))
+    x = _inexact(x)
     axis = tuple(axis) if isinstance(axis, list) else axis
     return _softmax_call(x, axis, None if where is None else tnp.asarray(where))
 

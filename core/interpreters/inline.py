@@ -9,12 +9,14 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 
 
-def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
+def inline_calls(jaxpr: Jaxpr, *, rules: bool = False) -> Jaxpr:
     """``jaxpr`` without jit and closed_call equations, at any depth of such calls.
 
     Primitives with the attribute ``inlinable`` are replaced by their parameter ``jaxpr``.
+    ``rules``: nobody will differentiate it, so calls with derivatives of their own are too.
     """
-    cached = jaxpr.cache.get("inlined")
+    key = ("inlined", rules)
+    cached = jaxpr.cache.get(key)
     if cached is not None:
         return cached
 
@@ -22,13 +24,15 @@ def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
         staging = current_trace().process
 
         def process(app: Any, values: Any) -> Any:
-            if app.primitive.inlinable:
-                outs = eval_jaxpr(app.params["jaxpr"], process, values)
+            primitive = app.primitive
+            called = "jaxpr" if primitive.inlinable else primitive.computes if rules else None
+            if called is not None:
+                outs = eval_jaxpr(app.params[called], process, values)
                 return outs if app.multiple else outs[0]
             return staging(app, values)
 
         return eval_jaxpr(jaxpr, process, args)
 
     cached = stage(run, jaxpr.in_avals, jaxpr.debug, locate=False)
-    jaxpr.cache["inlined"] = cached
+    jaxpr.cache[key] = cached
     return cached

@@ -60,6 +60,8 @@ class Primitive(abc.ABC):
     stages_when_repeated: ClassVar[bool] = False
     # It does nothing but call its parameter ``jaxpr``, whose equations may take its place.
     inlinable: ClassVar[bool] = False
+    # The parameter with what it computes, if only its derivative is something else.
+    computes: ClassVar[str | None] = None
     # Programs with it are reduced before they are lowered: unused results have a meaning for it.
     wants_dce: ClassVar[bool] = False
     # Parameters refer to functions of the user: no long-lived cache may hold applications.

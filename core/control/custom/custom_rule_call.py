@@ -57,6 +57,7 @@ class CustomRuleCall(HigherOrderPrimitive):
     the function.
     """
 
+    computes = "call_jaxpr"
     effect_place = "in_custom_rules"
     holds_functions = True
     rule_class: ClassVar[Callable[..., DerivativeRule]]

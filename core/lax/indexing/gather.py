@@ -26,6 +26,7 @@ from tracebridge.core.lax.indexing.modes import (
     in_bounds,
     signed_indices,
 )
+from tracebridge.core.lax.indexing.picks import picked_axis, put_back
 from tracebridge.core.lax.shape.axes import as_axes, as_dims, surely_less
 from tracebridge.core.mlir.attrs import boolean, i64_array
 from tracebridge.core.mlir.types import is_static
@@ -102,6 +103,9 @@ class Gather(Structural):
     def transpose(self, ct: Value, *args: Value, **params: Any) -> Sequence[Any]:
         x, indices = args
         numbers = params["dimension_numbers"]
+        axis = picked_axis(x.aval, indices.aval, **params)
+        if axis is not None:
+            return [put_back(ct, indices, x.aval, axis, params["mode"]), None]
         out = lax.scatter_add(
             zeros_of(x.aval),
             indices,
