@@ -84,7 +84,7 @@ def _joined(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...],
     return tuple(sizes), tuple([i for i, summed in enumerate(kinds) if summed])
 
 
-def _is_fused(x: Any) -> bool:
+def _is_fused(x: IrValue) -> bool:
     """Whether XLA computes ``x`` inside of what reads it."""
     owner = x.owner
     return getattr(owner, "name", None) in _FUSED
