@@ -13,7 +13,6 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.lax.ad_util import zeros_of
-from tracebridge.core.lax.indexing.modes import GatherScatterMode
 from tracebridge.core.mlir.types import is_static
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def put_back(ct: Value, indices: Value, x: ShapedArray, axis: int, mode: Any) ->
     index = lax.reshape(indices, rows)
     if index.aval.dtype.itemsize < 4:
         index = lax.convert_element_type(index, np.int32)
-    if mode is GatherScatterMode.CLIP:
+    if mode is lax.GatherScatterMode.CLIP:
         zero, last = [lax.full_like(index, n) for n in (0, max(x.shape[axis] - 1, 0))]
         index = lax.clamp(zero, index, last)
     positions = lax.broadcasted_iota(index.aval.dtype, x.shape, axis)
