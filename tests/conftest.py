@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import subprocess
@@ -104,6 +105,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=f"{module} is not installed"))
         if no_gpu and item.get_closest_marker("gpu") is not None:
             item.add_marker(pytest.mark.skip(reason=no_gpu))
+
+
+def pytest_collection_finish() -> None:
+    """Take what collecting tests has made, which stays, out of the search for garbage.
+
+    Tests that ask the garbage collector, or for referrers, would look at millions of objects.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def why_no_gpu() -> str:
