@@ -48,10 +48,8 @@ def multiply_add(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     # Factors of neighbouring features lie beside each other.
     outs, ins, *taps = g.numbers.rhs_spec
     kernel = in_order(y, (*taps, ins, outs), tuple(range(len(g.rhs))))
-    kernel = kernel if kernel is y else lax.optimization_barrier(kernel)
     kernel = lax.reshape(kernel, (*g.kernel, inputs, groups, outputs))
     total: Any = None
-    count = 0
     for place in places(g.kernel):
         starts = [k * b for k, b in zip(place, g.rhs_dilation, strict=True)]
         here = part(x, moved[1:], starts, g.results, g.strides)
@@ -63,9 +61,6 @@ def multiply_add(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
             factor = lax.broadcast_in_dim(factor, tuple(shape), (features, features + 1))
             term = lax.mul(one, factor)
             total = term if total is None else lax.add(total, term)
-            count += 1
-            if count % MAX_TERMS == 0:  # the next ones are another loop
-                total = lax.optimization_barrier(total)
     shape[features : features + 2] = [groups * outputs]
     return in_order(lax.reshape(total, tuple(shape)), g.numbers.lhs_spec, g.numbers.out_spec)
 

@@ -11,6 +11,7 @@ from typing import Any
 import control_programs
 import numpy as onp
 import programs
+import windows
 
 Case = Callable[[Any], tuple[Callable[[], Any], int]]
 CASES: dict[str, dict[str, Case]] = {}
@@ -169,3 +170,18 @@ def run_scan(api: Any) -> Any:
     f, args = programs.scan_loss(api)
     g = api.jit(api.grad(f))
     return lambda: api.block(g(*args)), 50
+
+
+# convolutions and pooling ------------------------------------------------------------------------
+
+for _group, _table in (
+    ("convolutions and pooling that XLA is slow at", windows.WEAK),
+    ("convolutions that XLA does well", windows.STRONG),
+):
+    for _name, _program in _table.items():
+
+        @case(_group, _name)
+        def _window_case(api: Any, program: windows.Make = _program) -> Any:
+            f, args = program(api)
+            g = api.jit(f)
+            return lambda: api.block(g(*args)), 3

@@ -28,6 +28,8 @@ GROUPS: dict[str, tuple[float | None, float | None]] = {
     "tracing and lowering, first in a process": (1 / 6, None),
     "eager": (0.65, None),
     "compiled code": (1.0, None),
+    "convolutions and pooling that XLA is slow at": (0.2, 1.1),
+    "convolutions that XLA does well": (1.1, 1.1),
     "import": (0.5, None),
     "import of numpy and lax": (0.5, None),
     "import and first operation": (None, None),
@@ -174,7 +176,8 @@ def main(argv: list[str]) -> Any:
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args(argv)
     groups = options.groups or [
-        "cached call", "tracing and lowering", "eager", "compiled code", *IMPORTS,
+        "cached call", "tracing and lowering", "eager", "compiled code",
+        "convolutions and pooling that XLA is slow at", "convolutions that XLA does well", *IMPORTS,
     ]  # fmt: skip
     ours, theirs = collect(options.peer, options.package, options.rounds, groups)
     text = render(ours, theirs)
