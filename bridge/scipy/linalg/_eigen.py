@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 import tracebridge.numpy as tnp
+from tracebridge._api.custom.custom_jvp import custom_jvp
+from tracebridge._api.derivatives.jvp import jvp
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
 from tracebridge.core.linalg.eig import schur as lax_schur
@@ -19,9 +21,11 @@ from tracebridge.core.linalg.qr import qr as lax_qr
 from tracebridge.core.linalg.triangular import triangular_solve
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
+from tracebridge.core.runtime.calls.staged_functions import StagedFunction
 from tracebridge.numpy import linalg
 from tracebridge.numpy._promote import promote_inexact
 from tracebridge.numpy._staging import value_of
+from tracebridge.scipy.linalg._bisection import SMALL, bisected
 
 
 def inexact(*xs: Any) -> list[Any]:
@@ -308,6 +312,31 @@ def eigh(
     return w, triangular_solve(factor, v, left_side=True, **form)
 
 
+def _whole(main: Any, beside: Any) -> Any:
+    return tnp.diag(main) + tnp.diag(beside, -1) + tnp.diag(tnp.conj(beside), 1)
+
+
+def _eigenvalues(main: Any, beside: Any, first: int, last: int) -> Any:
+    """By bisection; the derivative is that of the whole matrix, as it takes eigenvectors."""
+
+    @custom_jvp
+    def run(main: Any, beside: Any) -> Any:
+        return bisected(tnp.real(main), beside, first, last)
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        def whole(*xs: Any) -> Any:
+            _, w = lax_eigh(_whole(*xs), symmetrize_input=False, subset_by_index=(first, last))
+            return w
+
+        return run(*primals), jvp(whole, primals, tangents)[1]
+
+    run.defjvp(rule)
+    return run(main, beside)
+
+
+_eigenvalues_staged = StagedFunction(_eigenvalues, "eigh_tridiagonal")
+
+
 def eigh_tridiagonal(
     d: ArrayLike,
     e: ArrayLike,
@@ -318,7 +347,10 @@ def eigh_tridiagonal(
     tol: float | None = None,
     key: Array | None = None,
 ) -> Any:
-    """Eigenvalues and vectors of a symmetric tridiagonal matrix, which is made whole.
+    """Eigenvalues and vectors of a symmetric tridiagonal matrix.
+
+    Vectors, derivatives and small matrices come from the whole matrix; eigenvalues alone of large
+    ones from their diagonals, by bisection.
 
     Args:
         d: the diagonal, of shape ``(n,)``.
@@ -347,11 +379,16 @@ def eigh_tridiagonal(
         msg = f"eigh_tridiagonal: select={select!r}, select_range={select_range}"
         raise ArgumentValueError(msg, expected="'a', or 'i' or 'v' with a range")
     main, beside = inexact(d, e)
-    whole = tnp.diag(main) + tnp.diag(beside, -1) + tnp.diag(tnp.conj(beside), 1)
+    n = main.aval.shape[0]
     subset = None
     if select == "i" and select_range is not None:
         subset = (int(select_range[0]), int(select_range[1]) + 1)
-    v, w = lax_eigh(whole, symmetrize_input=False, subset_by_index=subset)
+    if eigvals_only and n > SMALL:
+        w = _eigenvalues_staged((main, beside), (0, n) if subset is None else subset)
+        if select == "v" and select_range is not None:
+            w = w[(w > select_range[0]) & (w <= select_range[1])]
+        return w
+    v, w = lax_eigh(_whole(main, beside), symmetrize_input=False, subset_by_index=subset)
     if select == "v" and select_range is not None:
         keep = (w > select_range[0]) & (w <= select_range[1])
         v, w = v[:, keep], w[keep]
