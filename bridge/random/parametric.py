@@ -91,7 +91,7 @@ def _truncated_normal(
     root = math.sqrt(2)
     low, high = (lax.erf(lax.div(v, full_of(v.aval, root))) for v in (lower, upper))
     u = uniforms(stream_of("truncated_normal", key), shape, dtype, low, high)
-    z = lax.mul(constant(root, shape, dtype), lax.erf_inv(u))
+    z = lax.mul(constant(root, shape, dtype), lax.erf_inv_p.bind(u, plain=True))
     # Rounding must not lead to the bounds or beyond.
     inside = []
     for bound, target in ((lower, math.inf), (upper, -math.inf)):

@@ -133,6 +133,7 @@ def _rules() -> dict[str, Callable[..., Any]]:
         (cpu_lowerings.CPU_RULES, False),
         (cpu_lowerings.CPU_EXACT_RULES, True),
         (cpu_exponentials.CPU_EXACT_RULES, True),
+        (cpu_special.CPU_EXACT_RULES, True),
     ):
         for name, (compose, dtypes) in rules.items():
             primitive = getattr(lax, f"{name}_p")

@@ -46,6 +46,11 @@ class Erfc(FloatUnary):
 
 @final
 class ErfInv(FloatUnary):
+    """Parameter ``plain=True``, if given, asks for XLA's own operation on every platform.
+
+    Normal numbers are made of it: their streams have the same bits wherever they are drawn.
+    """
+
     name = "erf_inv"
     cost = Cost.EXPENSIVE
     hlo = "chlo.erf_inv"
