@@ -39,6 +39,14 @@ def stirling_rest(a: Expression) -> Expression:
     return inverse * polynomial(inverse * inverse, _BERNOULLI)
 
 
+def digamma_rest(a: Expression) -> Expression:
+    """``digamma(a) - log(a)`` for ``a >= STIRLING_FROM``."""
+    inverse = 1.0 / a
+    square = inverse * inverse
+    terms = [-(2 * k + 1) * b for k, b in enumerate(_BERNOULLI)]
+    return inverse * -0.5 + square * polynomial(square, terms)
+
+
 def log1p_less(u: Expression, above: Expression) -> Expression:
     """``log(1 + u) - u``, without cancellation near 0; ``above`` is ``1 + u`` to its last digit.
 

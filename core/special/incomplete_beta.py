@@ -7,7 +7,7 @@ Source: NIST DLMF 8.17; Didonato, Morris (1992), ACM Trans. Math. Softw. 18(3), 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tracebridge.core import lax
 from tracebridge.core.errors.transform_errors import MissingRuleError
@@ -15,11 +15,12 @@ from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import operands
 from tracebridge.core.special.expansions import (
     STIRLING_FROM,
+    digamma_rest,
     log1p_less,
     repeat,
     stirling_rest,
 )
-from tracebridge.core.special.programs import Expression, Smooth, first_of, where
+from tracebridge.core.special.programs import Expression, Smooth, first_of, where, with_derivative
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.value import Operand, Value
@@ -67,26 +68,27 @@ def _log_factor(a: Expression, b: Expression, x: Expression, y: Expression) -> E
 def _fraction(
     inside: Expression, a: Expression, b: Expression, x: Expression, y: Expression
 ) -> Expression:
-    """The fraction of Didonato and Morris, whose first terms do not cancel, by Lentz's method."""
+    """The fraction of Didonato and Morris over ``a``, by Lentz's method; no terms cancel."""
     eps, tiny = x.eps(), 1e-30
 
     def safe(v: Expression) -> Expression:
         return where(v.of(lax.abs) < tiny, tiny, v)
 
     gap = where(b * x < 0.5, a * y + (1.0 - b * x), (a * y - b * x) + 1.0)
-    first = safe(a * gap / (a + 1.0))
+    first = safe(gap / (a + 1.0))
 
-    def step(n: Expression, c: Any, d: Any, h: Any) -> Any:
+    def step(n: Expression, lead: Any, c: Any, d: Any, h: Any) -> Any:
         even = a + (n * 2.0 - 1.0)
         part = n * (b - n) * x / even
-        top = (a + (n - 1.0)) / even * (a + b + (n - 1.0)) * x * part
+        top = lead / even * (a + b + (n - 1.0)) * x * part
         below = n + part + (a + n) * (gap + n * (1.0 + y)) / (even + 2.0)
         d = 1.0 / safe(below + top * d)
         c = safe(below + top / c)
         ratio = c * d
-        return (ratio - 1.0).of(lax.abs) <= eps, c, d, h * ratio
+        return (ratio - 1.0).of(lax.abs) <= eps, a + n, c, d, h * ratio
 
-    return repeat(inside, step, [first, a.filled(0.0), first], _TERMS)[2]
+    # The factor a + n - 1 of a term, but 1 for the first.
+    return repeat(inside, step, [a.filled(1.0), first, a.filled(0.0), first], _TERMS)[3]
 
 
 def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
@@ -104,7 +106,7 @@ def _betainc(a: Expression, b: Expression, x: Expression) -> Expression:
     p, q = where(turned, b, a), where(turned, a, b)
     z, one_minus_z = where(turned, y, x), where(turned, x, y)
     factor = _log_factor(p, q, z, one_minus_z).of(lax.exp)
-    part = factor / _fraction(~known, p, q, z, one_minus_z)
+    part = factor / p / _fraction(~known, p, q, z, one_minus_z)
     inner = where(turned, 1.0 - part, part)
     return first_of(
         [
@@ -139,11 +141,78 @@ class RegularizedIncompleteBeta(Smooth):
         return _betainc(*xs)
 
     def slope(self, i: int, ans: Value, *xs: Value) -> Any:
+        slopes = (betainc_grad_a_p, betainc_grad_b_p, beta_density_p)
+        return slopes[i].bind(*xs)
+
+
+def _rate(
+    p: Expression, q: Expression, x: Expression, y: Expression, full: Expression
+) -> Expression:
+    """The derivative of ``log(x**p y**q / beta(p, q))`` in ``p``, where ``y = 1 - x``.
+
+    Without ``1 / p`` where not ``full``: beside its pole it would leave no digits of the rest.
+    """
+    large = p >= STIRLING_FROM
+    a, b = where(large, p, STIRLING_FROM), where(large, q, STIRLING_FROM)
+    u = where(a <= b, x * b - a * y, a * -y + b * x) / a
+    close = u.of(lax.abs) < 0.5
+    log = where(close, where(close, u, 0.0).of(lax.log1p), ((a + b) * x / a).of(lax.log))
+    far = log + (digamma_rest(a + b) - digamma_rest(a))
+    far = far - where(full, 0.0, 1.0 / a)
+    low, high = (where(large, 1.0, v) for v in (p, q))
+    near = where(x > 0.5, (-y).of(lax.log1p), x.of(lax.log))
+    near = near - where(full, low, low + 1.0).of(lax.digamma) + (low + high).of(lax.digamma)
+    return where(large, far, near)
+
+
+class _ParameterSlope(Smooth):
+    """The derivative of betainc in a parameter, also of the fraction through its loop."""
+
+    index: ClassVar[int]
+
+    def formula(self, *xs: Expression) -> Expression:
+        a, b, x = xs
+        nowhere = ~((a >= 0.0) & (b >= 0.0) & (x >= 0.0) & (x <= 1.0))
+        nowhere = nowhere | (a.is_equal(0.0) & b.is_equal(0.0))
+        nowhere = nowhere | (a.is_equal(_INF) & b.is_equal(_INF))
+        known = nowhere | x.is_equal(0.0) | x.is_equal(1.0) | a.is_equal(_INF) | b.is_equal(_INF)
+        # Close to 0 the derivative is what it is at 0.
+        a, b = (where(known, 1.0, where(v.is_equal(0.0), 1e-30, v)) for v in (a, b))
+        x = where(known, 0.25, x)
+        y = 1.0 - x
+        turned = x > (a + 1.0) / (a + b + 2.0)
+        z, rest = where(turned, y, x), where(turned, x, y)
+
+        def fraction(v: Expression) -> Expression:
+            first, second = (v, b) if self.index == 0 else (a, v)
+            p, q = where(turned, second, first), where(turned, first, second)
+            return _fraction(~known, p, q, z, rest)
+
+        own = a if self.index == 0 else b
+        value, slope = with_derivative(fraction, own)
+        p, q = where(turned, b, a), where(turned, a, b)
+        part = _log_factor(p, q, z, rest).of(lax.exp) / p / value
+        rate = _rate(a, b, x, y, turned) if self.index == 0 else _rate(b, a, y, x, ~turned)
+        inner = where(part.is_equal(0.0), 0.0, part * (rate - slope / value))
+        return first_of([(nowhere, math.nan), (known, 0.0)], where(turned, -inner, inner))
+
+    def slope(self, i: int, ans: Value, *xs: Value) -> Any:
         if i < 2:
-            name = ("first", "second")[i]
-            msg = f"betainc has no derivative in its {name} argument"
+            msg = "betainc has no second derivative in its first two arguments"
             raise MissingRuleError(self.name, "jvp", message=msg)
-        return beta_density_p.bind(*xs)
+        return beta_density_p.slope(self.index, beta_density_p.bind(*xs), *xs)
+
+
+@final
+class BetaincGradA(_ParameterSlope):
+    name = "betainc_grad_a"
+    index = 0
+
+
+@final
+class BetaincGradB(_ParameterSlope):
+    name = "betainc_grad_b"
+    index = 1
 
 
 @final
@@ -189,6 +258,8 @@ class LogBeta(Smooth):
 
 log_beta_p = LogBeta()
 regularized_incomplete_beta_p = RegularizedIncompleteBeta()
+betainc_grad_a_p = BetaincGradA()
+betainc_grad_b_p = BetaincGradB()
 beta_density_p = BetaDensity()
 
 
@@ -197,17 +268,19 @@ def betainc(a: Operand, b: Operand, x: Operand) -> Any:
 
     The integral of ``t**(a - 1) (1 - t)**(b - 1)`` from 0 to ``x``, over that from 0 to 1.
 
+    Differentiable once in ``a`` and ``b``, to any order in ``x``.
+
     Args:
         a: a float array, not negative.
         b: a float array of the same shape and dtype, not negative.
-        x: a float array of the same shape and dtype, in ``[0, 1]``. Differentiable.
+        x: a float array of the same shape and dtype, in ``[0, 1]``.
 
     Returns:
         Numbers in ``[0, 1]``; NaN where an argument is outside, or both parameters are 0.
 
     Raises:
         DtypeMismatchError: the dtypes differ.
-        MissingRuleError: the derivative in ``a`` or ``b`` is asked for.
+        MissingRuleError: a second derivative in ``a`` or ``b`` is asked for.
         ShapeMismatchError: the shapes differ, and are no scalars.
         UnsupportedDtypeError: they are no floats.
 

@@ -253,9 +253,10 @@ def _upper_slope(p: _Point) -> Expression:
 
 
 def _lower_slope(a: Expression, x: Expression) -> Expression:
-    p = _Point(a, x)
+    # Close to 0 the derivative is what it is at 0, -E1(x).
+    p = _Point(where(a.is_equal(0.0), 1e-30, a), x)
     inner = -(_upper_slope(p) * p.factor())
-    nowhere = p.invalid | p.a_is_0
+    nowhere = p.invalid | (a.is_equal(0.0) & p.x_is_0)
     return first_of([(nowhere, math.nan), (p.x_is_0 | p.x_is_inf | p.a_is_inf, 0.0)], inner)
 
 

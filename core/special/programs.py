@@ -15,8 +15,11 @@ import numpy as np
 from tracebridge.core import lax
 from tracebridge.core.dtypes.dtypes import is_float
 from tracebridge.core.dtypes.finfo import finfo
+from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.jaxpr import eval_jaxpr
+from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.lax.families import Elementwise
 from tracebridge.core.util.caching import BoundedCache
@@ -150,6 +153,16 @@ def polynomial(x: Expression, coefficients: Any) -> Expression:
     for c in reversed(rest):
         total = x * total + c
     return total
+
+
+def with_derivative(
+    formula: Callable[[Expression], Expression], x: Expression
+) -> tuple[Expression, Expression]:
+    """A formula and its derivative: of each of its steps, through its loops."""
+    jaxpr = stage(lambda v: [formula(Expression(v)).value], [x.aval.strong], locate=False)
+    both, _ = jvp_jaxpr(jaxpr, (True,), True)
+    ans, slope = eval_jaxpr(both, current_trace().process, [x.value, full_of(x.aval.strong, 1.0)])
+    return Expression(ans), Expression(slope)
 
 
 class ByProgram(Elementwise):

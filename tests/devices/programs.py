@@ -263,7 +263,7 @@ def _special() -> Iterator[Program]:
     for name in ("bessel_i0e", "bessel_i1e"):
         yield Program(name, gradient(getattr(lax, name)), (V,))
     yield Program("bessel_i0", lambda x: (tnp.i0(x), tb.grad(lambda y: tnp.i0(y).sum())(x)), (V,))
-    yield Program("betainc", gradient(lax.betainc, 2), (V, V, V))
+    yield Program("betainc", gradient(lax.betainc, 0, 1, 2), (V, V, V))
     yield Program("betaln", tb.scipy.special.betaln, (V, V))
     yield Program("gradient of betaln", gradient(tb.scipy.special.betaln, 0, 1), (V, V))
     yield Program(

@@ -173,7 +173,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """Regularized incomplete beta function, differentiable in ``x``.
+    """Regularized incomplete beta function, differentiable in ``x``, and once in ``a`` and ``b``.
 
     Args:
         a: first parameter.

@@ -16,7 +16,7 @@ from scipy import special
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes import dtypes as d
-from tracebridge.core.special import bessel, incomplete_gamma
+from tracebridge.core.special import bessel
 
 Host = np.ndarray[Any, Any]
 Domain = Callable[[np.random.Generator, tuple[int, ...], Any], Host]
@@ -320,9 +320,7 @@ OTHERS = [
 SPECIAL = [
     Op("bessel_i0e", bessel.bessel_i0e, special.i0e, (reals(),), FLOATS, ulps=8),
     Op("bessel_i1e", bessel.bessel_i1e, special.i1e, (reals(),), FLOATS, ulps=16, special=False),
-    # Programs with loops, which take long to compile: their kin are in tests/core/special.
-    Op("igamma", incomplete_gamma.igamma, special.gammainc, (reals(0.5, 4), reals(0.5, 4)),
-       (d.float64,), ulps=64, order=1),
+    # Programs with loops take long to compile: they are in tests/core/special.
 ]  # fmt: skip
 
 TABLE = UNARY + BINARY + OTHERS + SPECIAL

@@ -173,13 +173,59 @@ def test_a_batch_of_shapes_and_a_scalar() -> None:
 
 
 def test_derivatives_that_are_not_there_say_so() -> None:
-    """betainc in its parameters, gamma numbers twice."""
-    with pytest.raises(MissingRuleError, match="betainc has no derivative in its second"):
-        tb.grad(lax.betainc, 1)(1.0, 2.0, 0.5)
+    """betainc twice in its parameters, gamma numbers twice."""
+    with pytest.raises(MissingRuleError, match="betainc has no second derivative in its first two"):
+        tb.make_jaxpr(tb.grad(tb.grad(lax.betainc, 1)))(1.0, 2.0, 0.5)
     with pytest.raises(MissingRuleError, match="igamma_grad_a has no derivative in its first"):
-        tb.grad(lax.igamma_grad_a)(1.0, 2.0)
+        tb.make_jaxpr(tb.grad(lax.igamma_grad_a))(1.0, 2.0)
     with pytest.raises(MissingRuleError, match="gamma numbers have first derivatives only"):
-        tb.grad(lax.random_gamma_grad)(1.0, 2.0)
+        tb.make_jaxpr(tb.grad(lax.random_gamma_grad))(1.0, 2.0)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_slopes_of_betainc_in_its_parameters(index: int) -> None:
+    """Against central differences with many digits; at parameters of 0 the limit; ends are flat."""
+    points = [v[:12] for v in beta_points(np.float64)]
+    edges = np.array(
+        [
+            [0, 0.5, 0.3],
+            [2, 2, 0],
+            [2, 3, 1],
+            [INF, 1, 0.5],
+            [-1, 1, 0.5],
+            [0, 0, 0.5],
+            [1, NAN, 0.5],
+        ]
+    ).T
+    if index:
+        edges = np.array([edges[1], edges[0], 1 - edges[2]])
+    with tb.enable_x64():
+        slope = tb.jit(tb.grad(lambda *xs: tb.numpy.sum(lax.betainc(*xs)), index))
+        every = np.asarray(slope(*np.concatenate([points, edges], axis=1)))
+    with mpmath.workdps(45):
+        for got, *given in zip(every, *points, strict=False):
+            step = mpmath.mpf(given[index]) * mpmath.mpf(10) ** -15
+            low, high = (
+                exact_betainc(*[mpmath.mpf(v) + s * (k == index) for k, v in enumerate(given)])
+                for s in (-step, step)
+            )
+            wanted = float((high - low) / (2 * step))
+            # Where the parameter hardly matters its slope is a difference of larger numbers.
+            np.testing.assert_allclose(got, wanted, rtol=2e-13, atol=1e-15)
+
+    # The integral of (1 - t)**-0.5 / t from 0.3 to 1.
+    limit = -2 * np.arctanh(np.sqrt(0.7)) * (-1 if index else 1)
+    np.testing.assert_allclose(every[12], limit, rtol=1e-14)
+    np.testing.assert_array_equal(every[13:], [0, 0, 0, NAN, NAN, NAN])
+
+
+def test_slope_of_igamma_at_the_shape_0() -> None:
+    """Minus the exponential integral."""
+    x = np.float32([0.5, 2.0, INF])
+
+    slope = np.asarray(lax.igamma_grad_a(np.zeros(3, np.float32), x))
+
+    np.testing.assert_allclose(slope, -special.exp1(x), rtol=1e-6)
 
 
 def test_second_derivatives_agree_with_differences() -> None:
