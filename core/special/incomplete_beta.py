@@ -77,7 +77,7 @@ def _fraction(
     gap = where(b * x < 0.5, a * y + (1.0 - b * x), (a * y - b * x) + 1.0)
     first = safe(gap / (a + 1.0))
 
-    def step(n: Expression, lead: Any, c: Any, d: Any, h: Any) -> Any:
+    def step(n: Expression, lead: Expression, c: Expression, d: Expression, h: Expression) -> Any:
         even = a + (n * 2.0 - 1.0)
         part = n * (b - n) * x / even
         top = lead / even * (a + b + (n - 1.0)) * x * part

@@ -76,7 +76,9 @@ def _power_series(p: _Point) -> tuple[Expression, Expression]:
     a, x = where(p.series, p.a, 1.0), where(p.series, p.x, 0.5)
     eps = x.eps()
 
-    def step(n: Expression, term: Any, slope: Any, total: Any, d_total: Any) -> Any:
+    def step(
+        n: Expression, term: Expression, slope: Expression, total: Expression, d_total: Expression
+    ) -> Any:
         below = a + n
         term = term * (x / below)
         slope = slope + 1.0 / below
@@ -105,7 +107,15 @@ def _fraction(p: _Point) -> tuple[Expression, Expression]:
     zero = a.filled(0.0)
     start = [c, zero, d, d * d, d, d * d]
 
-    def step(n: Expression, c: Any, dc: Any, d: Any, dd: Any, h: Any, dh: Any) -> Any:
+    def step(
+        n: Expression,
+        c: Expression,
+        dc: Expression,
+        d: Expression,
+        dd: Expression,
+        h: Expression,
+        dh: Expression,
+    ) -> Any:
         top, d_top = (a - n) * n, n
         bottom = b + n * 2.0
         below = safe(top * d + bottom)
@@ -142,7 +152,7 @@ def _upper_near_zero(p: _Point) -> tuple[Expression, Expression]:
     here = p.series & (x <= 1.1) & (a <= bound) & (a <= 1.5)
     x, a = where(here, x, 0.5), where(here, a, 1.0)
 
-    def step(n: Expression, term: Any, total: Any) -> Any:
+    def step(n: Expression, term: Expression, total: Expression) -> Any:
         term = term * (-x / n)
         part = term / (a + n)
         total = total + part

@@ -43,7 +43,7 @@ def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any] | None
     """``function`` with the derivatives ``slopes(ans, *xs)`` of its arguments; None is zero."""
     wrapped = custom_jvp(function)
 
-    def jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
+    def jvp(primals: tuple[Array, ...], tangents: tuple[Array | SymbolicZero, ...]) -> Any:
         ans = wrapped(*primals)
         total = tnp.zeros_like(ans)  # a product with 0 would be NaN where the value is infinite
         for slope, t in zip(slopes, tangents, strict=True):

@@ -27,7 +27,7 @@ _STAGED = {
 }
 
 
-def _call(name: str, *xs: Any) -> Any:
+def _call(name: str, *xs: ArrayLike) -> Any:
     return _STAGED[name](xs)
 
 

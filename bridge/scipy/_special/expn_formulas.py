@@ -36,7 +36,7 @@ def _by_fraction(n: Array, x: Array) -> Any:
     terms = _FRACTION_TERMS if eps_of(x) < 1e-10 else _FRACTION_TERMS // 2
     counts = lax.iota(x.aval.dtype, terms)
 
-    def step(below: Any, k: Any) -> Any:
+    def step(below: Array, k: Array) -> Any:
         k = terms - k
         return (x + n + 2.0 * (k - 1.0)) - k * (n + k - 1.0) / below, None
 

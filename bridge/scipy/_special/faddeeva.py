@@ -43,7 +43,7 @@ def _exp_of_square(x: Array, factor: float) -> Any:
     return tnp.where(tnp.isinf(large), large, large + large * tnp.expm1(factor * rest))
 
 
-def _far_slope(x: Any, sign: float) -> Any:
+def _far_slope(x: Array, sign: float) -> Any:
     """The derivative of the sum ``x / (x**2 - sign t**2)``, its factor included, divided by h."""
     inverse = 1.0 / x
     total: Any = 0.0

@@ -50,7 +50,7 @@ _loggamma_staged = _real_or_complex(
 )
 
 
-def _call(name: str, *xs: Any) -> Any:
+def _call(name: str, *xs: ArrayLike) -> Any:
     return _STAGED[name](xs)
 
 

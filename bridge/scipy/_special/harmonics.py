@@ -63,7 +63,7 @@ def _bessel_all(z: Array, order: int, n_iter: int) -> Any:
     upwards = size > split
     low, high = tnp.where(upwards, 1.0, z), tnp.where(upwards, size, split)
 
-    def down(carry: Any, n: Any) -> Any:
+    def down(carry: tuple[Array, ...], n: Array) -> Any:
         ratio, total = carry
         below = 2.0 * n - low * ratio
         tiny = 1e-30
@@ -85,7 +85,7 @@ def _bessel_all(z: Array, order: int, n_iter: int) -> Any:
         return tnp.stack([first])
     signed = sign * high
 
-    def up(carry: Any, step: Any) -> Any:
+    def up(carry: tuple[Array, ...], step: tuple[Array, ...]) -> Any:
         last, this = carry
         n, ratio = step
         following = tnp.where(upwards, 2.0 * n / signed * this - last, ratio * this)
@@ -161,7 +161,7 @@ def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Any:
     """Associated Legendre functions of the cosine, normalized on the sphere, for ``0 <= m``."""
     cos, sin = tnp.cos(theta), tnp.sin(theta)
 
-    def step(carry: Any, degree: Any) -> Any:
+    def step(carry: tuple[Array, ...], degree: Array) -> Any:
         last, this = carry
         # Up to the order along the diagonal, then up to the degree.
         diagonal = degree <= m
@@ -228,6 +228,19 @@ def _sph_harm(*args: Any) -> Any:
 _sph_harm_staged = StagedFunction(_sph_harm, "sph_harm_y")
 
 
+def _highest(n: object) -> int:
+    """The largest of degrees that are known."""
+    if isinstance(n, Tracer):
+        raise ArgumentValueError(
+            call="sph_harm_y",
+            where="argument n_max",
+            got="None, and degrees that are traced",
+            expected="the highest degree",
+            hint="pass n_max, a Python integer",
+        )
+    return max(0, int(np.max(np.asarray(n), initial=0)))
+
+
 @inner_steps()
 def sph_harm_y(
     n: Array,
@@ -268,18 +281,7 @@ def sph_harm_y(
             expected="None or 0",
             hint="use jvp or grad for the derivatives",
         )
-    if n_max is None:
-        if isinstance(n, Tracer):
-            raise ArgumentValueError(
-                call="sph_harm_y",
-                where="argument n_max",
-                got="None, and degrees that are traced",
-                expected="the highest degree",
-                hint="pass n_max, a Python integer",
-            )
-        most = max(0, int(np.max(np.asarray(n), initial=0)))
-    else:
-        most = max(0, index_of(n_max, "sph_harm_y", "n_max"))
+    most = _highest(n) if n_max is None else max(0, index_of(n_max, "sph_harm_y", "n_max"))
     return _sph_harm_staged((n, m, theta, phi), (most,))
 
 

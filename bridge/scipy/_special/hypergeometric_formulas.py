@@ -32,7 +32,7 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` in float64: sums that cancel have digits to lose."""
 
     @functools.wraps(function)
-    def run(*xs: Any) -> Any:
+    def run(*xs: Array) -> Any:
         dtype = xs[0].aval.dtype
         return lax.convert_dtype(function(*[lax.convert_dtype(x, _F64) for x in xs]), dtype)
 
@@ -47,7 +47,7 @@ def with_slopes_on_demand(function: Callable[..., Any], last: Callable[..., Any]
     """
     wrapped = custom_jvp(function)
 
-    def rule(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> Any:
+    def rule(primals: tuple[Array, ...], tangents: tuple[Array | SymbolicZero, ...]) -> Any:
         ans = wrapped(*primals)
         total = tnp.zeros_like(ans)
         for i, t in enumerate(tangents):
@@ -62,20 +62,20 @@ def with_slopes_on_demand(function: Callable[..., Any], last: Callable[..., Any]
 
 
 def _slope_in(function: Callable[..., Any], i: int, xs: tuple[Array, ...]) -> Any:
-    def of_one(x: Any) -> Any:
+    def of_one(x: Array) -> Any:
         return function(*xs[:i], x, *xs[i + 1 :])
 
     return jvp(of_one, (xs[i],), (tnp.ones_like(xs[i]),))[1]
 
 
-def _repeat(active: Array, step: Callable[..., Any], start: list[Any]) -> list[Any]:
+def _repeat(active: Array, step: Callable[..., Any], start: list[Array]) -> list[Any]:
     """``step(k, *state) -> (converged, *state)`` for k = 0, 1, ... until all elements converged."""
 
-    def goes_on(carry: Any) -> Any:
+    def goes_on(carry: tuple[Array, ...]) -> Any:
         k, active, *_ = carry
         return tnp.any(active) & (k < _MOST_TERMS)
 
-    def body(carry: Any) -> Any:
+    def body(carry: tuple[Array, ...]) -> Any:
         k, active, *state = carry
         converged, *state = step(k, *state)
         return [k + 1.0, active & ~converged, *state]
@@ -100,7 +100,7 @@ def _no_less(x: Array) -> Any:
 def _series_1f1(active: Array, a: Array, b: Array, x: Array, first: Array) -> tuple[Any, Any]:
     """The sum of the series times ``first``, and the sum of the sizes of its terms."""
 
-    def step(k: Any, term: Any, bound: Any, total: Any, size: Any) -> Any:
+    def step(k: Array, term: Array, bound: Array, total: Array, size: Array) -> Any:
         below = (b + k) * (k + 1.0)
         pole = below == 0
         rest = x / tnp.where(pole, 1.0, below)
@@ -130,7 +130,7 @@ def _reciprocal_gamma(x: Array) -> tuple[Any, Any]:
 def _inverse_powers(p: Array, q: Array, z: Array) -> tuple[Any, Any]:
     """The sum of ``(p)_k (q)_k / (k! z**k)`` up to its smallest term, and this."""
 
-    def step(carry: Any, k: Any) -> Any:
+    def step(carry: tuple[Array, ...], k: Array) -> Any:
         term, total, stopped = carry
         following = term * ((p + k) * (q + k) / ((k + 1.0) * z))
         # Terms may grow before they fall.
@@ -217,7 +217,7 @@ def _hyp1f1(a: Array, b: Array, x: Array) -> Any:
 def _gauss_start(active: Array, a: Array, b: Array, c: Array, x: Array) -> tuple[Any, Any, Any]:
     """The series of 2F1, its derivative in ``x``, and the sum of the sizes of its terms."""
 
-    def step(k: Any, term: Any, bound: Any, total: Any, slope: Any, size: Any) -> Any:
+    def step(k: Array, term: Array, bound: Array, total: Array, slope: Array, size: Array) -> Any:
         below = (c + k) * (k + 1.0)
         pole = below == 0
         rest = x / tnp.where(pole, 1.0, below)
@@ -237,19 +237,19 @@ def _gauss_start(active: Array, a: Array, b: Array, c: Array, x: Array) -> tuple
 _STEP_TERMS = 128
 
 
-def _towards_1(active: Array, a: Array, b: Array, c: Array, end: Array, start: list[Any]) -> Any:
+def _towards_1(active: Array, a: Array, b: Array, c: Array, end: Array, start: list[Array]) -> Any:
     """The function at ``1 - end`` from value and slope at ``1 - start[0]``.
 
     Taylor series of the differential equation, each halfway to the singularity at 1 at most.
     """
 
-    def step(_: Any, w: Any, value: Any, slope: Any) -> Any:
+    def step(_: Array, w: Array, value: Array, slope: Array) -> Any:
         following = tnp.maximum(end, 0.5 * w)
         h = w - following
         below = w * (1.0 - w)
         first = (c - a - b - 1.0) + (a + b + 1.0) * w
 
-        def term(carry: Any, n: Any) -> Any:
+        def term(carry: tuple[Array, ...], n: Array) -> Any:
             last, this, total, weighted = carry
             rise = ((2.0 * w - 1.0) * n + first) * (n + 1.0) * this * h
             more = ((n + a) * (n + b) * last * h * h - rise) / (below * (n + 1.0) * (n + 2.0))

@@ -50,7 +50,7 @@ _erfcx_staged = StagedFunction(_erfcx, "erfcx")
 _wofz_staged = StagedFunction(_wofz, "wofz")
 
 
-def _call(name: str, *xs: Any) -> Any:
+def _call(name: str, *xs: ArrayLike) -> Any:
     return _STAGED[name](xs)
 
 

@@ -39,7 +39,7 @@ def half_line(x: Array, start: float, middle: float, coefficients: Sequence[floa
     return chebyshev(1.0 - 2.0 * middle / (x + (middle - start)), coefficients)
 
 
-def horner(x: Any, coefficients: Sequence[float]) -> Any:
+def horner(x: Array, coefficients: Sequence[float]) -> Any:
     """A polynomial; the constant comes first."""
     total = coefficients[-1]
     for c in coefficients[-2::-1]:
@@ -58,7 +58,7 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` in float32 where operands have 16 bits; results have their dtype."""
 
     @functools.wraps(function)
-    def run(*xs: Any) -> Any:
+    def run(*xs: Array) -> Any:
         dtype = xs[0].aval.dtype
         if is_complex(dtype) or finfo(dtype).bits >= 32:
             return function(*xs)
