@@ -313,12 +313,12 @@ def contracted(prim: Primitive, x: Value, y: Value, g: Geometry) -> Any:
     size = math.prod([k if a == 1 else s for a, s, k in steps])
 
     def product(here: Value, there: Value) -> Any:
-        flat = [lax.reshape(v, (*v.aval.shape[:3], size)) for v in (here, there)]
+        a, b = [lax.reshape(v, (*v.aval.shape[:3], size)) for v in (here, there)]
         if size < _LONG:
             numbers = (((0, 3), (0, 3)), ((1,), (1,)))
-            return lax.dot_general(*flat, numbers, precision=g.precision)
+            return lax.dot_general(a, b, numbers, precision=g.precision)
         numbers = (((3,), (3,)), ((0, 1), (0, 1)))
-        return lax.reduce_sum(lax.dot_general(*flat, numbers, precision=g.precision), (0,))
+        return lax.reduce_sum(lax.dot_general(a, b, numbers, precision=g.precision), (0,))
 
     # (places, group, batch, outputs) to (batch, group, outputs, places)
     total = lax.transpose(_over_places(x, y, g, space, space, product), (2, 1, 3, 0))

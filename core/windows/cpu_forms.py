@@ -133,7 +133,7 @@ def order_keys(x: Value, largest_wins: bool) -> Any:
     if not is_float(x.aval.dtype):
         return x
     if x.aval.dtype.itemsize < 4:
-        x = lax.convert_dtype(x, np.float32)
+        x = lax.convert_dtype(x, np.dtype(np.float32))
     size = x.aval.dtype.itemsize
     integers = np.dtype(f"i{size}")
     x = lax.select(lax.eq(x, 0), zeros_of(x.aval), x)

@@ -152,7 +152,7 @@ def _in_memory(fun: Callable[[Any], Any], x: Value, number: Value) -> Any:
     """
     ndim = number.aval.ndim
     first = lax.reshape(lax.slice(number, [0] * ndim, [1] * ndim), ())
-    steps = lax.add(lax.convert_dtype(lax.ne(first, first), np.int32), 1)
+    steps = lax.add(lax.convert_dtype(lax.ne(first, first), np.dtype(np.int32)), 1)
     out = fun(x).aval  # a value that nothing uses
     start = [full_of(ShapedArray((), np.dtype(np.int32)), 0), zeros_of(out)]
     return while_loop(
