@@ -113,11 +113,11 @@ def _of_hessenberg(h: Value, *q: Value) -> list[Any]:
         return [h, *q], new_lo, new_hi, stuck, lax.add(count, one)
 
     xs, lo, hi, _, _ = while_loop(goes_on, sweep, (start, lo, hi, zero, zero))
-    h, *q = [part(x, (0, n), (0, n)) for x in xs]
+    form, *vectors = [part(x, (0, n), (0, n)) for x in xs]
     failed = lax.lt(lo, hi)
     return [
         lax.select_n(per_matrix(failed, x.aval.shape), x, full_of(x.aval, float("nan")))
-        for x in _finished(h, tuple(q), width)
+        for x in _finished(form, tuple(vectors), width)
     ]
 
 

@@ -30,7 +30,7 @@ class ModeResult(NamedTuple):
     """The most frequent values, and how often they occur."""
 
     mode: Array
-    count: Array
+    count: Array  # pyright: ignore[reportIncompatibleMethodOverride] - the name of SciPy
 
 
 def _check_policy(name: str, nan_policy: str) -> None:
