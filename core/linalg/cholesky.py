@@ -19,6 +19,13 @@ from tracebridge.core.linalg.family import (
     matrices,
     rounded,
 )
+from tracebridge.core.linalg.lanes import (
+    MOST_CHOLESKY,
+    cholesky_of,
+    from_lanes,
+    in_lanes,
+    to_lanes,
+)
 from tracebridge.core.linalg.matrices import (
     adjoint,
     eye_of,
@@ -82,6 +89,8 @@ def half_lower(x: Value) -> Any:
 def _lower_cpu(ctx: LoweringContext, operand: IrValue) -> Any:
     """Seen by columns, the matrix is transposed, and so is the upper factor that is asked for."""
     (a,) = ctx.avals_in
+    if in_lanes(MOST_CHOLESKY, a):
+        return ctx.lower_fun(_in_lanes, operand)[0]
     info = info_of(a)
     given = {"uplo": char("U")}
     factor, status = lapack(
@@ -89,6 +98,10 @@ def _lower_cpu(ctx: LoweringContext, operand: IrValue) -> Any:
     )
     checked = nan_unless(ctx, succeeded(ctx, status, info), factor, a)
     return ctx.lower_fun(lower_part, checked, avals_in=[a])[0]
+
+
+def _in_lanes(a: Value) -> Any:
+    return from_lanes(cholesky_of(to_lanes(a)), a.aval.shape[:-2])
 
 
 on_cpu(cholesky_p, _lower_cpu)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
 from tracebridge.core.lax.ad_util import full_of, zeros_of
+from tracebridge.core.linalg.calls import on_cpu
 from tracebridge.core.linalg.family import Composed, check_dtype, check_square
+from tracebridge.core.linalg.lanes import MOST_LU, determinant_of, in_lanes
 from tracebridge.core.linalg.lu import lu_p
 from tracebridge.core.linalg.matrices import (
     INT32,
@@ -25,7 +27,9 @@ from tracebridge.core.linalg.matrices import (
 from tracebridge.core.linalg.svd import svd_p
 
 if TYPE_CHECKING:
+    from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.aval import ShapedArray
+    from tracebridge.core.ir.rule_contexts import LoweringContext
     from tracebridge.core.ir.value import Value
 
 
@@ -56,6 +60,15 @@ class Det(Composed):
 
 
 det_p = Det()
+
+
+def _det_cpu(ctx: LoweringContext, operand: IrValue) -> Any:
+    if in_lanes(MOST_LU, *ctx.avals_in):
+        return ctx.lower_fun(determinant_of, operand)[0]
+    return det_p.lower(ctx, operand)
+
+
+on_cpu(det_p, _det_cpu)
 
 
 def parity(pivots: Value) -> Any:

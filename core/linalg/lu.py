@@ -23,6 +23,7 @@ from tracebridge.core.linalg.calls import (
     succeeded,
 )
 from tracebridge.core.linalg.family import Composed, check_dtype, matrices, rounded
+from tracebridge.core.linalg.lanes import MOST_LU, from_lanes, in_lanes, lu_of, to_lanes
 from tracebridge.core.linalg.matrices import (
     INT32,
     along_columns,
@@ -219,8 +220,14 @@ def _finish(ctx: LoweringContext, lu: Any, pivots: Any, status: Any) -> list[Any
 
 def _lower_cpu(ctx: LoweringContext, operand: IrValue) -> list[Any]:
     (a,) = ctx.avals_in
+    if a.shape[-1] == a.shape[-2] and in_lanes(MOST_LU, a):
+        return ctx.lower_fun(_in_lanes, operand)
     outs = [a, ctx.avals_out[1], info_of(a)]
     return _finish(ctx, *lapack(ctx, "getrf", [operand], [a], outs, aliases={0: 0}))
+
+
+def _in_lanes(a: Value) -> list[Any]:
+    return [from_lanes(x, a.aval.shape[:-2]) for x in lu_of(to_lanes(a))]
 
 
 def _lower_gpu(ctx: LoweringContext, operand: IrValue) -> list[Any]:

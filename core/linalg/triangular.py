@@ -19,6 +19,13 @@ from tracebridge.core.linalg.family import (
     matrices,
     rounded,
 )
+from tracebridge.core.linalg.lanes import (
+    MOST_TRIANGULAR,
+    from_lanes,
+    in_lanes,
+    to_lanes,
+    triangle_solution,
+)
 from tracebridge.core.linalg.matrices import conj, is_empty, lower_part, matmul, swapped, upper_part
 from tracebridge.core.mlir.attrs import boolean
 
@@ -106,6 +113,8 @@ def _lower_cpu(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
     """Seen by columns, all matrices are transposed: the sides and the triangles change places."""
     a, b = operands
     a_aval, b_aval = ctx.avals_in
+    if in_lanes(MOST_TRIANGULAR, a_aval, b_aval):
+        return ctx.lower_fun(_in_lanes, a, b, **params)[0]
     if params["conjugate_a"] and not params["transpose_a"]:
         (a,) = ctx.lower_fun(lax.conj, a, avals_in=[a_aval])
     trans = "N" if not params["transpose_a"] else "C" if params["conjugate_a"] else "T"
@@ -130,6 +139,17 @@ def _lower_cpu(ctx: LoweringContext, *operands: IrValue, **params: Any) -> Any:
         aliases={1: 0},
     )
     return ctx.transpose(x, b_aval, order)
+
+
+def _in_lanes(a: Value, b: Value, **params: Any) -> Any:
+    """``X op(A) = B`` is a system of the transposed matrices."""
+    x, y = to_lanes(conj(a) if params["conjugate_a"] else a), to_lanes(b)
+    left, lower = params["left_side"], params["lower"]
+    if params["transpose_a"] == left:
+        x, lower = lax.transpose(x, (1, 0, 2)), not lower
+    y = y if left else lax.transpose(y, (1, 0, 2))
+    out = triangle_solution(x, y, lower=lower, unit=params["unit_diagonal"])
+    return from_lanes(out if left else lax.transpose(out, (1, 0, 2)), b.aval.shape[:-2])
 
 
 on_cpu(triangular_solve_p, _lower_cpu)

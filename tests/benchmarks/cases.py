@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import control_programs
+import matrices
 import numpy as onp
 import programs
 import windows
@@ -185,3 +186,6 @@ for _group, _table in (
             f, args = program(api)
             g = api.jit(f)
             return lambda: api.block(g(*args)), 3
+
+
+matrices.register(case)

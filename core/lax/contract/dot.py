@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tracebridge.core import lax
 from tracebridge.core._jaxlib import mlir
+from tracebridge.core.config.values import option
 from tracebridge.core.dtypes.canonicalize import canonicalize_explicit
 from tracebridge.core.dtypes.dtypes import (
     int32,
@@ -91,7 +92,8 @@ class DotGeneral(Primitive):
         x_aval, y_aval = ctx.avals_in
         numbers, precision = params["dimension_numbers"], params["precision"]
         plain = precision is None or isinstance(precision, tuple)
-        if ctx.platform == "cpu" and plain and is_small_dot(x_aval, y_aval, out.dtype, numbers):
+        plain = plain and ctx.platform == "cpu" and option("platform_rules")
+        if plain and is_small_dot(x_aval, y_aval, out.dtype, numbers):
             x, y = operands
             return emit_small_dot(ctx, x, y, ctx.avals_in, out, numbers)
         if x_aval.dtype == y_aval.dtype and _is_direct(x_aval.dtype, out.dtype):

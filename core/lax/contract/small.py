@@ -3,7 +3,8 @@
 XLA hands products to a matrix library that spends most of its time around, not in, small ones:
 3x3 matrices against 100 000 rows take 50 times as long as the multiplications, a batch of 1000
 products of 4x4 matrices 60 times. Written as multiplications and additions they are one
-vectorised loop. The limits below were measured; outside of them the library is as good or better.
+vectorised loop. So are products of two long thin matrices, which add up few outer products. The
+limits below were measured; outside of them the library is as good or better.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
 
+_FLOATS = frozenset({float32, float64})
+_COMPLEX = frozenset({complex64, complex128})
 _DTYPES = frozenset({float32, float64, complex64, complex128, int32, int64, uint32, uint64})
 _LEAST_WORK = 1 << 12
 _MANY_MATRICES = 64
 _MANY_ROWS = 512
 _MATRIX = 16
 _ROW = 10
+_VECTOR = 4
+_OUTER = 64
 
 
 def is_small_dot(x: ShapedArray, y: ShapedArray, out: object, numbers: Any) -> bool:
@@ -52,10 +57,16 @@ def is_small_dot(x: ShapedArray, y: ShapedArray, out: object, numbers: Any) -> b
     m, n = x.size // (batch * k), y.size // (batch * k)
     if batch * m * n * k < _LEAST_WORK:
         return False
+    is_complex = out in _COMPLEX
     if batch >= _MANY_MATRICES and m <= _MATRIX and n <= _MATRIX:
-        return True
+        if is_complex:
+            return k <= _MATRIX // 2 or n % 8 == 0
+        # XLA itself writes products with vectors out as sums.
+        return out not in _FLOATS or min(m, n) > 1 or k <= _VECTOR
     if k > _ROW:
         return False
+    if batch == 1 and min(m, n) >= _OUTER and y.ndim - 1 not in numbers[0][1]:
+        return k <= (_MATRIX // 2 if is_complex else _VECTOR if out == float32 else 1)
     # One side is many short rows, the other a small matrix.
     rows, columns = (batch * m, n) if m >= n else (batch * n, m)
     aval, contracted = (x, xc) if m >= n else (y, yc)
