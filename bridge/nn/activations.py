@@ -90,11 +90,11 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     >>> float(tb.nn.squareplus(0.0))
     1.0
     """
-    x, b = _inexact(x), tnp.asarray(b)
+    values, b = _inexact(x), tnp.asarray(b)
     # A square overflows where b does not count any more.
-    limit = float(tnp.finfo(x.dtype).max) ** 0.5 / 4
-    near = tnp.clip(x, -limit, limit)
-    return tnp.where(x >= limit, x, (near + tnp.sqrt(tnp.square(near) + b)) / 2)
+    limit = float(tnp.finfo(values.dtype).max) ** 0.5 / 4
+    near = tnp.clip(values, -limit, limit)
+    return tnp.where(values >= limit, values, (near + tnp.sqrt(tnp.square(near) + b)) / 2)
 
 
 @jit
