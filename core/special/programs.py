@@ -7,7 +7,8 @@ export holds nothing but StableHLO. 16-bit floats are computed in float32.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,56 +43,56 @@ class Expression:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
 
-    def __add__(self, other: Any) -> Expression:
+    def __add__(self, other: object) -> Expression:
         return Expression(lax.add(self.value, _inner(other)))
 
     __radd__ = __add__
 
-    def __mul__(self, other: Any) -> Expression:
+    def __mul__(self, other: object) -> Expression:
         return Expression(lax.mul(self.value, _inner(other)))
 
     __rmul__ = __mul__
 
-    def __sub__(self, other: Any) -> Expression:
+    def __sub__(self, other: object) -> Expression:
         return Expression(lax.sub(self.value, _inner(other)))
 
-    def __rsub__(self, other: Any) -> Expression:
+    def __rsub__(self, other: object) -> Expression:
         return Expression(lax.sub(_inner(other), self.value))
 
-    def __truediv__(self, other: Any) -> Expression:
+    def __truediv__(self, other: object) -> Expression:
         return Expression(lax.div(self.value, _inner(other)))
 
-    def __rtruediv__(self, other: Any) -> Expression:
+    def __rtruediv__(self, other: object) -> Expression:
         return Expression(lax.div(_inner(other), self.value))
 
     def __neg__(self) -> Expression:
         return Expression(lax.neg(self.value))
 
-    def __lt__(self, other: Any) -> Expression:
+    def __lt__(self, other: object) -> Expression:
         return Expression(lax.lt(self.value, _inner(other)))
 
-    def __le__(self, other: Any) -> Expression:
+    def __le__(self, other: object) -> Expression:
         return Expression(lax.le(self.value, _inner(other)))
 
-    def __gt__(self, other: Any) -> Expression:
+    def __gt__(self, other: object) -> Expression:
         return Expression(lax.gt(self.value, _inner(other)))
 
-    def __ge__(self, other: Any) -> Expression:
+    def __ge__(self, other: object) -> Expression:
         return Expression(lax.ge(self.value, _inner(other)))
 
-    def __and__(self, other: Any) -> Expression:
+    def __and__(self, other: object) -> Expression:
         return Expression(lax.bitwise_and(self.value, _inner(other)))
 
-    def __or__(self, other: Any) -> Expression:
+    def __or__(self, other: object) -> Expression:
         return Expression(lax.bitwise_or(self.value, _inner(other)))
 
     def __invert__(self) -> Expression:
         return Expression(lax.bitwise_not(self.value))
 
-    def is_equal(self, other: Any) -> Expression:
+    def is_equal(self, other: object) -> Expression:
         """Where it is ``other``; ``==`` of Python asks whether objects are the same."""
         return Expression(lax.eq(self.value, _inner(other)))
 
@@ -99,7 +100,7 @@ class Expression:
         """Where it is NaN."""
         return Expression(lax.ne(self.value, self.value))
 
-    def of(self, function: Callable[..., Any], *others: Any) -> Expression:
+    def of(self, function: Callable[..., Any], *others: object) -> Expression:
         """``function(self, *others)``, a function of ``lax``."""
         return Expression(function(self.value, *[_inner(x) for x in others]))
 
@@ -121,7 +122,7 @@ class Expression:
         return float(finfo(self.aval.dtype).eps)
 
 
-def _inner(x: Any) -> Any:
+def _inner(x: object) -> Any:
     return x.value if isinstance(x, Expression) else x
 
 
@@ -146,7 +147,7 @@ def some(flags: Expression) -> Any:
     return lax.reduce_or_p.bind(flags.value, axes=tuple(range(flags.aval.ndim)))
 
 
-def polynomial(x: Expression, coefficients: Any) -> Expression:
+def polynomial(x: Expression, coefficients: Iterable[float | Fraction]) -> Expression:
     """Horner's rule; the constant comes first."""
     *rest, last = [float(c) for c in coefficients]
     total = x.filled(last)
