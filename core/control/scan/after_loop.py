@@ -138,9 +138,13 @@ class _Search:
         self.used.update(self.new)
         return emit
 
+    def producer(self, number: int) -> tuple[Application | None, Sequence[int]]:
+        """The application that makes a value, and the numbers of its arguments."""
+        return self.made_by.get(number, (None, ()))
+
     def stack(self, number: int) -> Emit:
         """A value of all steps, transposed afterwards where the step transposes."""
-        app, args = self.made_by.get(number, (None, ()))
+        app, args = self.producer(number)
         if app is not None and app.primitive is lax.transpose_p and number not in self.used:
             inner = self.stack(args[0])
             permutation = (0, *[p + 1 for p in app.params["permutation"]])
@@ -154,7 +158,7 @@ class _Search:
 
     def _linear(self, number: int, find: Callable[[int], Emit | None]) -> Emit | None:
         """A sum of what ``find`` finds, or another arrangement of its elements."""
-        app, args = self.made_by.get(number, (None, ()))
+        app, args = self.producer(number)
         if app is None or not self.varies[number]:
             return None
         primitive, params = app.primitive, app.params
@@ -170,7 +174,7 @@ class _Search:
 
     def contraction(self, number: int) -> Emit | None:
         """The sum over the steps of products of values that vary."""
-        app, args = self.made_by.get(number, (None, ()))
+        app, args = self.producer(number)
         if app is None or app.primitive is not lax.dot_general_p:
             return self._linear(number, self.contraction)
         if not all([self.varies[a] for a in args]):
@@ -186,9 +190,15 @@ class _Search:
 
     def total(self, number: int) -> Emit | None:
         """The sum over the steps of sums over axes, or of products."""
-        app, args = self.made_by.get(number, (None, ()))
+        app, args = self.producer(number)
         if app is None or app.primitive is not lax.reduce_sum_p:
-            return self.contraction(number) or self._linear(number, self.total)
+            before = dict(self.new), self.allowance
+            emit = self.contraction(number)
+            if emit is None:
+                # What the contraction would have stacked is not needed.
+                self.new, self.allowance = before
+                emit = self._linear(number, self.total)
+            return emit
         if not self.varies[number]:
             return None
         x, axes = self.stack(args[0]), (0, *[a + 1 for a in app.params["axes"]])
@@ -196,7 +206,7 @@ class _Search:
 
     def product_with_fixed(self, number: int) -> Emit | None:
         """The product, for each step, of a value that varies with one that does not."""
-        app, args = self.made_by.get(number, (None, ()))
+        app, args = self.producer(number)
         if app is None or app.primitive is not lax.dot_general_p:
             return None
         (xc, yc), (xb, _) = app.params["dimension_numbers"]

@@ -154,3 +154,21 @@ def test_split_transpose_keeps_its_two_loops() -> None:
     expected = tb.grad(lambda w: f(w, x))(w)
     np.testing.assert_allclose(tb.jit(tb.grad(f))(w, x), expected, rtol=1e-6)
     assert len(equations_of(tb.make_jaxpr(tb.grad(f))(w, x), "scan")) == 3
+
+
+def test_nothing_is_stacked_in_vain() -> None:
+    """A sum of a contraction and of something else: what only the contraction would need is not."""
+
+    def f(w: Any, x: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = tnp.sin(h + x @ w) + (w * tnp.cos(w)).sum()
+            return h, None
+
+        return lax.scan(step, tnp.zeros((3, 4)), x)[0].sum()
+
+    w, x = np.full((4, 4), 0.1, np.float32), np.ones((5, 3, 4), np.float32)
+    after, inside = both(tb.grad(f), w, x)
+    np.testing.assert_allclose(after, inside, rtol=1e-5)
+    backward = equations_of(tb.make_jaxpr(tb.grad(f))(w, x), "scan")[-1]
+    read = len(backward.outs) - backward.params["num_carry"]
+    assert read <= 1
