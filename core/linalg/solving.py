@@ -51,7 +51,8 @@ class LuSolve(Composed):
         return b.strong
 
     def compose(self, *operands: Any, **params: Any) -> Any:
-        return _by_triangles(*operands, params["transposed"])
+        factors, order, b = operands
+        return _by_triangles(factors, order, b, params["transposed"])
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         """Linear in b, whose tangent goes the same way."""
