@@ -11,7 +11,7 @@ from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, positions
-from tracebridge.core.lax.special import cpu_special
+from tracebridge.core.lax.special import cpu_erf, cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.context import register_platform_lowering
 from tracebridge.core.mlir.types import is_static
@@ -155,6 +155,8 @@ def _rules() -> dict[str, Callable[..., Any]]:
 def _register() -> None:
     for name, rule in _rules().items():
         register_platform_lowering(getattr(lax, f"{name}_p"), "cpu", rule, optional=True)
+    erf = composition_rule(lax.erf_p, cpu_erf.erf, (np.dtype(np.float64),))
+    register_platform_lowering(lax.erf_p, "cpu", erf, optional=True)
     register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
     register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import control_programs
+import draws
 import matrices
 import numpy as onp
 import programs
@@ -189,3 +190,4 @@ for _group, _table in (
 
 
 matrices.register(case)
+draws.register(case)

@@ -32,6 +32,8 @@ GROUPS: dict[str, tuple[float | None, float | None]] = {
     "convolutions that XLA does well": (1.1, 1.1),
     "linear algebra and fft": (0.2, 1.1),
     "linear algebra and fft, where XLA does well": (1.0, 1.1),
+    "random numbers and selection": (0.2, 1.1),
+    "random numbers and selection, where XLA does well": (1.1, 1.1),
     "import": (0.5, None),
     "import of numpy and lax": (0.5, None),
     "import and first operation": (None, None),
@@ -180,7 +182,9 @@ def main(argv: list[str]) -> Any:
     groups = options.groups or [
         "cached call", "tracing and lowering", "eager", "compiled code",
         "convolutions and pooling that XLA is slow at", "convolutions that XLA does well",
-        "linear algebra and fft", "linear algebra and fft, where XLA does well", *IMPORTS,
+        "linear algebra and fft", "linear algebra and fft, where XLA does well",
+        "random numbers and selection", "random numbers and selection, where XLA does well",
+        *IMPORTS,
     ]  # fmt: skip
     ours, theirs = collect(options.peer, options.package, options.rounds, groups)
     text = render(ours, theirs)

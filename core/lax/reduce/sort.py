@@ -69,7 +69,7 @@ class Sort(Primitive):
         if ctx.platform == "cpu" and num_keys == 1:
             if len(operands) == 1 and is_float(avals[0].dtype) and _has_bytes(avals[0].dtype):
                 return ctx.lower_fun(_sort_floats, *operands, dimension=dimension)
-            if len(operands) > 1 and _fits_32_bits(avals[0].dtype):
+            if len(operands) > 1 and _fits_64_bits(avals[0].dtype):
                 return _lower_packed(ctx, operands, dimension)
         return _emit(ctx, operands, dimension, num_keys, params["is_stable"])
 
@@ -120,6 +120,10 @@ def _fits_32_bits(dtype: DTypeLike) -> bool:
     return is_bool(dtype) or (not is_complex(dtype) and 8 <= itemsize_bits(dtype) <= 32)
 
 
+def _fits_64_bits(dtype: DTypeLike) -> bool:
+    return _fits_32_bits(dtype) or (not is_complex(dtype) and itemsize_bits(dtype) == 64)
+
+
 def _has_bytes(dtype: DTypeLike) -> bool:
     return itemsize_bits(dtype) >= 8
 
@@ -160,8 +164,14 @@ def _sort_floats(x: Value, dimension: int) -> Any:
 
 
 def sort_key(x: Value) -> Any:
-    """Elements of at most 32 bits as int32 in the same order."""
+    """Elements of at most 32 bits as int32 in the same order, those of 64 bits as int64."""
     dtype = x.aval.dtype
+    if dtype.itemsize == 8:
+        if is_float(dtype):
+            return ordered_bits(x, equal_zeros=True)
+        if is_unsigned(dtype):
+            return _bitcast(lax.bitwise_xor(x, full_of(x.aval, 2**63)), _INT64)
+        return x
     if is_float(dtype):
         wide = lax.convert_dtype(x, np.dtype(np.float32))
         return ordered_bits(wide, equal_zeros=True)
@@ -172,7 +182,19 @@ def sort_key(x: Value) -> Any:
 
 
 def sorting_order(key: Value, dimension: int) -> Any:
-    """The stable order of int32 keys, as int32 positions, by one sort of 64-bit integers."""
+    """The stable order of integers, as int32 positions, by sorts of 64-bit integers.
+
+    One of them for keys of int32. Those of int64 are ordered by their lower halves, then by their
+    upper ones.
+    """
+    if key.aval.dtype == _INT64:
+        # As signed integers halves without sign are in order with the highest bit inverted.
+        low = lax.convert_dtype(key, _INT32)
+        low = lax.bitwise_xor(low, full_of(low.aval, -(2**31)))
+        high = lax.convert_dtype(lax.shift_right_arithmetic(key, full_of(key.aval, 32)), _INT32)
+        first = sorting_order(low, dimension)
+        second = sorting_order(take_along_axis(high, first, dimension), dimension)
+        return take_along_axis(first, second, dimension)
     positions = lax.broadcasted_iota(_INT32, key.aval.shape, dimension)
     high = lax.shift_left(lax.convert_dtype(key, _INT64), 32)
     packed = lax.bitwise_or(high, lax.convert_dtype(positions, _INT64))

@@ -140,11 +140,9 @@ def _by_sorting(x: Value, k: int, axis: int) -> list[Any]:
     else:
         key = sort_key(x)
     size = key.aval.shape[axis]
-    if key.aval.dtype == _INT64:
-        iota = lax.broadcasted_iota(_INT32, x.aval.shape, axis)
-        order = lax.sort([lax.bitwise_not(key), iota], axis, True, 1)[1]
-    else:
-        order = sorting_order(lax.bitwise_not(lax.convert_dtype(key, _INT32)), axis)
+    if key.aval.dtype != _INT64:
+        key = lax.convert_dtype(key, _INT32)
+    order = sorting_order(lax.bitwise_not(key), axis)
     first = order if k == size else lax.slice_in_dim(order, 0, k, axis=axis)
     return [take_along_axis(x, first, axis), first]
 

@@ -164,3 +164,18 @@ def test_positions_that_do_not_fit_int32_are_refused(find):
         tb.eval_shape(lambda x: find(x, 5), tb.ShapeDtypeStruct((2**32,), "float32"))
     shape = tb.eval_shape(lambda x: find(x, 5), tb.ShapeDtypeStruct((2, 2**31 - 1), "float32"))
     assert ((2, 5), (2, 5)) == (shape[0].shape, shape[1].shape)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint64])
+def test_order_of_64_bits(dtype):
+    """Both halves decide, equal elements keep their order, NaNs of either sign come last."""
+    x = np.random.default_rng(0).integers(0, 40, (2, 300)).astype(dtype) * dtype(0x123456789A)
+    x[0, ::3] += dtype(2**40)
+    if dtype == np.float64:
+        x[1, :6] = [np.nan, 0.0, -0.0, np.inf, -np.inf, -np.nan]
+    else:
+        x[1, :2] = np.iinfo(dtype).max, np.iinfo(dtype).min
+    with tb.enable_x64():
+        order = tb.numpy.argsort(x, 1)
+
+    np.testing.assert_array_equal(np.argsort(x, 1, kind="stable"), order)
