@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -386,13 +385,12 @@ def _slopes_of_each(
     eps: float | None,
 ) -> list[list[Host | None]]:
     """``numeric_jvp`` of each function that ``run`` evaluates; ``outs`` are their values."""
-
-    @functools.cache
-    def at(step: float) -> list[list[Any]]:
-        return run(*_all_moved(values, tangents, step))
-
     steps = [default_step(values, out) if eps is None else eps for out in outs]
-    return [_slopes(at(step)[i], at(-step)[i], step) for i, step in enumerate(steps)]
+    at = {
+        step: run(*_all_moved(values, tangents, step))
+        for step in {*steps, *[-step for step in steps]}
+    }
+    return [_slopes(at[step][i], at[-step][i], step) for i, step in enumerate(steps)]
 
 
 def _compare(

@@ -12,7 +12,6 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.special.lanes import child, unit_of
 from tracebridge.core.special.rejection import PENDING, Rejection, on_cpu, some
@@ -61,8 +60,7 @@ class Counted(Rejection):
         return lax.select(open_(way), full_of(zero.aval, PENDING), count)
 
     def attempt(self, *xs: Any, **params: Any) -> Any:
-        shape = xs[-1].aval.shape
-        active = full_of(ShapedArray(shape, np.dtype(np.bool_)), True)
+        active = full_of(xs[-1].aval.strong.update(dtype=np.dtype(np.bool_)), True)
         return self._count(active, xs[-1].aval.size // _FEW, xs)
 
     def settle(self, active: Any, *xs: Any, **params: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import Any, final
 from tracebridge.core import lax
 from tracebridge.core.control.loops.while_loop import while_loop
 from tracebridge.core.dtypes.dtypes import uint32
-from tracebridge.core.ir.aval import ShapedArray
 from tracebridge.core.lax.ad_util import full_of
 from tracebridge.core.special.lanes import (
     Keys,
@@ -131,7 +130,7 @@ def _is_pending(number: Any) -> Any:
 
 
 def _word(like: Any, x: int) -> Any:
-    return full_of(ShapedArray(like.aval.shape, uint32), x)
+    return full_of(like.aval.strong.update(dtype=uint32), x)
 
 
 def _chosen(which: Any, yes: Keys, no: Keys) -> Keys:

@@ -153,7 +153,7 @@ def winning_positions(
 
     Padding has the position ``beyond`` and does not win. There are no gaps in the operand.
     """
-    flags = ShapedArray(x.aval.shape, np.dtype(np.int32))
+    flags = x.aval.strong.update(dtype=np.dtype(np.int32))
     flat = lax.iota(np.int32, x.aval.size)
     numbers = lax.reshape(flat, flags.shape)
     limit = full_of(flags.update(shape=()), beyond)
@@ -216,7 +216,8 @@ def spread_by_blocks(source: Value, place: Value, shape: Sequence[int], windows:
     ndim = len(shape)
     split = [n for pair in zip(blocks, strides, strict=True) for n in pair]
     wide = source.aval.update(shape=tuple(split))
-    numbers = ShapedArray(tuple([n for s in strides for n in (1, s)]), np.dtype(np.int32))
+    inner = tuple([n for s in strides for n in (1, s)])
+    numbers = source.aval.strong.update(shape=inner, dtype=np.dtype(np.int32))
     total: Any = zeros_of(wide)
     for back in itertools.product(
         *[range(-(-w // s)) for w, s in zip(sizes, strides, strict=True)]

@@ -106,14 +106,14 @@ def _by_generated_code(
     ctx: LoweringContext, x: IrValue, joined: ShapedArray, axes: tuple[int, ...]
 ) -> Any:
     """A reduction that XLA emits code for, into which its operand fuses."""
-    scalar = ShapedArray((), float32)
+    scalar = joined.update(shape=())
 
     def body(a: Sequence[IrValue], b: Sequence[IrValue]) -> Sequence[IrValue]:
         negative = ctx.op1("stablehlo.negate", [b[0]], scalar)
         return [ctx.op1("stablehlo.subtract", [a[0], negative], scalar)]
 
     kept = tuple([d for i, d in enumerate(joined.shape) if i not in axes])
-    out = ShapedArray(kept, float32)
+    out = joined.update(shape=kept)
     zero = ctx.splat(0, scalar)
     total = ctx.reduce([ctx.reshape(x, joined)], [zero], [out], axes, body)[0]
     return ctx.reshape(total, ctx.aval_out)
