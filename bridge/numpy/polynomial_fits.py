@@ -84,10 +84,10 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     if not places.size:
         return _none(values)
     first, last = int(places[0]), int(places[-1])
-    found = _none(values)
+    nonzero_roots = _none(values)
     if first < last:
-        found = _companion_staged((values[first : last + 1],))
-    return tnp.concatenate([found, tnp.zeros(values.size - 1 - last, found.dtype)])
+        nonzero_roots = _companion_staged((values[first : last + 1],))
+    return tnp.concatenate([nonzero_roots, tnp.zeros(values.size - 1 - last, nonzero_roots.dtype)])
 
 
 def _none(p: Array) -> Array:

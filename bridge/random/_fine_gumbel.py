@@ -40,12 +40,12 @@ def _fraction(high: Value, low: Value, word: Any) -> Any:
     """``(high * 2**32 + low) / 2**64``, cut off to 24 digits."""
     skip_high, skip_low = lax.clz(high), lax.clz(low)
     empty = lax.eq(skip_high, word(32))
-    rest = lax.select(
+    low_digits = lax.select(
         empty,
         lax.shift_left(low, skip_low),
         lax.shift_right_logical(low, lax.sub(word(32), skip_high)),
     )
-    mantissa = lax.bitwise_or(lax.shift_left(high, skip_high), rest)
+    mantissa = lax.bitwise_or(lax.shift_left(high, skip_high), low_digits)
     mantissa = lax.bitwise_and(lax.shift_right_logical(mantissa, word(8)), word((1 << 23) - 1))
     skipped = lax.select(empty, lax.add(word(32), skip_low), skip_high)
     exponent = lax.shift_left(lax.sub(word(126), skipped), word(23))

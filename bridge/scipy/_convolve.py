@@ -140,15 +140,17 @@ def _by_fft(a: Any, b: Any, mode: str, axes: tuple[int, ...]) -> Any:
     full = [s + k - 1 for s, k in zip(sizes, kernel, strict=True)]
     fast = [_fast_length(n) for n in full]
     if is_complex(dtype):
-        found = tnp.fft.ifftn(tnp.fft.fftn(a, fast, axes) * tnp.fft.fftn(b, fast, axes), fast, axes)
+        convolved = tnp.fft.ifftn(
+            tnp.fft.fftn(a, fast, axes) * tnp.fft.fftn(b, fast, axes), fast, axes
+        )
     else:
-        found = tnp.fft.irfftn(
+        convolved = tnp.fft.irfftn(
             tnp.fft.rfftn(a, fast, axes) * tnp.fft.rfftn(b, fast, axes), fast, axes
         )
-    index = [slice(None)] * found.ndim
+    index = [slice(None)] * convolved.ndim
     for i, n in zip(axes, full, strict=True):
         index[i] = slice(n)
-    return _window(found[tuple(index)], kernel, mode, axes, sizes).astype(dtype)
+    return _window(convolved[tuple(index)], kernel, mode, axes, sizes).astype(dtype)
 
 
 by_fft = StagedFunction(_by_fft, "fftconvolve")

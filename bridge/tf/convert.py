@@ -243,10 +243,10 @@ class _Converted:
         dtypes = [(our_dtype(row.dtype), row.weak) for row in rows]
         fun, constraints = self._fun, self._constraints
         request = Request(self._name, fun, tree, names, dtypes, sizes, specs, constraints)
-        found = request.symbolic(0)
-        shape_rules.check_sizes(self._name, found, sizes, names)
+        shapes = request.symbolic(0)
+        shape_rules.check_sizes(self._name, shapes, sizes, names)
         # The text of symbols, since each call makes a scope of its own.
-        leaves = [(str(s), r.dtype, r.weak) for s, r in zip(found, rows, strict=True)]
+        leaves = [(str(s), r.dtype, r.weak) for s, r in zip(shapes, rows, strict=True)]
         key = (tree, *leaves, tracing_key())
         traced = self._programs.get(key)
         if traced is None:

@@ -24,21 +24,21 @@ def spread_specs(call: str, polymorphic_shapes: Any, tree: PyTreeDef) -> list[st
     """One specification for each leaf of the positional arguments."""
     if polymorphic_shapes is None or isinstance(polymorphic_shapes, str):
         return [polymorphic_shapes] * tree.num_leaves
-    found = flatten_axes(
+    specs = flatten_axes(
         call,
         tree,
         polymorphic_shapes,
         is_leaf=lambda x: isinstance(x, str),
         axes_name="polymorphic_shapes",
     )
-    for spec in found:
+    for spec in specs:
         if spec is not None and not isinstance(spec, str):
             msg = (
                 f"{call}: polymorphic_shapes contains {spec!r} of type {type(spec).__name__}, "
                 'expected strings such as "b, _, ..." or None'
             )
             raise ArgumentTypeError(msg)
-    return found
+    return specs
 
 
 def is_dynamic(shapes: Sequence[TensorShape], specs: Sequence[str | None]) -> bool:

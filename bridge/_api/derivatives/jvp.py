@@ -73,10 +73,10 @@ def jvp(
     """
     check_callable("jvp", fun)
     call = f"jvp({name_of(fun)})"
-    for name, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, tuple | list):
+    for name, values in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(values, tuple | list):
             raise TreeMismatchError(
-                f"{call}: {name} is a value of type {type(given).__name__}",
+                f"{call}: {name} is a value of type {type(values).__name__}",
                 expected="a tuple or list with one entry per argument",
                 hint="write jvp(f, (x,), (t,)) for a function of one argument",
             )

@@ -118,12 +118,12 @@ def _argument_leaves(call: str, in_tree: PyTreeDef, args_res: Sequence[Any]) -> 
         )
         raise ArgumentValueError(msg)
     leaves: list[Any] = []
-    for i, (child, given) in enumerate(zip(children, args_res, strict=True)):
-        if given is None or type(given) is NotNeeded:
+    for i, (child, arg) in enumerate(zip(children, args_res, strict=True)):
+        if arg is None or type(arg) is NotNeeded:
             leaves.extend([None] * child.num_leaves)
             continue
         try:
-            leaves.extend(child.flatten_up_to(given))
+            leaves.extend(child.flatten_up_to(arg))
         except ValueError as error:
             msg = f"{call}: args_res[{i}] has another structure than argument {i}: {error}"
             raise ArgumentValueError(msg) from error

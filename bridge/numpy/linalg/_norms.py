@@ -67,12 +67,12 @@ def _of_matrices(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> A
     else:
         s = svd(tnp.moveaxis(x, axes, (-2, -1)), compute_uv=False)
         if order == "nuc":
-            found = tnp.sum(s, -1)
+            norms = tnp.sum(s, -1)
         elif order == 2:
-            found = tnp.max(s, -1, initial=0)
+            norms = tnp.max(s, -1, initial=0)
         else:
-            found = tnp.min(s, -1)
-        return tnp.expand_dims(found, axes) if keepdims else found
+            norms = tnp.min(s, -1)
+        return tnp.expand_dims(norms, axes) if keepdims else norms
     return out if keepdims else tnp.squeeze(out, axes)
 
 
@@ -224,8 +224,8 @@ def cond(x: ArrayLike, p: float | str | None = None) -> Array:
     else:
         ratio = matrix_norm(a, ord=p) * matrix_norm(inv(a), ord=p)
     # NaN that does not come from the matrix is 0 over 0, or comes of an inverse that is not there.
-    given = tnp.any(tnp.isnan(a), (-2, -1))
-    return tnp.where(tnp.isnan(ratio) & ~given, tnp.inf, ratio)
+    has_nan = tnp.any(tnp.isnan(a), (-2, -1))
+    return tnp.where(tnp.isnan(ratio) & ~has_nan, tnp.inf, ratio)
 
 
 def matrix_rank(

@@ -87,8 +87,8 @@ def matmul(
     >>> tnp.linalg.matmul(tnp.ones((2, 3)), tnp.ones(3)).tolist()
     [3.0, 3.0]
     """
-    given: dict[str, Any] = {"precision": precision}
-    return tnp.matmul(x1, x2, preferred_element_type=preferred_element_type, **given)
+    options: dict[str, Any] = {"precision": precision}
+    return tnp.matmul(x1, x2, preferred_element_type=preferred_element_type, **options)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -148,8 +148,8 @@ def tensordot(
     >>> float(tnp.linalg.tensordot(tnp.ones((2, 3)), tnp.ones((2, 3))))
     6.0
     """
-    given: dict[str, Any] = {"axes": axes, "precision": precision, "out_sharding": out_sharding}
-    return tnp.tensordot(x1, x2, preferred_element_type=preferred_element_type, **given)
+    options: dict[str, Any] = {"axes": axes, "precision": precision, "out_sharding": out_sharding}
+    return tnp.tensordot(x1, x2, preferred_element_type=preferred_element_type, **options)
 
 
 def vecdot(
@@ -174,8 +174,8 @@ def vecdot(
     >>> float(tnp.linalg.vecdot(tnp.ones(3), tnp.ones(3)))
     3.0
     """
-    given: dict[str, Any] = {"precision": precision}
-    return tnp.vecdot(x1, x2, axis=axis, preferred_element_type=preferred_element_type, **given)
+    options: dict[str, Any] = {"precision": precision}
+    return tnp.vecdot(x1, x2, axis=axis, preferred_element_type=preferred_element_type, **options)
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:

@@ -348,12 +348,12 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     if count <= 0:
         msg = f"tensorinv: ind={ind}, expected a positive number of axes"
         raise ArgumentValueError(msg)
-    first, rest = value.shape[:count], value.shape[count:]
-    size = math.prod(first)
-    if size != math.prod(rest):
+    row_shape, column_shape = value.shape[:count], value.shape[count:]
+    size = math.prod(row_shape)
+    if size != math.prod(column_shape):
         msg = f"tensorinv: got shape {value.shape}, ind={ind}"
         raise ShapeMismatchError(msg, expected="the same product of sizes before and behind")
-    return tnp.reshape(inv(tnp.reshape(value, (size, size))), (*rest, *first))
+    return tnp.reshape(inv(tnp.reshape(value, (size, size))), (*column_shape, *row_shape))
 
 
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:

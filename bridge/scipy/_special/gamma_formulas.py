@@ -53,17 +53,17 @@ def _gamma(x: Array) -> Any:
     largest = 180.0 if eps_of(x) < 1e-10 else 40.0
     large, product = _rising(tnp.clip(turned, 0.5, largest))
     inverse = 1.0 / large
-    rest = inverse * horner(inverse * inverse, _STIRLING)
+    correction = inverse * horner(inverse * inverse, _STIRLING)
     # The power by halves: it overflows before the quotient does.
     root = lax.pow(large, 0.5 * large - 0.25)
-    size = math.sqrt(2.0 * math.pi) * root * tnp.exp(rest - large) / product * root
+    size = math.sqrt(2.0 * math.pi) * root * tnp.exp(correction - large) / product * root
     whole = (x == tnp.floor(x)) & (size < 2.0**22)
     size = tnp.where(whole, tnp.round(size), size)
     sine = sine_of_turns(tnp.where(low, x, 0.5))
-    found = tnp.where(low, math.pi / (sine * size), size)
+    value = tnp.where(low, math.pi / (sine * size), size)
     pole = (x < 0) & (x == tnp.floor(x))
-    found = tnp.where(pole, math.nan, tnp.where(x == 0, tnp.copysign(math.inf, x), found))
-    return tnp.where(tnp.isnan(x) | (x == -math.inf), math.nan, found)
+    value = tnp.where(pole, math.nan, tnp.where(x == 0, tnp.copysign(math.inf, x), value))
+    return tnp.where(tnp.isnan(x) | (x == -math.inf), math.nan, value)
 
 
 def digamma(x: Array) -> Any:
@@ -159,12 +159,12 @@ def _digamma_of_complex(z: Array) -> Any:
     w = tnp.where(small, turned + _SHIFT, turned)
     inverse = 1.0 / w
     square = inverse * inverse
-    found = tnp.log(w) - 0.5 * inverse + square * horner(square, _DIGAMMA)
-    found = tnp.where(small, found - total, found)
+    psi = tnp.log(w) - 0.5 * inverse + square * horner(square, _DIGAMMA)
+    psi = tnp.where(small, psi - total, psi)
     part = tnp.where(low, z, 0.25)
     whole = lax.stop_gradient(tnp.round(lax.real(part)))
     angle = math.pi * (part - lax.complex(whole, tnp.zeros_like(whole)))
-    return tnp.where(low, found - math.pi / tnp.tan(angle), found)
+    return tnp.where(low, psi - math.pi / tnp.tan(angle), psi)
 
 
 log_gamma_of_complex = with_slopes(_log_gamma, lambda _, z: _digamma_of_complex(z))

@@ -202,16 +202,16 @@ def _hyp1f1(a: Array, b: Array, x: Array) -> Any:
     # Kummer: exp(x) times the function of b - a and -x; not where the lower parameter is a pole.
     direct = (z < 0) & _is_whole_below_1(q)
     negative = (z < 0) & ~direct
-    found, error = _scaled_1f1(tnp.where(negative, q - p, p), q, tnp.abs(z), direct)
+    value, error = _scaled_1f1(tnp.where(negative, q - p, p), q, tnp.abs(z), direct)
     half = tnp.where(z < 0, 1.0, tnp.exp(0.5 * z))
-    found, error = half * found * half, half * error * half
+    value, error = half * value * half, half * error * half
     # Where the terms have cancelled to the last digit nothing is known.
-    lost = (error > 0.1 * tnp.abs(found)) & (error > 1e-6)
-    found = tnp.where(lost, math.nan, found)
-    found = tnp.where((x == 0) & ~pole, 1.0, tnp.where(pole, math.inf, found))
+    lost = (error > 0.1 * tnp.abs(value)) & (error > 1e-6)
+    value = tnp.where(lost, math.nan, value)
+    value = tnp.where((x == 0) & ~pole, 1.0, tnp.where(pole, math.inf, value))
     limit = tnp.where((a > 0) & (b > 0), tnp.where(x > 0, math.inf, 0.0), math.nan)
-    found = tnp.where(end, tnp.where(pole, math.inf, limit), found)
-    return tnp.where(nowhere, math.nan, found)
+    value = tnp.where(end, tnp.where(pole, math.inf, limit), value)
+    return tnp.where(nowhere, math.nan, value)
 
 
 def _gauss_start(active: Array, a: Array, b: Array, c: Array, x: Array) -> tuple[Any, Any, Any]:
@@ -313,15 +313,15 @@ def _hyp2f1(a: Array, b: Array, c: Array, x: Array) -> Any:
     w = 1.0 - z
     b_now = tnp.where(turned, r - q, q)
     inverse = 1.0 / tnp.where(turned, w, 1.0)
-    y, rest = tnp.where(turned, -z * inverse, z), tnp.where(turned, inverse, w)
-    found = _by_series_and_steps(polynomial & ~known, p, b_now, r, y, rest)
-    found = tnp.where(turned, lax.pow(tnp.where(turned, w, 1.0), -p) * found, found)
-    found = tnp.where((x == 1) & ~polynomial, _at_1(a, b, c), found)
+    y, complement = tnp.where(turned, -z * inverse, z), tnp.where(turned, inverse, w)
+    value = _by_series_and_steps(polynomial & ~known, p, b_now, r, y, complement)
+    value = tnp.where(turned, lax.pow(tnp.where(turned, w, 1.0), -p) * value, value)
+    value = tnp.where((x == 1) & ~polynomial, _at_1(a, b, c), value)
     below = tnp.where(power & (x < 1), 1.0 - x, 1.0)
     by_power = lax.pow(below, tnp.where(c == a, -b, -a))
-    found = tnp.where(power & (x < 1), by_power, found)
-    found = tnp.where(beyond | pole | (power & (x >= 1)), math.inf, found)
-    return tnp.where(nowhere, math.nan, tnp.where(x == 0, 1.0, found))
+    value = tnp.where(power & (x < 1), by_power, value)
+    value = tnp.where(beyond | pole | (power & (x >= 1)), math.inf, value)
+    return tnp.where(nowhere, math.nan, tnp.where(x == 0, 1.0, value))
 
 
 _confluent = with_slopes_on_demand(_hyp1f1, lambda a, b, x: a / b * _confluent(a + 1.0, b + 1.0, x))

@@ -30,14 +30,14 @@ def _poisson_entropy(mu: Any, loc: Any) -> Any:
     log = k * tnp.log(near) - near - f.gammaln(k + 1)
     total = -(tnp.exp(log) * log).sum(axis=-1)
     far = tnp.where(is_far, mu, large)
-    rest: Any = tnp.zeros_like(far)
+    tail: Any = tnp.zeros_like(far)
     for c in reversed(_TAIL):
-        rest = (rest + c) / far
-    expansion = 0.5 * (tnp.log(far) + math.log(2 * math.pi * math.e)) + rest
+        tail = (tail + c) / far
+    expansion = 0.5 * (tnp.log(far) + math.log(2 * math.pi * math.e)) + tail
     # At 0 the slope is that of this, infinite.
     start = -f.xlogy(tnp.where(mu == 0, mu, 0), tnp.where(mu == 0, mu, 1))
-    found = tnp.where(is_far, expansion, tnp.where(inside, total, start))
-    return tnp.where(mu >= 0, found, math.nan)
+    entropy = tnp.where(is_far, expansion, tnp.where(inside, total, start))
+    return tnp.where(mu >= 0, entropy, math.nan)
 
 
 POISSON_ENTROPY = floats("poisson.entropy", _poisson_entropy, full=True)

@@ -55,5 +55,5 @@ def bisected(main: Any, beside: Any, first: int, last: int) -> Any:
 
     bound = tnp.full(wanted.shape, 1 + 4 * float(kind.eps), main.dtype)
     low, high = repeated(kind.nmant + 4, halve, (-bound, bound))
-    found = 0.5 * (low + high) * scale
-    return tnp.where(tnp.isfinite(scale), found, np.nan)
+    eigenvalues = 0.5 * (low + high) * scale
+    return tnp.where(tnp.isfinite(scale), eigenvalues, np.nan)

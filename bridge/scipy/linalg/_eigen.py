@@ -145,13 +145,13 @@ def hessenberg(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     del overwrite_a, check_finite
-    found, taus = lax_hessenberg(inexact(a)[0])
-    h = tnp.triu(found, -1)
+    packed, taus = lax_hessenberg(inexact(a)[0])
+    h = tnp.triu(packed, -1)
     if not calc_q:
         return h
-    n = found.shape[-1]
-    inner = householder_product(found[..., 1:, :-1], taus)
-    q = tnp.pad(inner, (*[(0, 0)] * (found.ndim - 2), (1, 0), (1, 0)))
+    n = packed.shape[-1]
+    inner = householder_product(packed[..., 1:, :-1], taus)
+    q = tnp.pad(inner, (*[(0, 0)] * (packed.ndim - 2), (1, 0), (1, 0)))
     corner = np.zeros((n, n))
     corner[:1, :1] = 1
     return h, q + tnp.asarray(corner, q.dtype)

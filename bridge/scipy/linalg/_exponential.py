@@ -50,11 +50,13 @@ def _expm(a: Value, upper: bool, max_squarings: int) -> Any:
     steps = tnp.maximum(power, 0).astype(np.int32)
     limited = tnp.minimum(steps, max_squarings)
     scale = tnp.exp2(-limited.astype(size.dtype))
-    found = _pade(x * per_matrix(scale, x.aval.shape).astype(x.aval.dtype), coefficients, upper)
-    found = _squared(found, limited, max_squarings)
+    exponential = _pade(
+        x * per_matrix(scale, x.aval.shape).astype(x.aval.dtype), coefficients, upper
+    )
+    exponential = _squared(exponential, limited, max_squarings)
     lost = tnp.isnan(size) | ~tnp.isfinite(size) | (steps > max_squarings)
-    nan = tnp.asarray(np.nan, found.dtype)
-    out = tnp.where(per_matrix(lost, x.aval.shape), nan, found)
+    nan = tnp.asarray(np.nan, exponential.dtype)
+    out = tnp.where(per_matrix(lost, x.aval.shape), nan, exponential)
     return rounded(out, dtype)
 
 
@@ -157,5 +159,5 @@ def expm_frechet(
     if a.aval.shape != e.aval.shape:
         msg = f"expm_frechet: got {a.aval.str_short()} and {e.aval.str_short()}"
         raise ShapeMismatchError(msg, expected="the same shape")
-    found, change = jvp(expm, (a,), (e,))
-    return (found, change) if compute_expm else change
+    exponential, change = jvp(expm, (a,), (e,))
+    return (exponential, change) if compute_expm else change

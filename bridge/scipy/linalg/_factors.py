@@ -146,13 +146,13 @@ def lu_factor(
         RankError: ``a`` has fewer than 2 axes.
 
     >>> import tracebridge as tb
-    >>> found, pivots = tb.scipy.linalg.lu_factor(tb.numpy.array([[1.0, 2.0], [2.0, 2.0]]))
-    >>> found.tolist(), pivots.tolist()
+    >>> factors, pivots = tb.scipy.linalg.lu_factor(tb.numpy.array([[1.0, 2.0], [2.0, 2.0]]))
+    >>> factors.tolist(), pivots.tolist()
     ([[2.0, 2.0], [0.5, 1.0]], [1, 1])
     """
     del overwrite_a, check_finite
-    found, pivots = _lu_factor_staged((a,))
-    return found, pivots
+    factors, pivots = _lu_factor_staged((a,))
+    return factors, pivots
 
 
 def qr(

@@ -66,9 +66,9 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> 
     for quarter, value in enumerate((1, -1j, -1, 1j)):
         if quarter * size % 4 == 0 and size:
             turns[quarter * size // 4] = value
-    found = turns[np.outer(steps, steps) % max(size, 1)]
+    matrix = turns[np.outer(steps, steps) % max(size, 1)]
     divisor = {None: 1.0, "sqrtn": math.sqrt(size), "n": float(size)}[scale]
-    return tnp.asarray(found / (divisor or 1.0), wanted)
+    return tnp.asarray(matrix / (divisor or 1.0), wanted)
 
 
 def hadamard(n: int, dtype: DTypeLike = int) -> Array:
@@ -89,10 +89,10 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Array:
     if size < 1 or size & (size - 1):
         msg = f"hadamard: n={n}, expected a power of 2"
         raise ArgumentValueError(msg)
-    found = np.ones((1, 1), np.int8)
-    while len(found) < size:
-        found = np.block([[found, found], [found, -found]])
-    return tnp.asarray(found).astype(static_dtype("hadamard", dtype))
+    matrix = np.ones((1, 1), np.int8)
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return tnp.asarray(matrix).astype(static_dtype("hadamard", dtype))
 
 
 def helmert(n: int, full: bool = False) -> Array:
@@ -114,10 +114,10 @@ def helmert(n: int, full: bool = False) -> Array:
     """
     size = _size("helmert", n, 1)
     i, j = np.arange(size)[:, None], np.arange(size)[None, :]
-    found = np.where(j < i, 1.0, np.where(i == j, -1.0 * i, 0.0))
-    found = found / np.sqrt(np.maximum(i * (i + 1), 1))
-    found[0] = 1 / math.sqrt(size)
-    return tnp.asarray(found if full else found[1:], default_float())
+    matrix = np.where(j < i, 1.0, np.where(i == j, -1.0 * i, 0.0))
+    matrix = matrix / np.sqrt(np.maximum(i * (i + 1), 1))
+    matrix[0] = 1 / math.sqrt(size)
+    return tnp.asarray(matrix if full else matrix[1:], default_float())
 
 
 def hilbert(n: int) -> Array:
@@ -190,8 +190,8 @@ def pascal(n: int, kind: str | None = None) -> Array:
     size, form = _size("pascal", n, 0), _kind("pascal", kind)
     if form == "symmetric":
         return _exact([[math.comb(i + j, i) for j in range(size)] for i in range(size)], size)
-    found = _exact(_triangle(size), size)
-    return found if form == "lower" else found.T
+    lower = _exact(_triangle(size), size)
+    return lower if form == "lower" else lower.T
 
 
 def invpascal(n: int, kind: str | None = None) -> Array:
@@ -217,5 +217,5 @@ def invpascal(n: int, kind: str | None = None) -> Array:
             [sum([signed[k][i] * signed[k][j] for k in range(size)]) for j in range(size)]
             for i in range(size)
         ]
-    found = _exact(signed, size)
-    return found.T if form == "upper" else found
+    inverse = _exact(signed, size)
+    return inverse.T if form == "upper" else inverse

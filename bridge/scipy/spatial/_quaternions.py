@@ -139,18 +139,18 @@ def _from_matrix(matrix: Any) -> Any:
     matrix = columns("from_matrix", matrix, 3, 3)
     m = [[matrix[..., i, j] for j in range(3)] for i in range(3)]
     trace = m[0][0] + m[1][1] + m[2][2]
-    found: list[Any] = []
+    multiples: list[Any] = []
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         parts: list[Any] = [None] * 4
         parts[i] = 1 - trace + 2 * m[i][i]
         parts[j], parts[k] = m[j][i] + m[i][j], m[k][i] + m[i][k]
         parts[3] = m[k][j] - m[j][k]
-        found.append(tnp.stack(parts, axis=-1))
+        multiples.append(tnp.stack(parts, axis=-1))
     last = [m[2][1] - m[1][2], m[0][2] - m[2][0], m[1][0] - m[0][1], 1 + trace]
-    found.append(tnp.stack(last, axis=-1))
+    multiples.append(tnp.stack(last, axis=-1))
     best = tnp.argmax(tnp.stack([m[0][0], m[1][1], m[2][2], trace], axis=-1), axis=-1)
-    chosen = tnp.take_along_axis(tnp.stack(found, axis=-2), best[..., None, None], axis=-2)
+    chosen = tnp.take_along_axis(tnp.stack(multiples, axis=-2), best[..., None, None], axis=-2)
     return _normalized(chosen[..., 0, :])
 
 
