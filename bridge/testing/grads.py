@@ -249,12 +249,12 @@ def jvp_of(flat: Flat, active: Sequence[bool]) -> Flat:
     n = len(active)
 
     def run(*xs: object) -> list[Any]:
-        given = iter(xs[n:])
-        tangents = [as_value(next(given)) if a else None for a in active]
-        outs, found = jvp_flat(flat, [as_value(x) for x in xs[:n]], tangents)
+        active_tangents = iter(xs[n:])
+        tangents = [as_value(next(active_tangents)) if a else None for a in active]
+        outs, out_tangents = jvp_flat(flat, [as_value(x) for x in xs[:n]], tangents)
         return [
             zeros_of(o.aval.tangent) if t is None else t
-            for o, t in zip(outs, found, strict=True)
+            for o, t in zip(outs, out_tangents, strict=True)
             if is_active(o)
         ]
 

@@ -44,8 +44,8 @@ def run_differentiable(program: Program, tensors: Sequence[object], pull: Pull) 
             if not program.diff_out:
                 # Without this gradient tapes would ask for one of the operation, and raise.
                 return [None] * len(xs)
-            given = [_cotangent(cotangents[i], outs[i]) for i in program.diff_out]
-            grads = iter(pull(program, [*xs, *given]))
+            out_cotangents = [_cotangent(cotangents[i], outs[i]) for i in program.diff_out]
+            grads = iter(pull(program, [*xs, *out_cotangents]))
             return [_conjugate(next(grads)) if i in diff_in else None for i in range(len(xs))]
 
         return outs, gradient

@@ -119,8 +119,8 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
         flags = flatten(in_batched)[0]
 
         def one(rows: Any) -> Any:
-            given = iter(rows)
-            each = [next(given) if b else x for x, b in zip(leaves, flags, strict=True)]
+            remaining_rows = iter(rows)
+            each = [next(remaining_rows) if b else x for x, b in zip(leaves, flags, strict=True)]
             return mapped(*tree.unflatten(each))
 
         result = lax_map(one, [x for x, b in zip(leaves, flags, strict=True) if b])

@@ -91,11 +91,11 @@ def checkify(
         body, values = _traced(f, args, kwargs)
         program, checker = _transformed(body.jaxpr, enabled)
         start = literal(0, "int32")
-        given = [start, *body.hoisted, *values]
+        operands = [start, *body.hoisted, *values]
         if option("disable_jit"):
-            outs = eval_jaxpr(program.jaxpr, current_trace().process, given)
+            outs = eval_jaxpr(program.jaxpr, current_trace().process, operands)
         else:
-            outs = closed_call_p.bind(*given, jaxpr=program.jaxpr)
+            outs = closed_call_p.bind(*operands, jaxpr=program.jaxpr)
         outs = [public(o) for o in outs]
         n = 1 + len(program.layout)
         error = Error(outs[0], tuple(outs[1:n]), program.layout, checker.table.sites)
@@ -136,8 +136,10 @@ def _traced_with(
         return trace_body("checkify", f, tree, avals, _take_apart, "checkify", _apply), values
 
     def call(*values: object) -> Any:
-        rest = iter(values)
-        args, kwargs = tree.unflatten([leaf if fixed else next(rest) for leaf, fixed in pairs])
+        free_values = iter(values)
+        args, kwargs = tree.unflatten(
+            [leaf if fixed else next(free_values) for leaf, fixed in pairs]
+        )
         return f(*args, **kwargs)
 
     call.__wrapped__ = f  # type: ignore[attr-defined]  # names and places come from there

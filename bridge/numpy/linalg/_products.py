@@ -242,8 +242,8 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -
         if i == j:
             return xs[i]
         k = split[i, j]
-        given: dict[str, Any] = {"precision": precision}
-        return tnp.matmul(product(i, k), product(k + 1, j), **given)
+        options: dict[str, Any] = {"precision": precision}
+        return tnp.matmul(product(i, k), product(k + 1, j), **options)
 
     return product(0, len(xs) - 1)
 

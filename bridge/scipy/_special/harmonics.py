@@ -101,8 +101,8 @@ def _bessel_of(order: int, n_iter: int) -> Any:
 
     def plain(z: Array) -> Any:
         nowhere, end = tnp.isnan(z), tnp.isinf(z)
-        found = _bessel_all(tnp.where(nowhere | end, 1.0, z), order, n_iter)
-        return tnp.where(nowhere, math.nan, tnp.where(end, 0.0, found))
+        bessel = _bessel_all(tnp.where(nowhere | end, 1.0, z), order, n_iter)
+        return tnp.where(nowhere, math.nan, tnp.where(end, 0.0, bessel))
 
     wrapped = custom_jvp(plain)
 

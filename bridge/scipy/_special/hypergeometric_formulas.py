@@ -103,10 +103,10 @@ def _series_1f1(active: Array, a: Array, b: Array, x: Array, first: Array) -> tu
     def step(k: Array, term: Array, bound: Array, total: Array, size: Array) -> Any:
         below = (b + k) * (k + 1.0)
         pole = below == 0
-        rest = x / tnp.where(pole, 1.0, below)
+        quotient = x / tnp.where(pole, 1.0, below)
         # Where b is such a number too the polynomial has ended before.
-        term = tnp.where(pole, 0.0, term * ((a + k) * rest))
-        ratio = tnp.abs(rest) * _no_less(a + k)
+        term = tnp.where(pole, 0.0, term * ((a + k) * quotient))
+        ratio = tnp.abs(quotient) * _no_less(a + k)
         bound = tnp.minimum(bound * ratio, 1e300)
         total, size = total + term, size + tnp.abs(term)
         falls = (ratio < 0.9) & (k > -b) & (k > -a)
@@ -220,9 +220,9 @@ def _gauss_start(active: Array, a: Array, b: Array, c: Array, x: Array) -> tuple
     def step(k: Array, term: Array, bound: Array, total: Array, slope: Array, size: Array) -> Any:
         below = (c + k) * (k + 1.0)
         pole = below == 0
-        rest = x / tnp.where(pole, 1.0, below)
-        term = tnp.where(pole, 0.0, term * ((a + k) * (b + k) * rest))
-        ratio = tnp.abs(rest) * _no_less(a + k) * _no_less(b + k)
+        quotient = x / tnp.where(pole, 1.0, below)
+        term = tnp.where(pole, 0.0, term * ((a + k) * (b + k) * quotient))
+        ratio = tnp.abs(quotient) * _no_less(a + k) * _no_less(b + k)
         bound = tnp.minimum(bound * ratio, 1e300)
         total, size = total + term, size + tnp.abs(term)
         slope = slope + (k + 1.0) * term

@@ -189,10 +189,12 @@ class Node:
             return None
         numbers = self._numbers(program)
         last: dict[int, Tail] = {}
-        for k, (tail, given) in tails.last.items():
+        for k, (tail, input_places) in tails.last.items():
             (aval,) = tail.out_avals
-            are = [p < len(numbers) and numbers[p] for p in given]
-            last[k] = Tail(self._make(tail, are), given, aval.shape, TORCH_DTYPES[aval.dtype])
+            are = [p < len(numbers) and numbers[p] for p in input_places]
+            last[k] = Tail(
+                self._make(tail, are), input_places, aval.shape, TORCH_DTYPES[aval.dtype]
+            )
         changing &= {p for tail in last.values() for p in tail.places}
         return LateRuns(self._make(tails.first, numbers), last, len(program.outs), changing)
 
