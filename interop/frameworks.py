@@ -22,10 +22,10 @@ def needs(framework: str, module: str, way_out: str) -> None:
     if sys.modules.get(framework) is not None:
         return
     try:
-        found = find_spec(framework)
+        spec = find_spec(framework)
     except ImportError:
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         msg = f"{module} needs the package {framework!r}, which is not installed: {way_out}"
         raise ModuleNotFoundError(msg, name=framework)
 

@@ -218,16 +218,16 @@ def _install_transpose(primitive: base.Primitive, rule: Rule) -> Rule:
 def _offer_transpose(primitive: base.Primitive) -> Rule:
     def rule(ct: Any, *args: Any, **params: Any) -> Any:
         cts = _list(primitive, "transpose", ct) if primitive.multiple_results else [ct]
-        given = [_given(c) for c in cts]
-        if all([c is None for c in given]):
+        cts_or_none = [_given(c) for c in cts]
+        if all([c is None for c in cts_or_none]):
             return [Zero(a.aval.tangent) if is_linear_input(a) else None for a in args]
         values = [a if is_linear_input(a) else as_value(a) for a in args]
-        found = primitive.transpose(
-            given if primitive.multiple_results else given[0], *values, **params
+        arg_cts = primitive.transpose(
+            cts_or_none if primitive.multiple_results else cts_or_none[0], *values, **params
         )
         return [
             Zero(a.aval.tangent) if c is None and is_linear_input(a) else c
-            for a, c in zip(values, found, strict=True)
+            for a, c in zip(values, arg_cts, strict=True)
         ]
 
     return rule
@@ -406,10 +406,10 @@ def defbilinear(prim: Any, lhs_rule: Rule, rhs_rule: Rule) -> None:
 
     def transpose(ct: Any, x: Any, y: Any, **params: Any) -> Any:
         if is_linear_input(x):
-            found = Zero(x.aval.tangent) if type(ct) is Zero else lhs_rule(ct, x, y, **params)
-            return found, None
-        found = Zero(y.aval.tangent) if type(ct) is Zero else rhs_rule(ct, x, y, **params)
-        return None, found
+            cotangent = Zero(x.aval.tangent) if type(ct) is Zero else lhs_rule(ct, x, y, **params)
+            return cotangent, None
+        cotangent = Zero(y.aval.tangent) if type(ct) is Zero else rhs_rule(ct, x, y, **params)
+        return None, cotangent
 
     defjvp(prim, left, right)
     primitive_transposes[prim] = transpose

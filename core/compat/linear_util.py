@@ -292,13 +292,13 @@ def cache(call: Callable[..., object], **_: object) -> Callable[..., Any]:
 
     def cached(fun: WrappedFun, *args: object) -> Any:
         key = (fun.transforms, fun.params, args)
-        found = results.get(fun.f, key)
-        if found is None:
+        entry = results.get(fun.f, key)
+        if entry is None:
             answer = call(fun, *args)
             stored = [None if s is None else s.val for s in fun.stores]
             results.set(fun.f, key, (answer, stored))
             return answer
-        answer, stored = found
+        answer, stored = entry
         for store, value in zip(fun.stores, stored, strict=True):
             if store is not None:
                 store.reset()

@@ -155,23 +155,23 @@ def tracing_key() -> Hashable:
     if current is not None and current.seen != SCOPES.lost:
         current = settled_state()
     if current is None or not current.key:
-        found = _global_key
+        effective = _global_key
     else:
-        found = _effective.get(current.key)
-        if found is None:
+        effective = _effective.get(current.key)
+        if effective is None:
             changed = current.values
-            found = tuple(
+            effective = tuple(
                 changed[name] if name in changed else _global[name] for name in TRACING_OPTIONS
             )
             own = [pair for pair in current.key if pair[0] not in OPTIONS]
-            found = (*own, *found, _GLOBAL_MESH[0])
+            effective = (*own, *effective, _GLOBAL_MESH[0])
             if len(_effective) >= MAX_REMEMBERED:
                 _effective.clear()
-            _effective[current.key] = found
+            _effective[current.key] = effective
     if current is None or current.mesh is None:
-        return found
+        return effective
     own = current.mesh
-    return (*found[:-1], None if own is NO_MESH else own)
+    return (*effective[:-1], None if own is NO_MESH else own)
 
 
 def fast_path_allowed() -> bool:

@@ -61,9 +61,9 @@ class KnownGraph:
         can_merge = primitive.may_merge and not (app.effects or primitive.has_rules_of_users)
         key = (app, *args)
         if can_merge:
-            found = self._seen.get(key)
-            if found is not None:
-                return found
+            number = self._seen.get(key)
+            if number is not None:
+                return number
         if unknown:
             first = len(graph.avals)
             graph.avals.extend(app.outs)

@@ -167,7 +167,7 @@ def _region(
     made_by: dict[int, GraphEquation], free: Callable[[int], bool], needed: Sequence[int]
 ) -> dict[int, GraphEquation]:
     """Equations that might be repeated for the sake of ``needed``, by identity."""
-    found: dict[int, GraphEquation] = {}
+    region: dict[int, GraphEquation] = {}
     waiting = list(needed)
     seen = set(waiting)
     while waiting:
@@ -175,12 +175,12 @@ def _region(
         equation = made_by.get(number)
         if equation is None or free(number) or not can_repeat(equation[0]):
             continue
-        found[id(equation)] = equation
+        region[id(equation)] = equation
         for a in equation[1]:
             if a not in seen:
                 seen.add(a)
                 waiting.append(a)
-    return found
+    return region
 
 
 class _Cut:

@@ -142,9 +142,11 @@ def _staged(
     present: list[bool] = []
 
     def run(*staged: object) -> list[Any]:
-        rest = iter(staged)
-        cts = [None if ct is None else next(rest) for ct in cotangent_numbers]
-        args = [LinearInput(a) if mask >> i & 1 else next(rest) for i, a in enumerate(app.avals)]
+        operands = iter(staged)
+        cts = [None if ct is None else next(operands) for ct in cotangent_numbers]
+        args = [
+            LinearInput(a) if mask >> i & 1 else next(operands) for i, a in enumerate(app.avals)
+        ]
         results = app.primitive.transpose(cts, *args, **app.params)
         cotangents = [r for i, r in enumerate(results) if mask >> i & 1]
         present.extend([r is not None for r in cotangents])

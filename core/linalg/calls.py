@@ -70,9 +70,9 @@ def lapack(
     """The results of a LAPACK routine; ``{sy|he}`` stands for its real and complex names."""
     dtype = avals_in[0].dtype
     if routine[0] == "{":
-        real, _, rest = routine[1:].partition("|")
-        other, _, rest = rest.partition("}")
-        routine = (other if is_complex(dtype) else real) + rest
+        real, _, suffix = routine[1:].partition("|")
+        other, _, suffix = suffix.partition("}")
+        routine = (other if is_complex(dtype) else real) + suffix
     target = lapack_target(f"{routine}_ffi", dtype)
     return ffi_call(ctx, target, operands, avals_in, avals_out, attributes, **options)
 

@@ -89,8 +89,8 @@ class Eig(Composed):
             msg = "eig: eigenvectors are differentiated, which they can be only where eigenvalues "
             msg += "are distinct, and up to the choice of their phases"
             raise UnsupportedArgumentError(msg, hint="pass enable_eigvec_derivs=True, or use eigh")
-        given = {**params, "compute_right_eigenvectors": True, "enable_eigvec_derivs": True}
-        w, *vectors = self.bind(*primals, **given)
+        options = {**params, "compute_right_eigenvectors": True, "enable_eigvec_derivs": True}
+        w, *vectors = self.bind(*primals, **options)
         change = as_dtype(tangents[0], w.aval.dtype)
         dw, d_right = _perturbed(w, vectors[-1], change)
         outs, changes = [w], [dw]
@@ -133,12 +133,12 @@ def _eig_cpu(ctx: LoweringContext, operand: IrValue, **params: Any) -> list[Any]
     vectors = values.update(shape=a.shape)
     parts = [a.update(shape=a.shape[:-1])] * (1 if is_complex(a.dtype) else 2)
     wanted = [params["compute_left_eigenvectors"], params["compute_right_eigenvectors"]]
-    given = {
+    attributes = {
         name: char("V" if is_wanted else "N")
         for name, is_wanted in zip(("compute_left", "compute_right"), wanted, strict=True)
     }
     outs = [*parts, vectors, vectors, info]
-    *w, left, right, status = lapack(ctx, "geev", [operand], [a], outs, given)
+    *w, left, right, status = lapack(ctx, "geev", [operand], [a], outs, attributes)
     eigenvalues = w[0] if len(w) == 1 else ctx.op1("stablehlo.complex", w, values)
     ok = succeeded(ctx, status, info)
     kept = [v for v, is_wanted in zip((left, right), wanted, strict=True) if is_wanted]

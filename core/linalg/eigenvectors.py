@@ -59,11 +59,11 @@ def eig_by_sweeps(a: Value, *, left: bool, right: bool) -> list[Any]:
     if left:
         # Those of the adjoint matrix, whose form is turned round to be upper triangular.
         turned = _turned(adjoint(form))
-        found = for_each_matrix(_of_triangular, turned, ranks=(2,))[0]
-        outs.append(_scaled_vectors(matmul(q[0], _turned(found)), is_real))
+        vectors = for_each_matrix(_of_triangular, turned, ranks=(2,))[0]
+        outs.append(_scaled_vectors(matmul(q[0], _turned(vectors)), is_real))
     if right:
-        found = for_each_matrix(_of_triangular, form, ranks=(2,))[0]
-        outs.append(_scaled_vectors(matmul(q[0], found), is_real))
+        vectors = for_each_matrix(_of_triangular, form, ranks=(2,))[0]
+        outs.append(_scaled_vectors(matmul(q[0], vectors), is_real))
     return outs
 
 
@@ -122,11 +122,11 @@ def _complex_form(form: Value, q: Value) -> list[Any]:
         turn = lax.reshape(lax.concatenate([lax.reshape(e, (1,)) for e in entries], 0), (2, 2))
         rows = matmul(adjoint(turn), lax.dynamic_slice(t, (k, zero), (2, n)))
         t = lax.dynamic_update_slice(t, rows, (k, zero))
-        found: list[Any] = []
+        updated: list[Any] = []
         for y in (t, z):
             columns = matmul(lax.dynamic_slice(y, (zero, k), (n, 2)), turn)
-            found.append(lax.dynamic_update_slice(y, columns, (zero, k)))
-        return found
+            updated.append(lax.dynamic_update_slice(y, columns, (zero, k)))
+        return updated
 
     return list(repeated(n - 1, step, start))
 
@@ -152,8 +152,8 @@ def _of_triangular(t: Value) -> list[Any]:
         gap = lax.sub(lax.broadcast_in_dim(here, (n,), ()), values)
         # Equal eigenvalues are moved apart by a rounding, as LAPACK does.
         gap = lax.select_n(lax.lt(lax.abs(gap), least), gap, as_dtype(least, gap.aval.dtype))
-        found = lax.neg(lax.div(product, gap))
-        new = lax.select_n(lax.eq(rows, row), x, along_columns(found, shape))
+        entries = lax.neg(lax.div(product, gap))
+        new = lax.select_n(lax.eq(rows, row), x, along_columns(entries, shape))
         # Columns further left are zero so far, and begin with 1 in their own row.
         new = lax.select_n(lax.bitwise_and(lax.eq(rows, row), _is_one(unit)), new, unit)
         most = lax.reduce_max(lax.abs(new), (0,))

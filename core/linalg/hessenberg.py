@@ -221,5 +221,5 @@ def tridiagonal(a: Operand, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     """
     (x,), dtype = matrices("tridiagonal", a)
     check_square("tridiagonal", x.aval)
-    found, d, e, taus = tridiagonal_p.bind(x, lower=bool(lower))
-    return tuple([rounded(y, dtype) for y in (found, d, e, taus)])
+    packed, d, e, taus = tridiagonal_p.bind(x, lower=bool(lower))
+    return tuple([rounded(y, dtype) for y in (packed, d, e, taus)])

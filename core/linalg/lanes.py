@@ -208,13 +208,13 @@ def triangle_solution(
     n = len(rows)
     if order is not None:
         right = [_chosen([_is(number, i) for i in range(n)], right) for number in _entries(order)]
-    found: dict[int, Any] = {}
+    solved: dict[int, Any] = {}
     for i in range(n) if lower else range(n - 1, -1, -1):
         row = right[i]
-        for j, known in found.items():
+        for j, known in solved.items():
             row = lax.sub(row, lax.mul(_across(_at(rows[i], j), row), known))
-        found[i] = row if unit else _divided(row, _at(rows[i], i))
-    return _stacked([found[i] for i in range(n)])
+        solved[i] = row if unit else _divided(row, _at(rows[i], i))
+    return _stacked([solved[i] for i in range(n)])
 
 
 def _chosen(flags: Sequence[Value], values: Sequence[Value]) -> Any:

@@ -142,10 +142,10 @@ def _weights(low: Value) -> tuple[Any, Any, Any]:
     inner = lax.div(
         lax.mul(scalar(low, 8), lax.sub(lax.add(one, one), square)), lax.mul(square, root)
     )
-    rest = lax.sqrt(
+    second_root = lax.sqrt(
         lax.max(lax.sub(lax.add(scalar(low, 8), inner), lax.mul(scalar(low, 4), d)), one)
     )
-    a = lax.add(root, lax.mul(rest, scalar(low, 0.5)))
+    a = lax.add(root, lax.mul(second_root, scalar(low, 0.5)))
     less = lax.sub(a, one)
     b = lax.mul(lax.mul(less, less), scalar(low, 0.25))
     return a, b, lax.sub(lax.add(a, b), one)

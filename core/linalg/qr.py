@@ -354,15 +354,15 @@ def _complement_tangent(q: Value, dq: Value, k: Any) -> Any:
     the smallest change that leaves Q unitary.
     """
     m = q.aval.shape[-2]
-    q_first, rest = part(q, (0, m), (0, k)), part(q, (0, m), (k, m))
+    q_first, q_rest = part(q, (0, m), (0, k)), part(q, (0, m), (k, m))
     top, below = part(q, (0, k), (0, k)), part(q, (k, m), (0, k))
     d_top, d_below = part(dq, (0, k), (0, k)), part(dq, (k, m), (0, k))
-    found, _, order = lu_p.bind(lax.sub(top, eye_of(top)))
-    z_adjoint = lu_solution(found, order, adjoint(below), 2)
+    lu, _, order = lu_p.bind(lax.sub(top, eye_of(top)))
+    z_adjoint = lu_solution(lu, order, adjoint(below), 2)
     z = adjoint(z_adjoint)
     turn = adjoint(lax.sub(d_below, matmul(z, d_top)))
-    exact = lax.sub(matmul(dq, z_adjoint), matmul(lax.add(q_first, matmul(rest, z)), turn))
-    smallest = lax.neg(matmul(q_first, matmul(adjoint(dq), rest)))
+    exact = lax.sub(matmul(dq, z_adjoint), matmul(lax.add(q_first, matmul(q_rest, z)), turn))
+    smallest = lax.neg(matmul(q_first, matmul(adjoint(dq), q_rest)))
     axes = (exact.aval.ndim - 2, exact.aval.ndim - 1)
     sizes = lax.reduce_sum(lax.abs(z), axes)
     usable = per_matrix(lax.is_finite(sizes), exact.aval.shape)

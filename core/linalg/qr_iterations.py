@@ -76,9 +76,9 @@ def schur_by_sweeps(a: Value, *, vectors: bool) -> list[Any]:
             if shape[-1] > 1
             else eye_of(a)
         )
-    form, *rest = for_each_matrix(_of_hessenberg, *start, ranks=(2,) * len(start))
+    form, *q = for_each_matrix(_of_hessenberg, *start, ranks=(2,) * len(start))
     form = lax.mul(form, as_dtype(per_matrix(unit, shape), form.aval.dtype))
-    return [nan_unless_finite(x, a) for x in (form, *rest)]
+    return [nan_unless_finite(x, a) for x in (form, *q)]
 
 
 def _of_hessenberg(h: Value, *q: Value) -> list[Any]:
@@ -239,11 +239,11 @@ def _chased(xs: Any, first: Value, k: Any, lo: Any, hi: Any, width: int) -> list
     zero = _index(0)
     rows = lax.dynamic_slice(h, (k, zero), (width, size))
     h = lax.dynamic_update_slice(h, apply_left(rows, v, _conj(tau)), (k, zero))
-    found: list[Any] = []
+    updated: list[Any] = []
     for y, height in ((h, size), *[(y, n) for y in q]):
         columns = lax.dynamic_slice(y, (zero, k), (height, width))
-        found.append(lax.dynamic_update_slice(y, apply_right(columns, v, tau), (zero, k)))
-    return found
+        updated.append(lax.dynamic_update_slice(y, apply_right(columns, v, tau), (zero, k)))
+    return updated
 
 
 def _conj(x: Value) -> Any:
@@ -269,12 +269,12 @@ def _split(k: Any, xs: Any) -> list[Any]:
     cosine, sine, is_real = _rotation(a, b, c, d)
     rows = lax.dynamic_slice(h, (k, zero), (2, h.aval.shape[1]))
     h = lax.dynamic_update_slice(h, _turned(rows, cosine, sine, 0), (k, zero))
-    found: list[Any] = []
+    updated: list[Any] = []
     for y in (h, *q):
         columns = lax.dynamic_slice(y, (zero, k), (y.aval.shape[0], 2))
         turned = _turned(columns, cosine, sine, 1)
-        found.append(lax.dynamic_update_slice(y, turned, (zero, k)))
-    h, *q = found
+        updated.append(lax.dynamic_update_slice(y, turned, (zero, k)))
+    h, *q = updated
     a, b, c, d = [_at(h, i, j) for i, j in ((k, k), (k, after), (after, k), (after, after))]
     mean = lax.mul(lax.add(a, d), scalar(a, 0.5))
     a, d = [lax.select_n(is_real, mean, x) for x in (a, d)]

@@ -128,7 +128,7 @@ def _by_dtype(
 
 
 def _rules() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+    by_name: dict[str, Callable[..., Any]] = {}
     for rules, at_any_size in (
         (cpu_lowerings.CPU_RULES, False),
         (cpu_lowerings.CPU_EXACT_RULES, True),
@@ -137,19 +137,19 @@ def _rules() -> dict[str, Callable[..., Any]]:
     ):
         for name, (compose, dtypes) in rules.items():
             primitive = getattr(lax, f"{name}_p")
-            found[name] = composition_rule(primitive, compose, dtypes, at_any_size)
+            by_name[name] = composition_rule(primitive, compose, dtypes, at_any_size)
     for name, (correct, dtypes) in cpu_special.CPU_CORRECTIONS.items():
-        found[name] = correction_rule(getattr(lax, f"{name}_p"), correct, dtypes)
+        by_name[name] = correction_rule(getattr(lax, f"{name}_p"), correct, dtypes)
     complex_dtypes = complex_corrections.COMPLEX
     for name, compose in complex_corrections.CPU_COMPLEX_RULES.items():
         primitive = getattr(lax, f"{name}_p")
         rule = composition_rule(primitive, compose, complex_dtypes, at_any_size=True)
-        found[name] = _by_dtype(primitive, found.get(name), rule)
+        by_name[name] = _by_dtype(primitive, by_name.get(name), rule)
     for name, correct in complex_corrections.CPU_COMPLEX_CORRECTIONS.items():
         primitive = getattr(lax, f"{name}_p")
         rule = correction_rule(primitive, correct, complex_dtypes)
-        found[name] = _by_dtype(primitive, found.get(name), rule)
-    return found
+        by_name[name] = _by_dtype(primitive, by_name.get(name), rule)
+    return by_name
 
 
 def _register() -> None:

@@ -181,17 +181,17 @@ class _ParameterSlope(Smooth):
         x = where(known, 0.25, x)
         y = 1.0 - x
         turned = x > (a + 1.0) / (a + b + 2.0)
-        z, rest = where(turned, y, x), where(turned, x, y)
+        z, one_minus_z = where(turned, y, x), where(turned, x, y)
 
         def fraction(v: Expression) -> Expression:
             first, second = (v, b) if self.index == 0 else (a, v)
             p, q = where(turned, second, first), where(turned, first, second)
-            return _fraction(~known, p, q, z, rest)
+            return _fraction(~known, p, q, z, one_minus_z)
 
         own = a if self.index == 0 else b
         value, slope = with_derivative(fraction, own)
         p, q = where(turned, b, a), where(turned, a, b)
-        part = _log_factor(p, q, z, rest).of(lax.exp) / p / value
+        part = _log_factor(p, q, z, one_minus_z).of(lax.exp) / p / value
         rate = _rate(a, b, x, y, turned) if self.index == 0 else _rate(b, a, y, x, ~turned)
         inner = where(part.is_equal(0.0), 0.0, part * (rate - slope / value))
         return first_of([(nowhere, math.nan), (known, 0.0)], where(turned, -inner, inner))

@@ -95,9 +95,9 @@ def interned(table: dict[Any, weakref.ReferenceType[V]], key: Hashable, made: V)
         winner = table.setdefault(key, reference)
         if winner is reference:
             return made
-        found = winner()
-        if found is not None:
-            return found
+        existing = winner()
+        if existing is not None:
+            return existing
         table.pop(key, None)
 
 

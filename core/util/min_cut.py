@@ -78,16 +78,16 @@ class FlowNetwork:
                 path.clear()
                 here = source
                 continue
-            found = -1
+            admissible = -1
             while tried[here] < len(edges[here]):
                 edge = edges[here][tried[here]]
                 if capacities[edge] > _EPSILON and levels[targets[edge]] == levels[here] + 1:
-                    found = edge
+                    admissible = edge
                     break
                 tried[here] += 1
-            if found >= 0:
-                path.append(found)
-                here = targets[found]
+            if admissible >= 0:
+                path.append(admissible)
+                here = targets[admissible]
             elif here == source:
                 return
             else:

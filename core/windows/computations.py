@@ -148,20 +148,20 @@ def combine_by(jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> Combine:
 
 def fold(combine: Combine, xs: Sequence[Any], inits: Sequence[Any]) -> list[Any]:
     """All elements along axis 0 combined by halves, then with the initial values."""
-    n, *rest = xs[0].aval.shape
-    starts = [lax.broadcast_in_dim(i, tuple(rest), ()) for i in inits]
+    n, *trailing = xs[0].aval.shape
+    starts = [lax.broadcast_in_dim(i, tuple(trailing), ()) for i in inits]
     if n == 0:
         return starts
     tail: list[Any] | None = None
     while n > 1:
         half = n // 2
         if n % 2:
-            last = [lax.reshape(lax.slice_in_dim(x, n - 1, n), tuple(rest)) for x in xs]
+            last = [lax.reshape(lax.slice_in_dim(x, n - 1, n), tuple(trailing)) for x in xs]
             tail = last if tail is None else combine(last, tail)
         left = [lax.slice_in_dim(x, 0, half) for x in xs]
         xs = combine(left, [lax.slice_in_dim(x, half, 2 * half) for x in xs])
         n = half
-    whole = [lax.reshape(x, tuple(rest)) for x in xs]
+    whole = [lax.reshape(x, tuple(trailing)) for x in xs]
     return combine(starts, whole if tail is None else combine(whole, tail))
 
 

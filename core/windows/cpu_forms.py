@@ -227,7 +227,7 @@ def spread_by_blocks(source: Value, place: Value, shape: Sequence[int], windows:
             for d, n, count in zip(back, blocks, place.aval.shape, strict=True)
         ]
         here = lax.pad(place, full_of(place.aval.update(shape=()), -1), config)
-        given = lax.pad(source, full_of(source.aval.update(shape=()), 0), config)
+        values = lax.pad(source, full_of(source.aval.update(shape=()), 0), config)
         # The place in such a window of each element of a block; -2 behind the window's end.
         local = full_of(numbers, 0)
         behind: Any = None
@@ -243,8 +243,8 @@ def spread_by_blocks(source: Value, place: Value, shape: Sequence[int], windows:
             lax.broadcast_in_dim(here, wide.shape, axes),
             lax.broadcast_in_dim(local, wide.shape, tuple(range(2 * ndim))),
         )
-        given = lax.broadcast_in_dim(given, wide.shape, axes)
-        total = lax.add(total, lax.select(ours, given, zeros_of(wide)))
+        values = lax.broadcast_in_dim(values, wide.shape, axes)
+        total = lax.add(total, lax.select(ours, values, zeros_of(wide)))
     total = lax.reshape(total, tuple([n * s for n, s in zip(blocks, strides, strict=True)]))
     config = [
         (-low, n + low - count, 0)

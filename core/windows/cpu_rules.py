@@ -62,8 +62,8 @@ def lower_reduction(
     def compose(x: Value) -> Any:
         x = x if aval.dtype == dtype else lax.convert_dtype(x, dtype)
         scalar = ShapedArray((), dtype)
-        found = form(x, full_of(scalar, computations.identity_of(monoid, dtype)))
-        return found if dtype == out.dtype else lax.convert_dtype(found, out.dtype)
+        reduced = form(x, full_of(scalar, computations.identity_of(monoid, dtype)))
+        return reduced if dtype == out.dtype else lax.convert_dtype(reduced, out.dtype)
 
     return ctx.lower_fun(compose, x)[0]
 

@@ -130,15 +130,15 @@ def pairs(call: str, padding: Sequence[Any], n: int) -> Pads:
         RankError: there are not ``n`` of them.
     """
     try:
-        given = [tuple(pair) for pair in padding]
+        pads = [tuple(pair) for pair in padding]
     except TypeError:
         msg = f"{call}: padding is {padding!r}, expected a name or a pair (before, after) per axis"
         raise ArgumentTypeError(msg) from None
-    if len(given) != n or any([len(pair) != 2 for pair in given]):
+    if len(pads) != n or any([len(pair) != 2 for pair in pads]):
         msg = f"{call}: padding is {padding!r}, expected {n} pairs (before, after), one per axis"
         raise RankError(msg)
     result: list[tuple[int, int]] = []
-    for low, high in given:
+    for low, high in pads:
         result.append((index_of(low, call, "padding"), index_of(high, call, "padding")))
     return tuple(result)
 

@@ -141,8 +141,8 @@ class VjpRule(TracedRule):
         backward = self._backward(res_tree)
 
         def run(*args: Any) -> list[Any]:
-            given = iter(args[n_res:])
-            cts = [next(given) if here else None for here in flags]
+            present_cts = iter(args[n_res:])
+            cts = [next(present_cts) if here else None for here in flags]
             results = backward(args[:n_res], cts)
             return [
                 concrete_zeros(a.tangent) if r is None else r

@@ -72,9 +72,9 @@ def flat_vjp_call(
 
     def forward(*args: Any) -> tuple[list[Any], list[Any]]:
         pairs = [(a.value, a.perturbed) if symbolic_zeros else (a, True) for a in args]
-        found = list(fwd.call_wrapped(*[x for pair in pairs for x in pair]))
-        split = len(found) - out_trees()[0].num_leaves
-        return found[split:], found[:split]
+        residuals_and_results = list(fwd.call_wrapped(*[x for pair in pairs for x in pair]))
+        split = len(residuals_and_results) - out_trees()[0].num_leaves
+        return residuals_and_results[split:], residuals_and_results[:split]
 
     def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(bwd.call_wrapped(*residuals, *cts))

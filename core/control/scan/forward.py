@@ -157,8 +157,8 @@ def _over_refs(
     (size,) = sizes
 
     def body(carry: Any, x: Any) -> Any:
-        step, rest = x
-        shapes = list(rest)
+        step, slices = x
+        shapes = list(slices)
         for i, ref in refs:
             shapes.insert(i, ref.at[step])
         args = carry, tree.unflatten(shapes)

@@ -49,8 +49,8 @@ class SolverParts:
                 if not isinstance(result, tuple | list) or len(result) != 2:
                     msg = f"{self.call}: {role} returned {kind_of(result)}"
                     raise ArgumentSpecError(msg, expected="a pair (x, aux), as has_aux is set")
-                result, rest = result
-                further, aux_tree = flatten_values(self.call, "aux", rest)
+                result, aux_result = result
+                further, aux_tree = flatten_values(self.call, "aux", aux_result)
             outs = self.checked(f"{role} returned", f"the result of {role}", result)
             return [*outs, *further], aux_tree
 

@@ -190,8 +190,8 @@ def _algorithm_attribute(algorithm: DotAlgorithm) -> Any:
     def format_type(x: Any) -> Any:
         if x is tf32 or (isinstance(x, str) and x.lower() in ("tf32", "tensorfloat32")):
             return mlir.ir.FloatTF32Type.get()
-        found: Any = as_dtype(x)
-        return element_type(found)
+        dtype: Any = as_dtype(x)
+        return element_type(dtype)
 
     return mlir.stablehlo.DotAlgorithm.get(
         format_type(algorithm.lhs_precision_type),

@@ -163,11 +163,11 @@ def _log1p_of_normal(x: Any) -> Any:
     k = lax.convert_dtype(lax.convert_dtype(k, np.dtype(np.int32)), _F64)
     s = lax.div(f, lax.add(f, 2.0))
     z = lax.mul(s, s)
-    rest = lax.mul(z, horner(z, _LOG))
+    series = lax.mul(z, horner(z, _LOG))
     half = lax.mul(lax.mul(f, f), 0.5)
     high, low = _LOG_2[_F64]
     small = lax.add(lax.mul(k, low), correction)
-    inner = lax.sub(half, lax.add(lax.mul(s, lax.add(half, rest)), small))
+    inner = lax.sub(half, lax.add(lax.mul(s, lax.add(half, series)), small))
     return lax.sub(lax.mul(k, high), lax.sub(inner, f))
 
 

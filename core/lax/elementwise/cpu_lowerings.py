@@ -99,10 +99,10 @@ def _reduce(x: Operand) -> tuple[Any, Any]:
     second = lax.mul(scaled, middle)
     n2 = _to_integer(second)
     fraction = lax.add(lax.sub(product, n1), lax.sub(second, n2))
-    rest = lax.mul(scaled, low)
-    # The rest may be a tenth: without it r would leave the range of the polynomials.
-    n3 = _to_integer(lax.add(fraction, rest))
-    r = lax.add(lax.sub(fraction, n3), rest)
+    third = lax.mul(scaled, low)
+    # The third may be a tenth: without it r would leave the range of the polynomials.
+    n3 = _to_integer(lax.add(fraction, third))
+    r = lax.add(lax.sub(fraction, n3), third)
     quarters = lax.add(lax.add(n1, n2), n3)
     quarters = lax.sub(quarters, lax.mul(lax.floor(lax.mul(quarters, 0.25)), 4.0))
     return lax.convert_dtype(quarters, _I32), r

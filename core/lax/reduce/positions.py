@@ -100,7 +100,7 @@ def _positions(mask: Any, size: int) -> list[Any]:
     inside = lax.bitwise_and(lax.eq(flags, 1), lax.le(ranks, size))
     slots = lax.select_n(inside, full_of(ranks.aval, outside), slots)
     start = full_of(flags.aval.update(shape=(outside,)), n)
-    found = lax.scatter(
+    positions = lax.scatter(
         start,
         lax.reshape(_flat(slots), (flags.aval.size, 1)),
         _flat(lax.broadcasted_iota(_INT32, flags.aval.shape, axis)),
@@ -108,7 +108,7 @@ def _positions(mask: Any, size: int) -> list[Any]:
         unique_indices=False,
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )
-    return [lax.reshape(found, (*lead, size)) if lead else found, total]
+    return [lax.reshape(positions, (*lead, size)) if lead else positions, total]
 
 
 def packed_positions(mask: Any, size: int) -> list[Any]:

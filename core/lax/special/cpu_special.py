@@ -156,8 +156,8 @@ def erfc(x: Value, plain: Any) -> Any:
     )
     # Chosen, so that the rounded square is not fused with the difference.
     square = lax.select_n(lax.ne(x, x), lax.mul(size, size), size)
-    rest = lax.mul(lax.sub(size, high), lax.add(size, high))
-    lost = lax.add(lax.sub(lax.mul(high, high), square), rest)
+    remainder = lax.mul(lax.sub(size, high), lax.add(size, high))
+    lost = lax.add(lax.sub(lax.mul(high, high), square), remainder)
     # Below 1 XLA takes no exponential.
     return lax.select_n(lax.gt(x, 1.0), plain, lax.sub(plain, lax.mul(plain, lost)))
 
