@@ -161,11 +161,11 @@ def _list(primitive: base.Primitive, what: str, x: object) -> list[Any]:
 
 def _install_jvp(primitive: base.Primitive, rule: Rule) -> Rule:
     def jvp(primals: Sequence[Any], tangents: Sequence[object], **params: Any) -> Any:
-        given = [
+        instantiated = [
             Zero(typeof(p).tangent) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
         ]
-        pair = rule(tuple(primals), tuple(given), **params)
+        pair = rule(tuple(primals), tuple(instantiated), **params)
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             msg = f"the jvp rule of {primitive} gave {pair!r}, expected (result, tangent)"
             raise CustomRuleError(msg)
@@ -181,13 +181,13 @@ def _install_jvp(primitive: base.Primitive, rule: Rule) -> Rule:
 def _offer_jvp(primitive: base.Primitive) -> Rule:
     def rule(primals: Sequence[object], tangents: Sequence[object], **params: Any) -> Any:
         values = [as_value(p) for p in primals]
-        given = [_given(t) for t in tangents]
-        if all([t is None for t in given]):
+        tangents_or_none = [_given(t) for t in tangents]
+        if all([t is None for t in tangents_or_none]):
             out = primitive.bind(*values, **params)
             outs = out if primitive.multiple_results else [out]
             zeros = [Zero.from_primal_value(o) for o in outs]
             return (out, zeros) if primitive.multiple_results else (out, zeros[0])
-        out, tangent = primitive.jvp(values, given, **params)
+        out, tangent = primitive.jvp(values, tangents_or_none, **params)
         if not primitive.multiple_results:
             return out, _zero_for(out, tangent)
         return out, [_zero_for(o, t) for o, t in zip(out, tangent, strict=True)]
