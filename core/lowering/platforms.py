@@ -108,7 +108,8 @@ def lower_stored(ctx: Any, x: Any, **params: Any) -> Any:
 def lower_true_positions(ctx: Any, mask: Any, **params: Any) -> Any:
     """By blocks, where rows are long."""
     (aval,) = ctx.avals_in
-    if not is_static(aval) or aval.shape[-1] < positions.LEAST_PACKED:
+    is_short = aval.shape[-1] < positions.LEAST_PACKED
+    if is_short or not is_static(aval) or aval.size == 0:
         return positions.true_positions_p.lower(ctx, mask, **params)
     return ctx.lower_fun(positions.packed_positions, mask, **params)
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core._jaxlib import mlir
 from tracebridge.core.mlir.attrs import i64_array
+from tracebridge.core.mlir.types import is_static
+from tracebridge.core.windows.geometry import dilated
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.aval import ShapedArray
@@ -24,6 +27,9 @@ def emit_reduce_window(
     body: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
 ) -> list[Any]:
     """``stablehlo.reduce_window``; ``body(accumulators, elements)`` emits the combined scalars."""
+    cuts = any([n < 0 for pair in windows.padding for n in pair])
+    if cuts and windows.size == 1 and all([is_static(a) for a in avals_out]):
+        operands, windows = _cut(ctx, operands, inits, avals_out, windows)
     operation = ctx.op(
         "stablehlo.reduce_window",
         [*operands, *inits],
@@ -42,6 +48,37 @@ def emit_reduce_window(
         n = len(scalars)
         ctx.finish(body(arguments[:n], arguments[n:]))
     return list(operation.results)
+
+
+def _cut(
+    ctx: LoweringContext,
+    operands: Sequence[Any],
+    inits: Sequence[Any],
+    avals_out: Sequence[ShapedArray],
+    windows: Windows,
+) -> tuple[list[Any], Windows]:
+    """Padded operands, and their windows without padding.
+
+    XLA takes the padding of windows of one element for none where it only cuts, and ends the
+    process over the shapes.
+    """
+    low, high = zip(*windows.padding, strict=True)
+    attributes = {
+        "edge_padding_low": i64_array(low),
+        "edge_padding_high": i64_array(high),
+        "interior_padding": i64_array([n - 1 for n in windows.base_dilation]),
+    }
+    shapes = [mlir.ir.ShapedType(x.type).shape for x in operands]
+    sizes = [
+        dilated(n, base) + sum(pads)
+        for n, base, pads in zip(shapes[0], windows.base_dilation, windows.padding, strict=True)
+    ]
+    wide = [
+        ctx.op1("stablehlo.pad", [x, init], aval.update(shape=tuple(sizes)), attributes)
+        for x, init, aval in zip(operands, inits, avals_out, strict=True)
+    ]
+    none = (1,) * len(sizes)
+    return wide, windows._replace(padding=((0, 0),) * len(sizes), base_dilation=none)
 
 
 def emit_select_and_scatter(

@@ -277,3 +277,26 @@ def test_select_and_scatter() -> None:
 
     assert [0.5, 5.5, 7.5, 0.5] == run(x, source, tnp.float32(0.5)).tolist()
     check_rules(run, sample(4), sample(2, seed=1), np.float32(1.0), order=0)
+
+
+@pytest.mark.parametrize("rules", [True, False])
+@pytest.mark.parametrize("base", [1, 2])
+def test_padding_that_only_cuts_windows_of_one_element(rules: bool, base: int) -> None:
+    """XLA ended the process over these."""
+    x = np.arange(1.0, 7.0, dtype=np.float32).reshape(2, 3)
+
+    def reduced(x, init, fun, pads):
+        return lax.reduce_window(x, np.float32(init), fun, (1, 1), (1, 1), pads, (base, 1))
+
+    pads = [(0, -1), (-1, 0)]
+    expected = x[:1, 1:] if base == 1 else np.array([[2.0, 3.0], [0.0, 0.0]])
+    with scope("platform_rules", rules):
+        assert np.array_equal(tb.jit(lambda x: reduced(x, 0, lax.add, pads))(x), expected)
+        # One axis cut, one widened; a computation that has no operation of its own.
+        out = tb.jit(lambda x: reduced(x, 1, lambda a, b: a * b, [(0, 0), (-2, 1)]))(x)
+        assert out.shape == (2 * base - base + 1, 2)
+        assert out[0].tolist() == [3.0, 1.0]
+        largest = tb.jit(
+            tb.grad(lambda x: reduced(x, -np.inf, lax.max, [(0, -base), (0, 0)]).sum())
+        )
+        assert largest(x).tolist() == [[1, 1, 1], [0, 0, 0]]

@@ -50,3 +50,11 @@ def test_positions_of_nothing() -> None:
 
     assert (0, 3) == search(np.zeros((0, 5), bool))[0].shape
     assert [0, 0] == search(np.zeros((2, 0), bool))[1].tolist()
+
+
+def test_no_rows_of_many_elements() -> None:
+    def find(row):
+        return true_positions(row, 5)
+
+    positions, total = tb.jit(tb.vmap(find))(np.ones((0, 3000), np.bool_))
+    assert (positions.shape, total.shape) == ((0, 5), (0,))
