@@ -179,3 +179,10 @@ def test_order_of_64_bits(dtype):
         order = tb.numpy.argsort(x, 1)
 
     np.testing.assert_array_equal(np.argsort(x, 1, kind="stable"), order)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nan_with_a_sign_is_the_largest_too(dtype):
+    with tb.enable_x64():
+        x = np.array([1, -np.nan, np.inf, np.nan, -2], dtype)
+        assert tb.jit(lambda x: lax.top_k(x, 3)[1])(x).tolist() == [1, 3, 2]
