@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tracebridge.core.ir.value import Value
 
 _MEMORY = 4
+_LINEAR = (lax.add_p, lax.transpose_p, lax.reshape_p, lax.squeeze_p, lax.neg_p)
 
 Stacks = dict[int, Any]
 """Values with a leading axis of steps, and values that are the same in each, by number."""
@@ -106,12 +107,12 @@ def find_after_loop(
 class _Search:
     """Looks at the equations behind results of a body."""
 
-    __slots__ = ("allowance", "graph", "made_by", "new", "sliced", "used", "varies")
+    __slots__ = ("allowance", "graph", "made_by", "new", "same", "sliced", "used", "varies")
 
     def __init__(self, graph: Graph, fixed: Sequence[int], sliced: Sequence[int]) -> None:
         self.graph = graph
         self.made_by: dict[int, tuple[Application, Sequence[int]]] = {}
-        same = {*fixed, *graph.consts}
+        self.same = same = {*fixed, *graph.consts}
         self.varies = bytearray([n not in same for n in range(len(graph.avals))])
         for app, args, first, _ in graph.equations:
             if not app.multiple:
@@ -156,28 +157,57 @@ class _Search:
             self.new[number] = None
         return lambda stacks: stacks[number]
 
-    def _linear(self, number: int, find: Callable[[int], Emit | None]) -> Emit | None:
-        """A sum of what ``find`` finds, or another arrangement of its elements."""
-        app, args = self.producer(number)
-        if app is None or not self.varies[number]:
-            return None
-        primitive, params = app.primitive, app.params
-        if primitive in (lax.transpose_p, lax.reshape_p, lax.squeeze_p, lax.neg_p):
-            (inner,) = [find(a) for a in args]
-            return None if inner is None else lambda stacks: primitive.bind(inner(stacks), **params)
-        if primitive is lax.add_p:
-            a, b = find(args[0]), find(args[1])
-            if a is None or b is None:
-                return None
-            return lambda stacks: lax.add(a(stacks), b(stacks))
-        return None
-
     def contraction(self, number: int) -> Emit | None:
         """The sum over the steps of products of values that vary."""
-        app, args = self.producer(number)
-        if app is None or app.primitive is not lax.dot_general_p:
-            return self._linear(number, self.contraction)
-        if not all([self.varies[a] for a in args]):
+        return self._sum(number, self._dot)
+
+    def total(self, number: int) -> Emit | None:
+        """The sum over the steps of sums over axes, or of products."""
+        return self._sum(number, lambda n: self._dot(n) or self._reduced(n))
+
+    def _sum(self, number: int, term: Callable[[int], Emit | None]) -> Emit | None:
+        """The sum over the steps of a sum of terms, or of other arrangements of their elements.
+
+        A value with many uses is a long sum, in which a value may occur many times: each is looked
+        at once, and without recursion.
+        """
+        found: dict[int, Emit | None] = {}
+        waiting = [number]
+        while waiting:
+            n = waiting[-1]
+            if n in found:
+                waiting.pop()
+                continue
+            app, args = self.producer(n)
+            if app is None or not self.varies[n]:
+                return None
+            if app.primitive in _LINEAR:
+                missing = [a for a in args if a not in found]
+                if missing:
+                    waiting.extend(missing)
+                    continue
+                found[n] = None
+            else:
+                emit = term(n)
+                if emit is None:
+                    return None
+                found[n] = emit
+
+        def run(stacks: Stacks) -> Any:
+            made: dict[int, Any] = {}
+            for n, emit in found.items():
+                if emit is not None:
+                    made[n] = emit(stacks)
+                else:
+                    app, args = self.made_by[n]
+                    made[n] = app.primitive.bind(*[made[a] for a in args], **app.params)
+            return made[number]
+
+        return run
+
+    def _dot(self, number: int) -> Emit | None:
+        app, args = self.made_by[number]
+        if app.primitive is not lax.dot_general_p or not all([self.varies[a] for a in args]):
             return None
         (xc, yc), (xb, yb) = app.params["dimension_numbers"]
         numbers = (
@@ -188,18 +218,9 @@ class _Search:
         x, y = [self.stack(a) for a in args]
         return lambda stacks: lax.dot_general_p.bind(x(stacks), y(stacks), **params)
 
-    def total(self, number: int) -> Emit | None:
-        """The sum over the steps of sums over axes, or of products."""
-        app, args = self.producer(number)
-        if app is None or app.primitive is not lax.reduce_sum_p:
-            before = dict(self.new), self.allowance
-            emit = self.contraction(number)
-            if emit is None:
-                # What the contraction would have stacked is not needed.
-                self.new, self.allowance = before
-                emit = self._linear(number, self.total)
-            return emit
-        if not self.varies[number]:
+    def _reduced(self, number: int) -> Emit | None:
+        app, args = self.made_by[number]
+        if app.primitive is not lax.reduce_sum_p:
             return None
         x, axes = self.stack(args[0]), (0, *[a + 1 for a in app.params["axes"]])
         return lambda stacks: lax.reduce_sum(x(stacks), axes)
@@ -235,4 +256,4 @@ class _Search:
 
     def is_input(self, number: int) -> bool:
         """Whether a value that does not vary is there without being computed."""
-        return number not in self.made_by
+        return number in self.same

@@ -172,3 +172,44 @@ def test_nothing_is_stacked_in_vain() -> None:
     backward = equations_of(tb.make_jaxpr(tb.grad(f))(w, x), "scan")[-1]
     read = len(backward.outs) - backward.params["num_carry"]
     assert read <= 1
+
+
+def test_values_of_several_results_are_no_inputs() -> None:
+    """What a call or a sort makes of constants in the step is not there after the loop."""
+    xs, w, *_ = arguments(6)
+
+    def transposed(w: Any, ct: Any) -> Any:
+        def linear(xs: Any) -> Any:
+            def step(c: Any, x: Any) -> Any:
+                _, found = lax.sort([w, 2 * w], num_keys=1)
+                return c, x @ found
+
+            return lax.scan(step, 0.0, xs)[1]
+
+        return tb.linear_transpose(linear, xs)(ct)[0]
+
+    ct = np.ones((6, 3, 5), np.float32)
+    np.testing.assert_allclose(
+        transposed(w, ct), ct @ (2 * np.sort(w, axis=-1)).T, rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+def test_cotangents_that_are_long_sums(doubled: bool) -> None:
+    """Weights with 600 uses in a step, and weights that are doubled 40 times."""
+    xs, _, u, _ = arguments(2)
+
+    def f(u: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            v = u
+            for _ in range(40 if doubled else 0):
+                v = v + v
+            for _ in range(1 if doubled else 600):
+                h = tnp.tanh(h @ v)
+            return h, None
+
+        return lax.scan(step, tnp.ones((3, 5)), xs)[0].sum()
+
+    loops = equations_of(tb.make_jaxpr(tb.grad(f))(u), "scan")
+    # So many products are more to stack than the loop should leave behind.
+    assert [e.params["num_carry"] for e in loops] == ([1, 1] if doubled else [1, 2])
