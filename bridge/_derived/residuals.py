@@ -11,9 +11,10 @@ it with what needs it: for a chain of cheap operations on 1e6 elements that took
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import tracebridge.core.lax as lax
+from tracebridge.core.dtypes.dtypes import float32, int8, is_integer, is_signed, uint8
 from tracebridge.core.errors.base import InternalError
 from tracebridge.core.errors.transform_errors import (
     EffectError,
@@ -32,7 +33,11 @@ from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
 from tracebridge.core.ir.trace import current_trace
 from tracebridge.core.lax.ad_util import zeros_of
 from tracebridge.core.lax.contract.dot import dot_general_p
+from tracebridge.core.prng.keys import implementation_of, random_unwrap_p, random_wrap_p
 from tracebridge.interop.dtypes import is_exchanged
+
+if TYPE_CHECKING:
+    from tracebridge.core.interpreters.graph import Graph, GraphEquation
 
 Mask = tuple[bool, ...]
 
@@ -204,12 +209,42 @@ def split_for_backward(joint: Jaxpr, primal: Jaxpr, cotangents: Mask) -> Split:
     inputs = [n for n in plan.kept if n < n_in]
     of_results = [n for n in plan.kept if n >= n_in and n in results]
     computed = [n for n in plan.kept if n >= n_in and n not in results]
-    forward = graph.program(range(n_in), [*outs, *computed], primal.debug)
+    passed, restored = _in_passing(graph, computed)
+    forward = graph.program(range(n_in), [*outs, *passed], primal.debug)
     backward = graph.program(
-        [*inputs, *of_results, *computed, *whole.unknown_inputs],
+        [*inputs, *of_results, *passed, *whole.unknown_inputs],
         whole.outs[n_out:],
         primal.debug,
-        [*plan.redone, *whole.unknown],
+        [*restored, *plan.redone, *whole.unknown],
     )
     positions = tuple(inputs), tuple([results[n] for n in of_results])
     return Split(forward, backward, *positions, len(computed), redo, cotangents)
+
+
+def _in_passing(graph: Graph, kept: list[int]) -> tuple[list[int], list[GraphEquation]]:
+    """Residuals in dtypes that frameworks have, and the equations that make ``kept`` of them.
+
+    Keys that a call or a gather gave, and that a loop or a checkpoint of the backward program
+    takes, are passed as their words; integers of few bits as integers of eight,
+    rare floats as float32.
+    """
+    passed: list[int] = []
+    restored: list[GraphEquation] = []
+    for number in kept:
+        aval = graph.avals[number]
+        if is_exchanged(aval.dtype):
+            passed.append(number)
+            continue
+        implementation = implementation_of(aval)
+        if implementation is not None:
+            there: Any = random_unwrap_p.application((aval,), {})
+            back = random_wrap_p.application(there.outs, {"impl": implementation.name})
+        else:
+            whole = int8 if is_signed(aval.dtype) else uint8
+            params = {"new_dtype": whole if is_integer(aval.dtype) else float32, "weak_type": False}
+            there = lax.convert_element_type_p.application((aval,), params)
+            params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type}
+            back = lax.convert_element_type_p.application(there.outs, params)
+        passed.append(graph.add(there, (number,)))
+        restored.append((back, (passed[-1],), number, None))
+    return passed, restored

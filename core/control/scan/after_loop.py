@@ -193,14 +193,16 @@ class _Search:
                     return None
                 found[n] = emit
 
+        # What is kept refers to equations, not to the whole graph.
+        steps = [(n, emit, *self.made_by[n]) for n, emit in found.items()]
+
         def run(stacks: Stacks) -> Any:
             made: dict[int, Any] = {}
-            for n, emit in found.items():
-                if emit is not None:
-                    made[n] = emit(stacks)
-                else:
-                    app, args = self.made_by[n]
+            for n, emit, app, args in steps:
+                if emit is None:
                     made[n] = app.primitive.bind(*[made[a] for a in args], **app.params)
+                else:
+                    made[n] = emit(stacks)
             return made[number]
 
         return run

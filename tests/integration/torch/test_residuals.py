@@ -141,3 +141,26 @@ def test_remainders_keep_only_inputs():
     split = parts(lambda x, y: tnp.sum(tb.lax.rem(x, y)), torch.rand(8, 8), torch.rand(8, 8) + 1)
 
     assert split.n_residuals == 0
+
+
+@pytest.mark.parametrize("dtype", ["key", "int4", "float8_e4m3"])
+def test_residuals_that_torch_has_no_dtype_for(dtype):
+    """What a conditional gives and a checkpoint takes: keys, and numbers of few bits."""
+
+    def made(x):
+        if dtype == "key":
+            return tb.random.key(3)
+        return (x * 2).astype(dtype)
+
+    def used(x, r):
+        numbers = tb.random.normal(r, x.shape) if dtype == "key" else r.astype(x.dtype)
+        return tnp.tanh(x) * numbers
+
+    def f(x):
+        r = tb.lax.cond(x[0, 0] > 0, made, made, tb.lax.stop_gradient(x))
+        return tb.checkpoint(used)(x, r)
+
+    x = torch.linspace(-1, 1, BIG * BIG).reshape(BIG, BIG).requires_grad_()
+    (found,) = torch.autograd.grad(wrap(f)(x).sum(), x)
+    expected = tb.grad(lambda x: f(x).sum())(x.detach().numpy())
+    torch.testing.assert_close(found, tb.torch.to_torch(expected))
