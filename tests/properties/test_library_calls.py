@@ -55,6 +55,7 @@ LAX_LEFT_OUT = {
     "composite": "decorates: tests/core/control",
     "DotDimensionNumbers": "a type: tests/core/lax/contract",
     "ragged_dot_general": "the general form of ragged_dot: tests/core/lax/contract",
+    "scaled_dot": "rounds to bfloat16: tests/core/products/test_scaled.py",
     "dce_sink": "gives nothing: tests/core/lax/test_sink.py",
     "dtype": "gives a dtype: tests/core/lax/test_dtype_of.py",
     "platform_dependent": "takes functions of platforms: tests/core/control",
@@ -65,6 +66,10 @@ LAX_LEFT_OUT = {
 }
 LEFT_OUT: dict[str, dict[str, str]] = {
     "lax": LAX_LEFT_OUT,
+    "nn": dict.fromkeys(
+        ["get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul"],
+        "formats of few bits: tests/bridge/nn/test_scaled.py",
+    ),
     "random": {
         **dict.fromkeys(
             ["PRNGKey", "key", "key_data", "key_dtype", "key_impl", "wrap_key_data"],
