@@ -59,9 +59,15 @@ def register_platform_lowering(
     ``replaces``: modules for several platforms need the rule too. ``optional``: the rule only makes
     programs faster, so the option ``platform_rules`` turns it off.
     """
-    _PLATFORM_RULES[primitive, platform] = rule
+    key = primitive, platform
     if optional:
-        _OPTIONAL.add((primitive, platform))
+        # Rules for speed come with the first program; one of a user may be there before.
+        if key in _PLATFORM_RULES and key not in _OPTIONAL:
+            return
+        _OPTIONAL.add(key)
+    else:
+        _OPTIONAL.discard(key)
+    _PLATFORM_RULES[key] = rule
     if replaces:
         _REPLACED.add(primitive)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-import tracebridge.core.lowering.platforms  # pyright: ignore[reportUnusedImport]  # noqa: F401 - importing it registers the rules
 from tracebridge.core._jaxlib import mlir
 from tracebridge.core.dtypes.dtypes import itemsize_bits
 from tracebridge.core.errors.user_warnings import warn_user
@@ -183,6 +183,8 @@ def _main(
 def _fill_main(
     ctx: LoweringContext, jaxpr: Jaxpr, kept: tuple[int, ...], arguments: Sequence[object]
 ) -> None:
+    # Importing it registers the rules for speed: that can wait for the first program.
+    importlib.import_module("tracebridge.core.lowering.platforms")
     operands: list[Any] = [None] * jaxpr.n_in
     for i, value in zip(kept, arguments, strict=True):
         operands[i] = value

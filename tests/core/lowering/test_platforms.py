@@ -235,3 +235,25 @@ def test_the_option_turns_rules_off() -> None:
     assert "chlo.asin" not in traced.lower().as_text()
     for result in plain:
         np.testing.assert_allclose(result, np.arcsin(x), rtol=1e-6)
+
+
+def test_a_rule_of_a_user_stays_where_rules_for_speed_come_later(run_alone: Any) -> None:
+    """Registered before the first program of a process, and whatever the option says."""
+    run_alone(
+        """
+import numpy as np
+import tracebridge as tb
+from tracebridge.core import lax
+from tracebridge.core.config.scopes import scope
+from tracebridge.core.lowering.context import register_platform_lowering
+
+def doubled(ctx, x):
+    return ctx.op1("stablehlo.add", [x, x], ctx.aval_out)
+
+register_platform_lowering(lax.sin_p, "cpu", doubled)
+x = np.full(1000, 3.0, np.float32)
+assert tb.jit(tb.lax.sin)(x)[0] == 6.0
+with scope("platform_rules", False):
+    assert tb.jit(lambda x: tb.lax.sin(x))(x)[0] == 6.0
+"""
+    )
