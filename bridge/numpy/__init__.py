@@ -51,7 +51,6 @@ from tracebridge.numpy.unique import *
 from tracebridge.numpy.variances import *
 from tracebridge.numpy.vector_products import *
 from tracebridge.numpy.vectorize import *
-from tracebridge.numpy.windows import *
 
 if TYPE_CHECKING:
     from tracebridge.numpy import fft as fft
@@ -59,8 +58,14 @@ if TYPE_CHECKING:
     from tracebridge.numpy.array_api import ArrayNamespaceInfo as ArrayNamespaceInfo
     from tracebridge.numpy.array_api import __array_api_version__ as __array_api_version__
     from tracebridge.numpy.array_api import __array_namespace_info__ as __array_namespace_info__
+    from tracebridge.numpy.bessel import i0 as i0
     from tracebridge.numpy.polynomial_fits import polyfit as polyfit
     from tracebridge.numpy.polynomial_fits import roots as roots
+    from tracebridge.numpy.windows import bartlett as bartlett
+    from tracebridge.numpy.windows import blackman as blackman
+    from tracebridge.numpy.windows import hamming as hamming
+    from tracebridge.numpy.windows import hanning as hanning
+    from tracebridge.numpy.windows import kaiser as kaiser
 
 # What is loaded at its first use: module -> names, and submodules.
 _LATER = _LazyNames(
@@ -69,7 +74,9 @@ _LATER = _LazyNames(
         "tracebridge.numpy.array_api": (
             "ArrayNamespaceInfo __array_api_version__ __array_namespace_info__"
         ),
+        "tracebridge.numpy.bessel": "i0",
         "tracebridge.numpy.polynomial_fits": "polyfit roots",
+        "tracebridge.numpy.windows": "bartlett blackman hamming hanning kaiser",
     },
     submodules=("fft", "linalg"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 __all__ = [
     "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh",
     "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "deg2rad", "degrees",
-    "exp", "exp2", "expm1", "i0", "log", "log1p", "log2", "log10", "rad2deg", "radians", "sin",
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "rad2deg", "radians", "sin",
     "sinc", "sinh", "sqrt", "tan", "tanh",
 ]  # fmt: skip
 
@@ -18,10 +18,8 @@ from typing import Any
 
 import tracebridge.core.lax as lax
 from tracebridge.core.dtypes.dtypes import is_complex
-from tracebridge.core.errors.dtype_errors import UnsupportedDtypeError
 from tracebridge.core.ir.value import Value
 from tracebridge.core.lax.ad_util import full_of, zeros_of
-from tracebridge.core.special.bessel import bessel_i0
 from tracebridge.numpy._promote import inexact_operands, promote_inexact
 from tracebridge.numpy._staging import binary_function, unary_function
 
@@ -320,24 +318,6 @@ sinc = unary_function(
 )
 
 
-def _i0(x: Value) -> Any:
-    (x,) = promote_inexact(x)
-    if is_complex(x.aval.dtype):
-        msg = f"i0: got {x.aval.str_short()}, expected real numbers"
-        raise UnsupportedDtypeError(msg)
-    return bessel_i0(x)
-
-
-i0 = unary_function(
-    _i0,
-    "i0",
-    """The modified Bessel function of the first kind of order zero, elementwise.
-
-    >>> import tracebridge.numpy as tnp
-    >>> float(tnp.i0(0.0))
-    1.0
-    """,
-)
 arctan2 = binary_function(
     inexact_operands("arctan2", lambda x, y: lax.atan2(x, y)),
     "arctan2",
