@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 from tracebridge.interop.frameworks import load_beside, needs
 
 if TYPE_CHECKING:
+    from tracebridge.torch.calling import call_torch as call_torch
     from tracebridge.torch.convert import from_torch as from_torch
     from tracebridge.torch.convert import to_torch as to_torch
     from tracebridge.torch.module import Module as Module
     from tracebridge.torch.wrapping import wrap as wrap
 
-__all__ = ["Module", "from_torch", "to_torch", "wrap"]
+__all__ = ["Module", "call_torch", "from_torch", "to_torch", "wrap"]
 
-_HOME = {"Module": "module", "from_torch": "convert", "to_torch": "convert", "wrap": "wrapping"}
+_HOME = {
+    "Module": "module",
+    "call_torch": "calling",
+    "from_torch": "convert",
+    "to_torch": "convert",
+    "wrap": "wrapping",
+}
 
 needs("torch", __name__, "pip install torch, or pip install 'tracebridge[torch]'")
 

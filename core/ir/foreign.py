@@ -26,6 +26,11 @@ _OTHER_NAMES = {
     "unsqueeze": "tracebridge.numpy.expand_dims",
 }
 
+_TORCH_IN_TRACES = (
+    "tracebridge.torch.call_torch calls torch functions and modules from traced code, "
+    "tracebridge.torch.from_module translates modules"
+)
+
 
 def refuse_tensor(x: Any, y: object) -> None:
     """Raise if ``x`` and ``y`` cannot be operands of one operator, and nobody else would say why.
@@ -62,13 +67,13 @@ def torch_function(
     tracer = next((x for x in operands if isinstance(x, cls)), None)
     others = [x for x in operands if framework_of(type(x))]
     if others:
-        hint = way_out_of(others[0])
+        hint = f"{way_out_of(others[0])}; {_TORCH_IN_TRACES}"
     else:
         ours = hasattr(sys.modules.get("tracebridge.numpy"), name)
         here = f"tracebridge.numpy.{name}" if ours else _OTHER_NAMES.get(name, "tracebridge.numpy")
         hint = (
-            f"use {here} in functions that are traced, and torch's on tensors: "
-            "tracebridge.torch.wrap calls a traced function on tensors"
+            f"use {here} in functions that are traced (tracebridge.torch.wrap calls them on "
+            f"tensors); {_TORCH_IN_TRACES}"
         )
     raise TracerArrayConversionError(tracer, f"torch.{name}", hint=hint)
 

@@ -34,6 +34,7 @@ DESCRIPTIONS = {
     "bridge/torch/_crossing/numbers.py:aval_of": "tensors",
     "bridge/torch/_crossing/numbers.py:leaf_avals": "numbers and tensors",
     "bridge/torch/_crossing/symbolic.py:aval": "tensors",
+    "bridge/torch/_foreign/results.py:_find": "tensors",
     "interop/dlpack.py:described": "a capsule",
 }
 
