@@ -78,6 +78,15 @@ def _rules_in_force() -> dict[tuple[Any, str], Callable[..., Any]]:
     return {key: rule for key, rule in _PLATFORM_RULES.items() if key not in _OPTIONAL}
 
 
+# platform -> function from a program to a faster form of it, which the same option turns off
+_REWRITES: dict[str, Callable[[Jaxpr], Jaxpr]] = {}
+
+
+def register_rewrites(platform: str, rewrite: Callable[[Jaxpr], Jaxpr]) -> None:
+    """Lower what ``rewrite`` makes of programs on ``platform`` in their place."""
+    _REWRITES[platform] = rewrite
+
+
 @final
 class LoweringContext(Builder):
     """Builder plus functions, constants of the program and the avals of the current equation."""
@@ -97,6 +106,7 @@ class LoweringContext(Builder):
         "n_replicas",
         "platform",
         "platforms",
+        "rewrites",
         "rules",
         "tokens",
     )
@@ -109,6 +119,8 @@ class LoweringContext(Builder):
         self.platforms: tuple[str, ...] = ()
         # Rules for single platforms, by primitive and platform.
         self.rules = _rules_in_force()
+        # Rewrites of whole programs, by platform.
+        self.rewrites = _REWRITES if option("platform_rules") else {}
         self.avals_in: tuple[ShapedArray, ...] = ()
         self.avals_out: tuple[ShapedArray, ...] = ()
         # Named axes whose elements are replicas of the program, with their sizes, outermost first.
@@ -138,6 +150,9 @@ class LoweringContext(Builder):
 
     def inline_jaxpr(self, jaxpr: Jaxpr, operands: Sequence[Any]) -> list[Any]:
         """Emit the equations of ``jaxpr`` here; gives its results."""
+        rewrite = self.rewrites.get(self.platform)
+        if rewrite is not None and self.mesh is None:
+            jaxpr = rewrite(jaxpr)
         env: list[Any] = [*operands]
         for const in jaxpr.consts:
             env.append(const if type(const) is Literal else self._array_constant(const))

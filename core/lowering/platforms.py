@@ -13,7 +13,8 @@ from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentia
 from tracebridge.core.lax.reduce import cpu_sums, positions
 from tracebridge.core.lax.special import cpu_erf, cpu_special
 from tracebridge.core.lax.stored import emit_stored
-from tracebridge.core.lowering.context import register_platform_lowering
+from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
+from tracebridge.core.lowering.rewrites.programs import rewritten
 from tracebridge.core.mlir.types import is_static
 from tracebridge.core.util.caching import BoundedCache
 
@@ -164,6 +165,7 @@ def _register() -> None:
     register_platform_lowering(
         positions.true_positions_p, "cpu", lower_true_positions, optional=True
     )
+    register_rewrites("cpu", rewritten)
 
 
 _register()

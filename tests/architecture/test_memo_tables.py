@@ -22,6 +22,7 @@ OTHER_TABLES = {
     "core/ir/aval.py:_INTERNED": "interned, weak: compared by identity",
     "core/ir/primitive.py:_ALL": "registrations",
     "core/lowering/context.py:_PLATFORM_RULES": "registrations",
+    "core/lowering/context.py:_REWRITES": "registrations",
     "core/mlir/types.py:_ELEMENT_TYPES": "one type per dtype",
     "core/runtime/arrays/signature.py:_INTERNED": "interned, weak: compared by identity",
     "core/runtime/backends/clients.py:_BACKENDS": "clients; clear_backends ends them",

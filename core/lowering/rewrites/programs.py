@@ -1,0 +1,277 @@
+"""The pass over a Jaxpr before it is lowered, and the list of rewrites that it tries.
+
+| equation | where | becomes |
+|---|---|---|
+| ``reduce_sum``, ``dot_general`` | the operand is an outer product | contractions of its factors |
+| ``reduce_sum`` | the operand is an array in memory, times weights | a product with the weights |
+| ``reduce_sum`` | the operand is a reshape that splits no sum | the sum, reshaped |
+| ``transpose`` | the operand is joined along a new axis | a concatenation along another axis |
+
+Derivatives and batching see programs as they were written. Lowerings for single platforms that
+need one equation only are rules of their own (core/lowering/platforms.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracebridge.core import lax
+from tracebridge.core.interpreters.graph import Graph
+from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.cost import Cost
+from tracebridge.core.ir.debug_info import NO_DEBUG_INFO
+from tracebridge.core.ir.jaxpr import Jaxpr
+from tracebridge.core.lowering.rewrites.contraction import SumOfProducts
+from tracebridge.core.lowering.rewrites.factors import (
+    Axes,
+    Factor,
+    Unfolding,
+    is_plain,
+    matching_groups,
+)
+from tracebridge.core.lowering.rewrites.guarded import guarded_p
+
+if TYPE_CHECKING:
+    from tracebridge.core.ir.application import Application
+
+_REAL = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+_FUSED = frozenset({Cost.FREE, Cost.MOVES_DATA, Cost.CHEAP, Cost.EXPENSIVE, Cost.COMPOSED})
+
+# Where a product with weights beats a sum of their products, measured with jaxlib 0.10.2 on two
+# cores: over rows by 1.6 to 6 times, over columns by up to 1.8, but not over many of them.
+_LEAST_WEIGHTED = 1 << 14
+_LEAST_WIDTH = 16
+_MOST_ROWS = 1024
+
+_EXACT = _REAL | {np.dtype(np.complex64), np.dtype(np.complex128)}
+
+Made = dict[int, "tuple[Application, Sequence[int]]"]
+
+
+def rewritten(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` with the faster forms of what is in the table above."""
+    # None stands for the Jaxpr itself, which must not refer to itself.
+    if "rewritten" not in jaxpr.cache:
+        wanted = any([app.primitive in _REWRITES for app, _ in jaxpr.equations])
+        jaxpr.cache["rewritten"] = _Pass(jaxpr).result() if wanted else None
+    return jaxpr.cache["rewritten"] or jaxpr
+
+
+class _Pass:
+    """One Jaxpr while it is rewritten."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr = jaxpr
+        self.graph = Graph()
+        self.made_by: Made = {}
+        self.changed = False
+
+    def result(self) -> Jaxpr | None:
+        """The program, if anything has changed."""
+        jaxpr, graph = self.jaxpr, self.graph
+        inputs = graph.inputs(jaxpr.in_avals)
+        numbers = [*inputs, *[graph.constant(c) for c in jaxpr.consts]]
+        for k, (app, idx) in enumerate(jaxpr.equations):
+            source = jaxpr.sources[k] if jaxpr.sources else None
+            args = [numbers[i] for i in idx]
+            first = graph.add(app, args, source)
+            made = range(first, first + len(app.outs))
+            rewrite = _REWRITES.get(app.primitive)
+            if not app.multiple:
+                self.made_by[first] = app, args
+                new = rewrite(self, app, args, source) if rewrite is not None else None
+                if new is not None:
+                    self.changed = True
+                    numbers.append(new)
+                    continue
+            numbers.extend(made)
+        if not self.changed:
+            return None
+        return graph.program(inputs, [numbers[i] for i in jaxpr.outs], jaxpr.debug)
+
+    def emit(self, run: Callable[..., Any], args: Sequence[int], source: object) -> int:
+        """The equations of a function of values, which has one result."""
+        program = self.staged(run, args)
+        (number,) = self.graph.inline(program, args, source)
+        return number
+
+    def staged(self, run: Callable[..., Any], args: Sequence[int]) -> Jaxpr:
+        """A function of values as a program."""
+
+        def listed(*values: Any) -> list[Any]:
+            out = run(*values)
+            return list(out) if isinstance(out, tuple) else [out]
+
+        return stage(listed, [self.graph.avals[a] for a in args], locate=False)
+
+    def is_fused(self, number: int) -> bool:
+        """Whether XLA computes a value inside of what reads it, so that it is not in memory."""
+        made = self.made_by.get(number)
+        return made is not None and made[0].primitive.cost in _FUSED
+
+    def is_static(self, app: Application) -> bool:
+        """Whether all sizes are numbers, and there are elements."""
+        return all([type(a.size) is int and a.size > 0 for a in (*app.avals, *app.outs)])
+
+
+# sums of products --------------------------------------------------------------------------------
+
+
+def _sum(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    if args[0] not in here.made_by or not here.is_static(app):
+        return None
+    if app.out.dtype in _EXACT:
+        found = Unfolding(here.graph, here.made_by)
+        axes = found.new_axes(app.avals[0].shape)
+        factors = found.of(args[0], axes, whole=True)
+        kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
+        params = {"precision": None, "preferred_element_type": None}
+        new = _contracted(here, app, source, found, factors, kept, params)
+        if new is None and app.out.dtype == np.float32:
+            new = _weighted_sum(here, app, args, source, params)
+        if new is not None:
+            return new
+    return _sum_of_reshaped(here, app, args, source)
+
+
+def _product(here: _Pass, app: Application, args: Sequence[int], source: object) -> int | None:
+    if not any([a in here.made_by for a in args]) or not here.is_static(app):
+        return None
+    x, y = app.avals
+    if app.out.dtype in _EXACT and x.dtype == y.dtype == app.out.dtype and is_plain(app):
+        (xc, yc), (xb, yb) = app.params["dimension_numbers"]
+        found = Unfolding(here.graph, here.made_by)
+        x_axes = found.new_axes(x.shape)
+        shared = dict(zip((*yc, *yb), (*xc, *xb), strict=True))
+        free = iter(found.new_axes([n for j, n in enumerate(y.shape) if j not in shared]))
+        y_axes = [x_axes[shared[j]] if j in shared else next(free) for j in range(y.ndim)]
+        of_x, of_y = found.of(args[0], x_axes), found.of(args[1], tuple(y_axes))
+        if len(of_x) > 1 or len(of_y) > 1:
+            kept = (
+                *[x_axes[i] for i in xb],
+                *[a for i, a in enumerate(x_axes) if i not in (*xc, *xb)],
+                *[a for j, a in enumerate(y_axes) if j not in shared],
+            )
+            new = _contracted(here, app, source, found, [*of_x, *of_y], kept, app.params)
+            if new is not None:
+                return new
+    return None
+
+
+def _contracted(
+    here: _Pass,
+    app: Application,
+    source: object,
+    found: Unfolding,
+    factors: Sequence[Factor],
+    kept: Axes,
+    params: dict[str, Any],
+) -> int | None:
+    """The sum over all axes but ``kept``, by its factors."""
+    if found.failed or len(factors) < 2:
+        return None
+    dtype = app.out.dtype
+    if any([here.graph.avals[f.number].dtype != dtype for f in factors]):
+        return None
+    plan = SumOfProducts(found, factors, kept, app.out.shape, params)
+    if plan.result is None or (plan.sums and dtype not in _REAL):
+        return None
+    if not plan.sums:
+        return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
+    fast = here.staged(lambda *leaves: plan.run(leaves), plan.leaves)
+    number = len(here.graph.avals) - 1  # of the equation itself
+    plain = here.graph.program(plan.leaves, [number], NO_DEBUG_INFO)
+    plain.cache["rewritten"] = None
+    return here.graph.add_bound(guarded_p, plan.leaves, {"fast": fast, "plain": plain})
+
+
+def _weighted_sum(
+    here: _Pass, app: Application, args: Sequence[int], source: object, params: dict[str, Any]
+) -> int | None:
+    """The sum of an array in memory times weights that are the same along some axis."""
+    aval = app.avals[0]
+    if aval.size < _LEAST_WEIGHTED:
+        return None
+    found = Unfolding(here.graph, here.made_by)
+    axes = found.new_axes(aval.shape)
+    factors = found.of(args[0], axes, whole=False)
+    if found.failed or len(factors) != 2:
+        return None
+    weights, array = sorted(factors, key=lambda f: len(found.resolved(f.axes)))
+    summed = found.resolved(tuple([axes[i] for i in app.params["axes"]]))
+    of_array, of_weights = found.resolved(array.axes), found.resolved(weights.axes)
+    is_product = set(summed) <= set(of_weights) < set(of_array) == set(found.resolved(axes))
+    if not is_product or not summed or here.is_fused(array.number):
+        return None
+    length = math.prod([found.sizes[a] for a in summed])
+    width = found.sizes[of_array[-1]]
+    if width < _LEAST_WIDTH or (of_array[-1] not in summed and length > _MOST_ROWS):
+        return None
+    kept = tuple([a for i, a in enumerate(axes) if i not in app.params["axes"]])
+    plan = SumOfProducts(found, [weights, array], kept, app.out.shape, params, as_pair=True)
+    return here.emit(lambda *leaves: plan.run(leaves)[1], plan.leaves, source)
+
+
+# reshapes ----------------------------------------------------------------------------------------
+
+
+def _sum_of_reshaped(
+    here: _Pass, app: Application, args: Sequence[int], source: object
+) -> int | None:
+    """The sum over axes that a reshape made, as a sum over those that it made them of."""
+    made = here.made_by.get(args[0])
+    if made is None or made[0].primitive is not lax.reshape_p:
+        return None
+    before, (operand,) = made
+    shape, axes = before.avals[0].shape, app.params["axes"]
+    groups = matching_groups(shape, before.out.shape)
+    if groups is None or all([len(a) == len(b) == 1 for a, b in groups]):
+        return None
+    summed: list[int] = []
+    for inner, outer in groups:
+        flags = {i in axes for i in outer}
+        if len(flags) > 1:
+            return None
+        summed.extend(inner if flags.pop() else ())
+    if not summed:
+        return None
+    out_shape = app.out.shape
+    return here.emit(
+        lambda x: lax.reshape(lax.reduce_sum(x, tuple(summed)), out_shape), [operand], source
+    )
+
+
+# concatenations ----------------------------------------------------------------------------------
+
+
+def _transposed_concatenation(
+    here: _Pass, app: Application, args: Sequence[int], source: object
+) -> int | None:
+    """Arrays joined along a new axis, which is then moved, are joined where it goes."""
+    made = here.made_by.get(args[0])
+    if made is None or made[0].primitive is not lax.concatenate_p or not here.is_static(app):
+        return None
+    joined, operands = made
+    dimension, permutation = joined.params["dimension"], app.params["permutation"]
+    others = [p for p in permutation if p != dimension]
+    if others != sorted(others) or any([a.shape[dimension] != 1 for a in joined.avals]):
+        return None
+    place = permutation.index(dimension)
+    shape = (*app.out.shape[:place], 1, *app.out.shape[place + 1 :])
+
+    def run(*parts: Any) -> Any:
+        moved = [lax.reshape(x, shape) for x in parts]
+        return lax.concatenate_p.bind(*moved, dimension=place)
+
+    return here.emit(run, operands, source)
+
+
+_REWRITES: dict[Any, Callable[..., int | None]] = {
+    lax.reduce_sum_p: _sum,
+    lax.dot_general_p: _product,
+    lax.transpose_p: _transposed_concatenation,
+}

@@ -1,0 +1,171 @@
+"""Faster forms of sums of products: the numbers of the plain ones, and none of their arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracebridge as tb
+import tracebridge.numpy as tnp
+from tracebridge.core.config.scopes import scope
+
+_RNG = np.random.default_rng(0)
+X, G, S = [_RNG.standard_normal(s).astype(np.float32) for s in ((64, 16), (64, 24), (64,))]
+WIDE, WEIGHTS = [_RNG.standard_normal(s).astype(np.float32) for s in ((128, 256), (256,))]
+
+
+def outer(x: Any, g: Any) -> Any:
+    """One product for each sample, as gradients of weights have."""
+    return tb.vmap(lambda a, b: a[:, None] * b[None])(x, g)
+
+
+def by_broadcasts(x: Any, g: Any) -> Any:
+    """The same, written out."""
+    return x[:, :, None] * g[:, None]
+
+
+# name -> function of X, G, S; whether it needs sums over single factors
+FORMS: dict[str, tuple[Any, bool]] = {
+    "squares": (lambda x, g, s: (outer(x, g) ** 2).sum((1, 2)), True),
+    "squares of one axis": (lambda x, g, s: (outer(x, g) ** 2).sum(2), True),
+    "products with themselves": (lambda x, g, s: (outer(x, g) * outer(x, g)).sum(), True),
+    "flat squares": (lambda x, g, s: (outer(x, g).reshape(64, -1) ** 2).sum(1), True),
+    "weighted": (lambda x, g, s: tnp.einsum("a,abc->bc", s, outer(x, g)), False),
+    "weighted, flat": (lambda x, g, s: s @ outer(x, g).reshape(64, -1), False),
+    "broadcast": (lambda x, g, s: (by_broadcasts(x, g) * s[:, None, None]).sum(0), False),
+    "negative": (lambda x, g, s: (-by_broadcasts(x, g) * 3.0).sum(0), False),
+    "transposed": (lambda x, g, s: outer(x, g).transpose(2, 0, 1).sum(1), False),
+    "with a matrix": (lambda x, g, s: tnp.einsum("abc,cd->d", outer(x, g), g[:24, :5]), True),
+    "of pairs": (lambda x, g, s: (x[:, None] * x[None]).sum(2), False),
+}
+
+
+def lowered(f: Any, *args: Any) -> str:
+    """The text of the module."""
+    return tb.jit(f).lower(*args).as_text()
+
+
+def plainly(f: Any, *args: Any) -> Any:
+    """The result without rules for speed."""
+    with scope("platform_rules", False):
+        return tb.jit(f)(*args)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_sums_of_outer_products_do_without_them(name: str) -> None:
+    """Values agree, and the large product is made at most behind the guard."""
+    f, guarded = FORMS[name]
+
+    np.testing.assert_allclose(tb.jit(f)(X, G, S), plainly(f, X, G, S), rtol=1e-5, atol=1e-4)
+    text = lowered(f, X, G, S)
+    assert ("stablehlo.if" in text) is guarded
+    assert guarded or not {"64x16x24", "64x384", "64x64x16", "24x64x16"} & set(text.split("xf32"))
+    assert guarded or "tensor<64x16x24xf32>" not in text
+    with scope("platform_rules", False):
+        assert "stablehlo.if" not in lowered(f, X, G, S)
+
+
+def test_derivatives_and_batching_see_the_written_program() -> None:
+    """Gradient, tangent, second order and vmap of each form, in one program."""
+
+    def everything(x: Any, g: Any, s: Any) -> Any:
+        def total(x: Any) -> Any:
+            return sum((f(x, g, s) ** 2).mean() for f, _ in FORMS.values())
+
+        first = tb.grad(total)(x)
+        second = tb.jvp(tb.grad(total), (x,), (x,))[1]
+        mapped = tb.vmap(lambda x: FORMS["squares"][0](x, g, s))(tnp.stack([x, 2 * x]))
+        return first, second, mapped
+
+    x = 0.1 * X
+    for fast, plain in zip(tb.jit(everything)(x, G, S), plainly(everything, x, G, S), strict=True):
+        np.testing.assert_allclose(fast, plain, rtol=1e-5, atol=1e-5 * float(abs(plain).max()))
+
+
+def _special(x: Any, g: Any) -> Any:
+    return FORMS["squares"][0](x, g, 1), (x[:, :, None] * g[:, None]).sum(0)
+
+
+_FAST, _PLAIN = tb.jit(_special), tb.jit(lambda x, g: _special(x, g))
+
+
+@pytest.mark.parametrize("x", [np.nan, np.inf, -np.inf, 0.0, 1e25, 1e-25, 3.0])
+@pytest.mark.parametrize("g", [np.nan, np.inf, 0.0, 1e25, 1e-25])
+def test_special_values_come_out_as_before(x: float, g: float) -> None:
+    """NaN, infinity times zero, overflow and underflow in a sum of squares, element by element."""
+    xs, gs = X.copy(), G.copy()
+    xs[3, 2], gs[3, 5], gs[4, 0] = x, g, g
+    xs[5], gs[5] = x, g
+
+    squares, product = _FAST(xs, gs)
+    with scope("platform_rules", False):
+        plain_squares, plain_product = _PLAIN(xs, gs)
+    np.testing.assert_allclose(squares, plain_squares, rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(product, plain_product, rtol=1e-4, atol=1e-4)
+
+
+def test_weighted_sums_are_products_with_the_weights() -> None:
+    """Rows and columns of arrays in memory, not of what is computed on the way."""
+    forms: list[tuple[Any, bool]] = [
+        (lambda x, w: (x * w).sum(1), True),
+        (lambda x, w: (x * w[:128, None]).sum(0), True),
+        (lambda x, w: (w * x.T[:, :, None].reshape(256, 128).T).sum(-1), True),
+        (lambda x, w: (tnp.sin(x) * w).sum(1), False),
+        (lambda x, w: (x * w).sum(0), False),
+        (lambda x, w: (x * w).sum(), False),
+        (lambda x, w: (x * x).sum(1), False),
+    ]
+    for f, is_product in forms:
+        assert ("dot_general" in lowered(f, WIDE, WEIGHTS)) is is_product
+        np.testing.assert_allclose(
+            tb.jit(f)(WIDE, WEIGHTS), plainly(f, WIDE, WEIGHTS), rtol=1e-5, atol=1e-4
+        )
+
+    rows, weights = np.ones_like(WIDE), np.ones_like(WEIGHTS)
+    rows[0, 0], rows[1, 1], rows[2, 2:4] = np.nan, np.inf, (np.inf, -np.inf)
+    weights[5], rows[3, 5] = 0, np.inf
+    expected = np.full(128, 255.0, np.float32)
+    expected[:4] = np.nan, np.inf, np.nan, np.nan
+    np.testing.assert_array_equal(tb.jit(forms[0][0])(rows, weights), expected)
+
+
+def test_sums_of_reshaped_arrays_are_sums_over_their_axes() -> None:
+    """Also for integers; not where a sum covers a part of an axis."""
+    x = _RNG.integers(0, 9, (8, 3, 4, 10))
+
+    def f(x: Any) -> Any:
+        return (
+            x.reshape(8, 12, 10).sum(1), x.reshape(24, 40).sum(0), x.reshape(8, 120).sum(1),
+            x.reshape(8, 3, 40).sum(), x.reshape(12, 80).sum(1), x.reshape(8, 6, 20).sum(2),
+        )  # fmt: skip
+
+    for fast, plain in zip(tb.jit(f)(x), plainly(f, x), strict=True):
+        np.testing.assert_array_equal(fast, plain)
+    assert "reshape" not in lowered(lambda x: x.reshape(8, 12, 10).sum(1), x)
+
+
+def test_concatenations_are_made_where_they_go() -> None:
+    """Stacked results of a vmap, moved to another axis, are no transposition."""
+
+    def f(x: Any) -> Any:
+        return tb.vmap(lambda r: tnp.stack([r, 2 * r, r * r], 1).T)(x), tnp.stack([x, x], 2).mT
+
+    text = lowered(f, X)
+    assert "transpose" not in text
+    for fast, plain in zip(tb.jit(f)(X), plainly(f, X), strict=True):
+        np.testing.assert_array_equal(fast, plain)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, tnp.bfloat16, np.float16])
+def test_rounded_and_counted_products_stay(dtype: Any) -> None:
+    """Integers are not multiplied as floats, and half precision rounds where it did."""
+    x, g = [tnp.asarray(v).astype(dtype) for v in (X * 3, G * 3)]
+
+    def f(x: Any, g: Any) -> Any:
+        return (by_broadcasts(x, g) ** 2).sum((1, 2))
+
+    with scope("platform_rules", False):
+        plain = lowered(f, x, g)
+    assert lowered(f, x, g).count("multiply") == plain.count("multiply")
