@@ -89,6 +89,7 @@ from tracebridge.core.lax.shape.pad import *
 from tracebridge.core.lax.shape.padtype import *
 from tracebridge.core.lax.shape.reshape import *
 from tracebridge.core.lax.shape.rev import *
+from tracebridge.core.lax.shape.roll import *
 from tracebridge.core.lax.shape.split import *
 from tracebridge.core.lax.shape.stack import *
 from tracebridge.core.lax.shape.transpose import *
@@ -252,9 +253,9 @@ __all__ = [
     "reduce_sum_p", "reduce_window", "reduce_window_max_p", "reduce_window_min_p",
     "reduce_window_p", "reduce_window_shape_tuple", "reduce_window_sum_p", "reduce_xor",
     "reduce_xor_p", "regularized_incomplete_beta_p", "rem", "rem_p", "reshape", "reshape_p", "rev",
-    "rev_p", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "round",
-    "round_p", "rsqrt", "rsqrt_p", "scaled_dot", "scan", "scan_p", "scatter", "scatter_add",
-    "scatter_add_p", "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min",
+    "rev_p", "rng_bit_generator", "rng_bit_generator_p", "rng_uniform", "rng_uniform_p", "roll",
+    "roll_p", "round", "round_p", "rsqrt", "rsqrt_p", "scaled_dot", "scan", "scan_p", "scatter",
+    "scatter_add", "scatter_add_p", "scatter_apply", "scatter_max", "scatter_max_p", "scatter_min",
     "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub", "scatter_sub_p",
     "select", "select_and_gather_add_p", "select_and_scatter_add_p", "select_and_scatter_p",
     "select_n", "select_n_p", "shape_as_value", "sharding_constraint_p", "shift_left",

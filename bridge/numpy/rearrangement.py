@@ -16,7 +16,6 @@ from tracebridge.core.runtime.arrays.argument_types import Axis
 from tracebridge.core.runtime.arrays.array import Array
 from tracebridge.core.runtime.arrays.array_like import ArrayLike
 from tracebridge.core.runtime.calls.staged_functions import StagedFunction
-from tracebridge.core.symbolic.compare import at_least
 from tracebridge.numpy._promote import hashable_axis, normalize_axes, normalize_axis
 from tracebridge.numpy.manipulation import shape_argument
 
@@ -68,16 +67,7 @@ def _roll(x: Any, shift: ArrayLike | Sequence[SupportsIndex], axis: Any) -> Any:
     axes = axes * n if len(axes) == 1 else axes
     shifts = shifts * n if len(shifts) == 1 else shifts
     for a, s in zip(axes, shifts, strict=True):
-        i = normalize_axis(a, x.aval.ndim, "roll")
-        size = x.aval.shape[i]
-        if type(size) is int and size == 0:
-            continue
-        # An axis without elements stays as it is, by any amount.
-        k = size - s % at_least(size, 1)
-        none, whole = (0,) * x.aval.ndim, x.aval.shape
-        to_k = [k if j == i else d for j, d in enumerate(whole)]
-        from_k = [k if j == i else 0 for j in range(x.aval.ndim)]
-        x = lax.concatenate([lax.slice(x, from_k, whole), lax.slice(x, none, to_k)], i)
+        x = lax.roll(x, s, normalize_axis(a, x.aval.ndim, "roll"))
     return x
 
 
@@ -93,7 +83,7 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[SupportsIndex], axis: Axis = 
     >>> tnp.roll(tnp.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
-    if isinstance(shift, int | tuple | list):
+    if isinstance(shift, int | np.integer | tuple | list):
         return _roll_staged((a,), (hashable_axis(shift, "roll"), hashable_axis(axis, "roll")))
     return _roll_dynamic_staged((a, shift), (hashable_axis(axis, "roll"),))
 

@@ -56,6 +56,7 @@ from tracebridge.core.lax.shape.iota import iota_of as iota_of
 from tracebridge.core.lax.shape.pad import *
 from tracebridge.core.lax.shape.reshape import *
 from tracebridge.core.lax.shape.rev import *
+from tracebridge.core.lax.shape.roll import *
 from tracebridge.core.lax.shape.split import *
 from tracebridge.core.lax.shape.stack import *
 from tracebridge.core.lax.shape.transpose import *

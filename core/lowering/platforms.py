@@ -11,6 +11,7 @@ from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, positions
+from tracebridge.core.lax.shape.roll import emit_written
 from tracebridge.core.lax.special import cpu_erf, cpu_special
 from tracebridge.core.lax.stored import emit_stored
 from tracebridge.core.lowering.context import register_platform_lowering, register_rewrites
@@ -106,6 +107,12 @@ def lower_stored(ctx: Any, x: Any, **params: Any) -> Any:
     return x if is_small(ctx.aval_out) else emit_stored(ctx, x, ctx.aval_out)
 
 
+def lower_roll(ctx: Any, x: Any, **params: Any) -> Any:
+    """By writing into memory, except for a few elements."""
+    plain = is_small(ctx.aval_out) or not is_static(ctx.aval_out)
+    return (lax.roll_p.lower if plain else emit_written)(ctx, x, **params)
+
+
 def lower_true_positions(ctx: Any, mask: Any, **params: Any) -> Any:
     """By blocks, where rows are long."""
     (aval,) = ctx.avals_in
@@ -162,6 +169,7 @@ def _register() -> None:
     register_platform_lowering(lax.rem_p, "cpu", lower_rem, optional=True)
     register_platform_lowering(lax.reduce_sum_p, "cpu", cpu_sums.lower_sum, optional=True)
     register_platform_lowering(lax.stored_p, "cpu", lower_stored, optional=True)
+    register_platform_lowering(lax.roll_p, "cpu", lower_roll, optional=True)
     register_platform_lowering(
         positions.true_positions_p, "cpu", lower_true_positions, optional=True
     )

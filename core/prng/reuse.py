@@ -34,6 +34,7 @@ from tracebridge.core.lax.shape.broadcast import broadcast_in_dim_p
 from tracebridge.core.lax.shape.concatenate import concatenate_p
 from tracebridge.core.lax.shape.reshape import reshape_p, squeeze_p
 from tracebridge.core.lax.shape.rev import rev_p
+from tracebridge.core.lax.shape.roll import roll_p
 from tracebridge.core.lax.shape.split import split_p
 from tracebridge.core.lax.shape.stack import stack_p, tile_p, unstack_p
 from tracebridge.core.lax.shape.transpose import transpose_p
@@ -256,6 +257,7 @@ _MOVES: dict[Any, Callable[..., Any]] = {
     squeeze_p: lambda params, x: x.squeeze(params["dimensions"]),
     transpose_p: lambda params, x: x.transpose(params["permutation"]),
     rev_p: lambda params, x: np.flip(x, params["dimensions"]),
+    roll_p: lambda params, x: np.roll(x, params["shift"], params["dimension"]),
     broadcast_in_dim_p: _broadcast,
     concatenate_p: lambda params, *xs: np.concatenate(xs, params["dimension"]),
     stack_p: lambda params, *xs: np.stack(xs, params["axis"]),

@@ -128,6 +128,7 @@ def _shapes() -> Iterator[Program]:
     yield Program("pad", gradient(lambda x: lax.pad(x, 0.0, [(1, -1, 2), (0, 2, 0)])), (M,))
     yield Program("reshape", gradient(lambda x: lax.reshape(x, (8, 6)) * 2), (M,))
     yield Program("rev", gradient(lambda x: lax.rev(x, (0,))), (M,))
+    yield Program("roll", gradient(lambda x: lax.roll(x, 2, 0)), (M,))
     yield Program("split", gradient(lambda x: lax.split(x, (2, 4), axis=0)), (M,))
     yield Program("tile", gradient(lambda x: lax.tile(x, (2, 3))), (M,))
     yield Program("stack", gradient(lambda x: lax.stack(lax.unstack(x, 1), 0) ** 2), (M,))

@@ -357,6 +357,7 @@ LAX: dict[str, Row] = {
     "reduce_window": (_window, (M,)),
     "reshape": (lambda x: lax.reshape(x, (2, 3)), (V,)),
     "rev": (lambda x: lax.rev(x, (0,)), (V,)),
+    "roll": (lambda x: lax.roll(x, 2, 0), (V,)),
     "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), x[0], x), (V,)),
     "switch": (lambda x: lax.switch(1, [lax.sin, lax.cos], x), (V,)),
     "while_loop": (

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracebridge.core import lax
+from tracebridge.core.config.values import option
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval, stored
+from tracebridge.core.ir.cost import Cost
 from tracebridge.core.lowering import tokens
 from tracebridge.core.mlir.attrs import i64, i64_array
 from tracebridge.core.mlir.types import is_static
@@ -21,11 +24,18 @@ from tracebridge.core.symbolic.compare import at_least
 if TYPE_CHECKING:
     from tracebridge.core._jaxlib.mlir import IrValue
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.jaxpr import Jaxpr
     from tracebridge.core.ir.rule_contexts import LoweringContext
 
 
 _I32 = ShapedArray((), np.dtype(np.int32))
 _BOOL = ShapedArray((), np.dtype(np.bool_))
+# What reads neighbours in the steps of a stencil. Not slices and pads, which were slower for it.
+_NEIGHBOURS = frozenset({lax.roll_p, lax.rev_p})
+_ELEMENTWISE = (Cost.FREE, Cost.CHEAP, Cost.EXPENSIVE, Cost.COMPOSED)
+# Elements from which a copy of the carry counts, and how many equations may be written twice.
+_MIN_STENCIL = 1 << 14
+_MAX_STENCIL = 100
 
 
 def lower_scan(ctx: LoweringContext, operands: Sequence[IrValue], params: Params) -> list[Any]:
@@ -34,7 +44,27 @@ def lower_scan(ctx: LoweringContext, operands: Sequence[IrValue], params: Params
     length, unroll = params["length"], params["unroll"]
     if type(length) is int and length <= unroll:
         return loop.written_out(length)
+    by_two = unroll == 1 and type(length) is int
+    if by_two and _gains_by_two(ctx, params["jaxpr"], params["num_carry"]):
+        loop.many = loop.is_split = True
+        return loop.compiled(2)
     return loop.compiled(unroll)
+
+
+def _gains_by_two(ctx: LoweringContext, body: Jaxpr, n_carry: int) -> bool:
+    """Whether two steps per round are faster: those of a stencil on a CPU.
+
+    A step that reads neighbours cannot write its result where it reads, so each round of one step
+    ends with a copy of the carry. Two steps hand it to and fro between two arrays.
+    """
+    if ctx.platform != "cpu" or not option("platform_rules") or len(body.equations) > _MAX_STENCIL:
+        return False
+    sizes = [a.size for a in body.out_avals[:n_carry]]
+    if not any([type(size) is int and size >= _MIN_STENCIL for size in sizes]):
+        return False
+    kinds = {app.primitive for app, _ in body.equations}
+    others = kinds - _NEIGHBOURS
+    return len(others) < len(kinds) and all([p.cost in _ELEMENTWISE for p in others])
 
 
 class _Loop:
@@ -57,6 +87,8 @@ class _Loop:
             self.y_avals = [a.update(shape=(rows, *a.shape[1:])) for a in self.y_avals]
         self.xs, self.x_avals = xs, x_avals
         self.many = params["unroll"] > 1
+        # Whether the steps of a round are kept apart.
+        self.is_split = False
 
     def step(self, carry: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """One call of the body: new carries, ys."""
@@ -66,6 +98,26 @@ class _Loop:
         else:
             out = self.ctx.inline_jaxpr(self.jaxpr, args)
         return out[: self.n_carry], out[self.n_carry :]
+
+    def apart(self, carry: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """A step whose results stand in memory before others are computed from them.
+
+        XLA would fuse it with the next one and compute what that reads several times as often.
+        """
+        ctx = self.ctx
+        # A carry that is also among the ys is one result.
+        outs = {number: i for i, number in reversed(list(enumerate(self.jaxpr.outs)))}
+        avals = [stored(self.jaxpr.out_avals[i]) for i in outs.values()]
+        never = ctx.op1("stablehlo.optimization_barrier", [ctx.constant(False, _BOOL)], _BOOL)
+        choice = ctx.op("stablehlo.if", [never], avals, regions=2)
+        with ctx.block(choice.regions[0], []):
+            ctx.finish([ctx.splat(_zero(a), a) for a in avals])
+        with ctx.block(choice.regions[1], []):
+            made = [v for part in self.step(carry, slices) for v in part]
+            ctx.finish([made[i] for i in outs.values()])
+        by_number = dict(zip(outs, choice.results, strict=True))
+        results = [by_number[number] for number in self.jaxpr.outs]
+        return results[: self.n_carry], results[self.n_carry :]
 
     # a few steps, one after the other ------------------------------------------------------------
 
@@ -143,7 +195,8 @@ class _Loop:
             if self.reverse:
                 number = self._arith("subtract", self.last(), number)
             slices = [self.read(n, number) for n in range(len(self.xs))]
-            carry, rows = self.step(carry, slices)
+            step = self.apart if self.is_split and k + 1 < count else self.step
+            carry, rows = step(carry, slices)
             ys = [
                 self.write(n, y, row, number)
                 for n, (y, row) in enumerate(zip(ys, rows, strict=True))

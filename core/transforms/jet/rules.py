@@ -226,6 +226,7 @@ _LINEAR: tuple[Primitive, ...] = (
     lax.squeeze_p,
     lax.slice_p,
     lax.rev_p,
+    lax.roll_p,
     lax.reduce_sum_p,
     lax.cumsum_p,
     lax.copy_p,

@@ -31,6 +31,7 @@ from tracebridge.core.lax.shape.iota import dimension_size_p, iota_p
 from tracebridge.core.lax.shape.pad import pad_p
 from tracebridge.core.lax.shape.reshape import reshape_p, squeeze_p
 from tracebridge.core.lax.shape.rev import rev_p
+from tracebridge.core.lax.shape.roll import roll_p
 from tracebridge.core.lax.shape.split import split_p
 from tracebridge.core.lax.shape.stack import stack_p, tile_p, unstack_p
 from tracebridge.core.lax.shape.transpose import transpose_p
@@ -195,6 +196,13 @@ def _rev(masker: Masker, app: Application, args: list[Any]) -> Any:
         if isinstance(aval.shape[axis], DimExpr):
             x = _rolled(masker, x, axis, aval.shape[axis])
     return x
+
+
+@rule_for(roll_p)
+def _roll(masker: Masker, app: Application, args: list[Any]) -> Any:
+    """The size of the axis is known, so it has no padding."""
+    del masker
+    return roll_p.bind(*args, **app.params)
 
 
 @rule_for(concatenate_p)

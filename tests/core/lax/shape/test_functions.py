@@ -75,6 +75,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "expand_dims twice": (lambda: lax.expand_dims(X, (0, 0)), AxisError, "name an axis twice"),
     "expand_dims out of range": (lambda: lax.expand_dims(X, (5,)), AxisError, "axis 5 is out of"),
     "collapse of nothing": (lambda: lax.collapse(X, 1, 1), AxisError, "axes 1 to 1"),
+    "roll out of range": (lambda: lax.roll(X, 1, 2), AxisError, "roll: axis 2 is out of bounds"),
     "rev out of range": (lambda: lax.rev(X, (2,)), AxisError, "rev: axis 2 is out of bounds"),
     "concatenate of nothing": (lambda: lax.concatenate([], 0), ShapeMismatchError, "no arrays"),
     "concatenate of dtypes": (

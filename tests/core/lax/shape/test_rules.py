@@ -84,6 +84,8 @@ CASES = {
         lambda *xs: np.concatenate(xs, 0),
     ),
     "rev": (lambda x: lax.rev(x, (0, -1)), [array(2, 2, 3)], lambda x: x[::-1, :, ::-1]),
+    "roll": (lambda x: lax.roll(x, -4, 1), [array(2, 3, 2)], lambda x: np.roll(x, -4, 1)),
+    "roll in memory": (lambda x: lax.roll(x, 3, 0), [array(40, 20)], lambda x: np.roll(x, 3, 0)),
     "split": (
         lambda x: lax.split(x, (1, 0, 3), -1),
         [array(2, 4)],
@@ -119,7 +121,8 @@ def test_rules_agree(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "bfloat16", "complex64"])
 @pytest.mark.parametrize(
-    "name", ["reshape", "transpose", "rev", "broadcast_in_dim", "split", "tile", "stack"]
+    "name",
+    ["reshape", "transpose", "rev", "roll in memory", "broadcast_in_dim", "split", "tile", "stack"],
 )
 def test_every_dtype_moves(name: str, dtype: str) -> None:
     """Moving elements about does not look at them."""
@@ -135,4 +138,5 @@ def test_zero_size_arrays() -> None:
     check_rules(lambda x: lax.pad(x, 0.0, ((1, 0, 2), (0, 0, 1))), empty, order=1)
     check_rules(lambda x: lax.concatenate([x, x], 0), empty, order=1)
     check_rules(lambda x: lax.rev(x, (0, 1)), empty, order=1)
+    check_rules(lambda x: lax.roll(x, 2, 0), empty, order=1)
     check_rules(lambda x: lax.tile(x, (2, 2)), empty, order=1)

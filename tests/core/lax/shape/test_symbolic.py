@@ -38,6 +38,8 @@ CASES = {
     "pad by sizes": (lambda x: lax.pad(x, 1.0, ((1, size(x), 1), (0, 0, 0))), "n, m", X),
     "reshape": (lambda x: lax.reshape(x, (size(x) * 4,)), "n, 4", X),
     "rev": (lambda x: lax.rev(x, (0,)), "n, m", X),
+    "roll": (lambda x: lax.roll(x, 5, 0), "n, m", X),
+    "roll of a known size": (lambda x: lax.roll(x, 1, 1), "n, 4", X),
     "shape_as_value": (lambda x: lax.shape_as_value(x.aval.shape), "n, m", X),
     "split": (lambda x: lax.split(x, (1, size(x) - 1)), "n, m", X),
     "tile": (lambda x: lax.tile(x, (2, 3)), "n, m", X),
