@@ -93,7 +93,8 @@ def _inexact(x: ArrayLike) -> Any:
 
 
 def _log_softmax(x: Any, axis: Any, where: Any) -> Any:
-    shift = _exp_sums.shift_of(x, axis, where)
+    # Not the guarded shift of logsumexp: next to infinity all elements are NaN, as in softmax.
+    shift = tnp.max(tnp.real(x), axis=axis, where=where, initial=-np.inf, keepdims=True)
     shifted = x - shift if where is None else tnp.where(where, x - shift, 0)
     total = tnp.sum(tnp.exp(shifted), axis=axis, where=where, keepdims=True)
     result = shifted - tnp.log(total)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.interpreters.staging import stage
+from tracebridge.core.ir.aval import stored
 from tracebridge.core.lax.elementwise import complex_corrections, cpu_exponentials, cpu_lowerings
 from tracebridge.core.lax.reduce import cpu_sums, positions
 from tracebridge.core.lax.shape.roll import emit_written
@@ -104,7 +105,8 @@ def lower_rem(ctx: Any, x: Any, y: Any) -> Any:
 def lower_stored(ctx: Any, x: Any, **params: Any) -> Any:
     """Keep an array apart from what uses it, if it is large enough to be worth it."""
     del params
-    return x if is_small(ctx.aval_out) else emit_stored(ctx, x, ctx.aval_out)
+    aval = stored(ctx.aval_out)
+    return x if is_small(aval) else emit_stored(ctx, x, aval)
 
 
 def lower_roll(ctx: Any, x: Any, **params: Any) -> Any:

@@ -9,12 +9,13 @@ import numpy as np
 import tracebridge.numpy as tnp
 from tracebridge._api.custom.custom_jvp import custom_jvp
 from tracebridge._api.derivatives.jvp import jvp
+from tracebridge.core.control.solve.custom_linear_solve import custom_linear_solve
 from tracebridge.core.errors.argument_errors import ArgumentValueError, UnsupportedArgumentError
 from tracebridge.core.linalg.cholesky import cholesky as lax_cholesky
 from tracebridge.core.linalg.eig import schur as lax_schur
 from tracebridge.core.linalg.eigh import eigh as lax_eigh
 from tracebridge.core.linalg.hessenberg import hessenberg as lax_hessenberg
-from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype
+from tracebridge.core.linalg.matrices import adjoint, as_dtype, complex_dtype, swapped
 from tracebridge.core.linalg.polar import qdwh
 from tracebridge.core.linalg.qr import householder_product
 from tracebridge.core.linalg.qr import qr as lax_qr
@@ -205,6 +206,57 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     return form, tnp.matmul(z, vectors)
 
 
+def _factor(x: Any, method: str, eps: float | None, max_iterations: int | None) -> Any:
+    if method == "qdwh":
+        return qdwh(x, eps=eps, max_iterations=max_iterations)[0]
+    u, _, vh = linalg.svd(x, full_matrices=False)
+    return tnp.matmul(u, vh)
+
+
+_unitary_factor = custom_jvp(_factor, nondiff_argnums=(1, 2, 3))
+
+
+@_unitary_factor.defjvp
+def _unitary_factor_jvp(
+    method: str, eps: float | None, max_iterations: int | None, primals: Any, tangents: Any
+) -> Any:
+    """``U^H dU`` is skew and solves a Sylvester equation in the other factor (Higham 2008, 8).
+
+    Singular values may be equal.
+    """
+    (x,), (dx,) = primals, tangents
+    u = _unitary_factor(x, method, eps, max_iterations)
+    h = tnp.matmul(adjoint(u), x)
+    h = (h + adjoint(h)) / 2
+    inner = tnp.matmul(adjoint(u), dx)
+    du = tnp.matmul(u, _same_sylvester(h, inner - adjoint(inner)))
+    if x.shape[0] != x.shape[1]:
+        # What leaves the space of the columns of u.
+        moved = dx - tnp.matmul(u, inner)
+        du = du + adjoint(linalg.solve(h, adjoint(moved)))
+    return u, du
+
+
+def _same_sylvester(h: Any, right: Any) -> Any:
+    """The solution of ``h x + x h = right`` for a positive definite ``h``.
+
+    Its derivatives are those of the equation, not of the eigenvectors, which may be any where
+    eigenvalues are equal.
+    """
+
+    def solved(h: Any, right: Any) -> Any:
+        s, v = linalg.eigh(h)
+        turned = tnp.matmul(adjoint(v), tnp.matmul(right, v))
+        return tnp.matmul(v, tnp.matmul(turned / (s[:, None] + s[None, :]), adjoint(v)))
+
+    return custom_linear_solve(
+        lambda x: tnp.matmul(h, x) + tnp.matmul(x, h),
+        right,
+        lambda _, b: solved(h, b),
+        lambda _, b: solved(swapped(h), b),
+    )
+
+
 def polar(
     a: ArrayLike,
     side: str = "right",
@@ -218,7 +270,7 @@ def polar(
     Args:
         a: matrix of shape ``(m, n)``.
         side: on which side the positive semidefinite factor stands.
-        method: ``"qdwh"`` or ``"svd"``, which can be differentiated in reverse mode.
+        method: ``"qdwh"`` or ``"svd"``. Both can be differentiated where ``a`` has full rank.
         eps: precision of ``qdwh``.
         max_iterations: of ``qdwh``.
 
@@ -233,13 +285,8 @@ def polar(
         msg = f"polar: side={side!r}, method={method!r}"
         raise ArgumentValueError(msg, expected="'left' or 'right', 'qdwh' or 'svd'")
     (x,) = inexact(a)
-    turned = side == "left" if method == "svd" else x.aval.shape[0] < x.aval.shape[1]
-    if method == "svd":
-        u, s, vh = linalg.svd(x, full_matrices=False)
-        unitary = tnp.matmul(u, vh)
-        base = u if turned else adjoint(vh)
-        return unitary, tnp.matmul(base * s[None, :].astype(base.dtype), adjoint(base))
-    factor = qdwh(adjoint(x) if turned else x, eps=eps, max_iterations=max_iterations)[0]
+    turned = x.aval.shape[0] < x.aval.shape[1]
+    factor = _unitary_factor(adjoint(x) if turned else x, method, eps, max_iterations)
     unitary = adjoint(factor) if turned else factor
     back = adjoint(unitary)
     p = tnp.matmul(x, back) if side == "left" else tnp.matmul(back, x)

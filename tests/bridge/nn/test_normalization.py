@@ -52,6 +52,17 @@ def test_no_nan_where_nothing_takes_part() -> None:
     assert_allclose(np.asarray(tb.grad(nn.logsumexp)(part)), special.softmax(part), rtol=1e-6)
 
 
+@pytest.mark.parametrize("fun", [nn.softmax, nn.log_softmax])
+def test_rows_with_infinity_have_no_distribution(fun: Any) -> None:
+    """Shares next to infinity are undefined, all of them; other rows stay."""
+    x = np.array([[np.inf, 1, 2], [np.nan, 1, 2], [0, 0, -np.inf], [-np.inf] * 3], np.float32)
+    no, half = [np.nan] * 3, [0.5, 0.5, 0.0]
+    with np.errstate(divide="ignore"):
+        third = half if fun is nn.softmax else np.log(half)
+
+    assert_allclose(np.asarray(fun(x)), np.array([no, no, third, no], np.float32), rtol=1e-6)
+
+
 def test_factors_and_signs() -> None:
     """``b`` are factors; without the sign a negative sum is NaN."""
     b = np.array([1.0, -2.0, 0.0, 3.0], np.float32)

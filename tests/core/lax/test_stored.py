@@ -34,6 +34,15 @@ def test_stored_takes_every_dtype(dtype: object) -> None:
     np.testing.assert_array_equal(x, tb.jit(lax.stored)(x))
 
 
+def test_stored_takes_keys() -> None:
+    """Arrays of keys are stored as their words."""
+    keys = tb.random.split(tb.random.key(3), 600)
+
+    stored = tb.random.key_data(tb.jit(lax.stored)(keys))
+
+    np.testing.assert_array_equal(tb.random.key_data(keys), stored)
+
+
 def test_only_the_cpu_is_told() -> None:
     """Other platforms, and modules for several, get no conditional."""
     traced = tb.jit(lambda x: lax.stored(x) + 1).trace(X)

@@ -109,6 +109,21 @@ def test_factors_are_scipys(dtype: Any) -> None:
                     close(x, y, dtype, 100)
 
 
+@pytest.mark.parametrize("method", ["qdwh", "svd"])
+@pytest.mark.parametrize("dtype", INEXACT)
+def test_derivatives_of_polar_factors(method: str, dtype: Any) -> None:
+    """Both modes to second order, on both sides; with equal singular values too."""
+
+    def factors(a: Any, b: Any) -> Any:
+        wide = a[:2] + 1.5 * np.eye(2, 3, dtype=dtype)
+        return la.polar(a, method=method), la.polar(wide, "left", method=method), la.polar(
+            b, method=method
+        )  # fmt: skip
+
+    with enable_x64():
+        check_grads(factors, (matrix(dtype, 4, 3), 2 * np.eye(2, dtype=dtype)), 2)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_are_scipys(dtype: Any) -> None:
     """expm, its derivative, sqrtm, funm, Sylvester's equation."""
