@@ -12,6 +12,7 @@ from tracebridge.core.control.scan.residuals import (
     mixes,
     residual_scan,
     split_residuals,
+    stacks_carry,
     varying,
 )
 from tracebridge.core.interpreters.batching import batch_jaxpr
@@ -168,7 +169,14 @@ class ScanSplit:
     __slots__ = ("again", "carry_nz", "linear", "out_nz", "primal")
 
     def __init__(
-        self, jaxpr: Jaxpr, consts_nz: Flags, carry_nz: Flags, xs_nz: Flags, *, plain: bool
+        self,
+        jaxpr: Jaxpr,
+        consts_nz: Flags,
+        carry_nz: Flags,
+        xs_nz: Flags,
+        *,
+        plain: bool,
+        may_shift: bool,
     ) -> None:
         n_consts, n_carry, n_in = len(consts_nz), len(carry_nz), jaxpr.n_in
         if not plain and any([app.primitive.inlinable for app, _ in jaxpr.equations]):
@@ -178,14 +186,18 @@ class ScanSplit:
         varies = varying(graph, n_consts, n_in)
         shape = (n_consts, n_carry, n_in)
         plan = (
-            ResidualPlan(needed, []) if plain else plan_of_body(graph, varies, shape, outs, needed)
+            ResidualPlan(needed, [])
+            if plain
+            else plan_of_body(graph, varies, shape, outs, needed, may_shift=may_shift)
         )
         residuals = plan.kept
         if mixes(graph, varies):
             whole = graph.program(linearized.inputs, [*outs, *residuals], jaxpr.debug)
             self.primal = residual_scan(whole, n_consts, n_carry, len(outs))
         else:
-            self.primal = split_residuals(graph, varies, shape, outs, residuals, jaxpr.debug)
+            self.primal = split_residuals(
+                graph, varies, shape, outs, residuals, jaxpr.debug, may_shift=may_shift
+            )
         expensive = [n for app, _, n, _ in plan.redone if not app.primitive.cost.is_repeatable]
         self.again = None
         if expensive:
@@ -242,16 +254,21 @@ def plan_of_body(
     shape: tuple[int, int, int],
     outs: Sequence[int],
     needed: Sequence[int],
+    *,
+    may_shift: bool,
 ) -> ResidualPlan:
     """Which values of the steps are kept; slices, ys and what is the same in each step are there.
 
-    ``shape``: how many inputs are consts, carries, and how many there are.
+    ``shape``: how many inputs are consts, carries, and how many there are. ``may_shift``: carries
+    that the ys have are there as well.
     """
     n_consts, n_carry, n_in = shape
     ys = set(outs[n_carry:])
 
     def free(number: int) -> bool:
-        return not varies[number] or n_consts + n_carry <= number < n_in or number in ys
+        if not varies[number] or n_consts + n_carry <= number < n_in or number in ys:
+            return True
+        return may_shift and stacks_carry(graph, shape, outs, number)
 
     return plan_residuals(graph, graph.equations, free, needed, Prices(graph, outs, _PER_STEP))
 
@@ -262,11 +279,13 @@ def split_scan(params: Params, tangents: Sequence[Any]) -> ScanSplit:
     n_consts, n_carry = params["num_consts"], params["num_carry"]
     nonzero = tuple([t is not None for t in tangents])
     plain = not option("platform_rules")
-    key = ("scan_linearize", n_consts, n_carry, nonzero, plain)
+    length = params["length"]
+    may_shift = not plain and type(length) is int and length > 0
+    key = ("scan_linearize", n_consts, n_carry, nonzero, plain, may_shift)
     found = jaxpr.cache.get(key)
     if found is None:
         flags = nonzero_groups(params, tangents)
-        found = jaxpr.cache[key] = ScanSplit(jaxpr, *flags, plain=plain)
+        found = jaxpr.cache[key] = ScanSplit(jaxpr, *flags, plain=plain, may_shift=may_shift)
     return found
 
 

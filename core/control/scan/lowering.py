@@ -13,6 +13,7 @@ import numpy as np
 
 from tracebridge.core import lax
 from tracebridge.core.config.values import option
+from tracebridge.core.control.scan.orientation import turned
 from tracebridge.core.control.scan.params import groups
 from tracebridge.core.ir.aval import ShapedArray, batched_aval, element_aval, stored
 from tracebridge.core.ir.cost import Cost
@@ -72,11 +73,11 @@ class _Loop:
 
     def __init__(self, ctx: LoweringContext, operands: Sequence[IrValue], params: Params) -> None:
         self.ctx = ctx
-        self.jaxpr = params["jaxpr"]
         self.length = params["length"]
         self.reverse = params["reverse"]
         self.n_carry = params["num_carry"]
-        self.consts, self.init, xs = groups(params, operands)
+        consts, self.init, xs = groups(params, operands)
+        self.jaxpr, self.consts = turned(ctx, params["jaxpr"], consts, self.length)
         x_avals = [stored(a) for a in groups(params, ctx.avals_in)[2]]
         self.y_avals = [stored(a) for a in ctx.avals_out[self.n_carry :]]
         if type(self.length) is not int:

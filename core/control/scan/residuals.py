@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tracebridge.core import lax
 from tracebridge.core.control.scan.params import derived, groups
+from tracebridge.core.dtypes.dtypes import is_extended
 from tracebridge.core.interpreters.graph import Graph
 from tracebridge.core.interpreters.split_by_known import split_by_known, unknown_results
+from tracebridge.core.interpreters.staging import stage
 from tracebridge.core.ir.cost import Cost
 from tracebridge.core.ir.debug_info import DebugInfo
 from tracebridge.core.ir.jaxpr import Jaxpr, eval_jaxpr
@@ -15,6 +18,7 @@ from tracebridge.core.ir.trace import current_trace
 
 if TYPE_CHECKING:
     from tracebridge.core.ir.application import Params
+    from tracebridge.core.ir.aval import ShapedArray
     from tracebridge.core.ir.primitive import Primitive
 
 
@@ -45,6 +49,8 @@ class ResidualScan(NamedTuple):
     """Results of the body that are residuals."""
     xs_kept: list[int]
     """xs that are residuals."""
+    shifted: dict[int, int]
+    """Among ``stacked``, those of the step before: which carry starts them."""
 
     def bind(
         self,
@@ -64,6 +70,8 @@ class ResidualScan(NamedTuple):
         params_with_residuals = derived(params, self.body, len(held), len(init))
         results = primitive.bind(*held, *init, *xs, **params_with_residuals)
         stacked = [results[i] for i in self.stacked] + [xs[i] for i in self.xs_kept]
+        for k, carry in self.shifted.items():
+            stacked[k] = _of_steps_before(stacked[k], init[carry], params["reverse"])
         return results[: self.n_out], constant, stacked
 
     def add_to(
@@ -81,6 +89,10 @@ class ResidualScan(NamedTuple):
         params_with_residuals = derived(params, self.body, len(held), len(init))
         first = graph.add_bound(primitive, [*held, *init, *xs], params_with_residuals)
         stacked = [first + i for i in self.stacked] + [xs[i] for i in self.xs_kept]
+        for k, carry in self.shifted.items():
+            pair = [stacked[k], init[carry]]
+            shift = _staged_shift(*[graph.avals[n] for n in pair], reverse=params["reverse"])
+            (stacked[k],) = graph.inline(shift, pair)
         return list(range(first, first + self.n_out)), constant, stacked
 
     @property
@@ -149,10 +161,13 @@ def split_residuals(
     outs: Sequence[int],
     residuals: Sequence[int],
     debug: DebugInfo,
+    *,
+    may_shift: bool = False,
 ) -> ResidualScan:
     """Prepare a body that is given as a graph, whose first values are its inputs.
 
-    ``shape``: how many of these are consts, carries, and how many there are.
+    ``shape``: how many of these are consts, carries, and how many there are. ``may_shift``: a carry
+    that is stacked when a step has made it is not stacked again as the carry of the next step.
     """
     n_consts, n_carry, n_in = shape
     n_fixed = n_consts + n_carry
@@ -163,6 +178,7 @@ def split_residuals(
     constant: list[int] = []
     stacked: list[int] = []
     xs_kept: list[int] = []
+    shifted: dict[int, int] = {}
     for number in residuals:
         if not varies[number]:
             kinds.append(_CONSTANT)
@@ -170,6 +186,10 @@ def split_residuals(
         elif n_fixed <= number < n_in:
             kinds.append(_SLICED)
             xs_kept.append(number - n_fixed)
+        elif may_shift and number not in at and stacks_carry(graph, shape, outs, number):
+            kinds.append(_STACKED)
+            shifted[len(stacked)] = number - n_consts
+            stacked.append(at[outs[number - n_consts]])
         else:
             kinds.append(_STACKED)
             if number not in at:
@@ -184,7 +204,35 @@ def split_residuals(
     if any([number >= n_consts for number in needed]):
         before = graph.program(range(n_consts), needed, debug, fixed, keep_effects=False)
     body = graph.program([*held, *range(n_consts, n_in)], results, debug)
-    return ResidualScan(before, len(held), body, len(outs), kinds, stacked, xs_kept)
+    return ResidualScan(before, len(held), body, len(outs), kinds, stacked, xs_kept, shifted)
+
+
+def stacks_carry(
+    graph: Graph, shape: tuple[int, int, int], outs: Sequence[int], number: int
+) -> bool:
+    """Whether an input of the body is a carry that the step before has given as one of the ys."""
+    n_consts, n_carry, _ = shape
+    if not n_consts <= number < n_consts + n_carry:
+        return False
+    made = outs[number - n_consts]
+    return (
+        made in outs[n_carry:]
+        and graph.avals[made] == graph.avals[number]
+        and not is_extended(graph.avals[made].dtype)
+    )
+
+
+def _of_steps_before(ys: Any, init: Any, reverse: bool) -> Any:
+    """What the steps started with, from what they gave: each has the value of the step before."""
+    n = ys.aval.shape[0]
+    first = lax.reshape(init, (1, *init.aval.shape))
+    if reverse:
+        return lax.concatenate([lax.slice_in_dim(ys, 1, n, 1, 0), first], 0)
+    return lax.concatenate([first, lax.slice_in_dim(ys, 0, n - 1, 1, 0)], 0)
+
+
+def _staged_shift(ys: ShapedArray, init: ShapedArray, *, reverse: bool) -> Jaxpr:
+    return stage(lambda y, x: [_of_steps_before(y, x, reverse)], [ys, init], locate=False)
 
 
 def _held(graph: Graph, varies: bytearray, n_consts: int, results: Sequence[int]) -> list[int]:
