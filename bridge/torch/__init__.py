@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from tracebridge.torch.convert import from_torch as from_torch
     from tracebridge.torch.convert import to_torch as to_torch
     from tracebridge.torch.module import Module as Module
+    from tracebridge.torch.translating import from_module as from_module
     from tracebridge.torch.wrapping import wrap as wrap
 
-__all__ = ["Module", "call_torch", "from_torch", "to_torch", "wrap"]
+__all__ = ["Module", "call_torch", "from_module", "from_torch", "to_torch", "wrap"]
 
 _HOME = {
     "Module": "module",
     "call_torch": "calling",
+    "from_module": "translating",
     "from_torch": "convert",
     "to_torch": "convert",
     "wrap": "wrapping",

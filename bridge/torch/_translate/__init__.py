@@ -1,0 +1,1 @@
+"""Programs of ``torch.export`` as functions of arrays: graphs, and a function for each operator."""

@@ -1,0 +1,119 @@
+"""Graphs of ATen operators as functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from torch.fx.node import map_arg
+
+from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, MissingRuleError
+from tracebridge.interop.torch_adapter import DTYPES
+from tracebridge.random.keys import fold_in
+from tracebridge.torch._translate.numbers import cast, is_array
+from tracebridge.torch._translate.table import (
+    CHECKS,
+    DRAWS,
+    KEYED_TABLE,
+    TABLE,
+    number_function,
+)
+
+_DATA_DEPENDENT: Final = frozenset(
+    {
+        torch.ops.aten.nonzero.default,
+        torch.ops.aten._local_scalar_dense.default,
+        torch.ops.aten.masked_select.default,
+        torch.ops.aten._unique2.default,
+        torch.ops.aten.unique_consecutive.default,
+    }
+)
+
+
+@final
+class Step:
+    """One operator: what computes it, and the nodes that it reads."""
+
+    __slots__ = ("draw", "dtype", "fun", "last", "node")
+
+    def __init__(self, node: torch.fx.Node, fun: Any, draw: int | None) -> None:
+        self.node = node
+        self.fun = fun
+        self.draw = draw
+        value = node.meta.get("val")
+        self.dtype = DTYPES.get(value.dtype) if isinstance(value, torch.Tensor) else None
+
+
+@final
+class Graph:
+    """The steps of a graph, in order.
+
+    Raises:
+        MissingRuleError: an operator has no translation.
+        ExportError: a shape depends on values.
+    """
+
+    def __init__(self, label: str, graph: torch.fx.Graph) -> None:
+        self.label = label
+        self.inputs = [n for n in graph.nodes if n.op == "placeholder"]
+        self.results: Sequence[Any] = next(n for n in graph.nodes if n.op == "output").args[0]
+        self.steps: list[Step] = []
+        self.draws: list[str] = []
+        missing: set[str] = set()
+        for node in graph.nodes:
+            if node.op in {"placeholder", "output"} or node.target in CHECKS:
+                continue
+            step = self._step(node)
+            if step is None:
+                missing.add(str(node.target))
+            else:
+                self.steps.append(step)
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise MissingRuleError(
+                message=f"from_module({label}): no translation of the operators {names}",
+                hint="call what uses them, or the whole module, by call_torch",
+            )
+
+    def _step(self, node: torch.fx.Node) -> Step | None:
+        target: Any = node.target
+        if target in _DATA_DEPENDENT:
+            raise ExportError(
+                f"from_module({self.label}): a shape or a choice depends on values: {target}",
+                hint="use torch.where and masks, or call the module by call_torch",
+            )
+        if target in KEYED_TABLE:
+            draw = None
+            if DRAWS.get(target, lambda *_, **__: True)(*node.args, **node.kwargs):
+                draw = len(self.draws)
+                self.draws.append(str(target))
+            return Step(node, KEYED_TABLE[target], -1 if draw is None else draw)
+        fun = TABLE.get(target) or number_function(target)
+        return None if fun is None else Step(node, fun, None)
+
+    def run(self, values: Sequence[Any], key: Any) -> list[Any]:
+        """The results for values of the inputs; numbers and None among them as they are.
+
+        Raises:
+            ArgumentSpecError: the graph draws random numbers, and there is no key.
+        """
+        if self.draws and key is None:
+            raise ArgumentSpecError(
+                f"{self.label}: the module draws random numbers ({self.draws[0]})",
+                hint="pass key=tracebridge.random.key(seed) to apply",
+            )
+        known: dict[torch.fx.Node, Any] = dict(zip(self.inputs, values, strict=True))
+        for step in self.steps:
+            node = step.node
+            args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
+            if step.draw is not None:
+                own = None if step.draw < 0 else fold_in(key, np.uint32(step.draw))
+                args = (own, *args)
+            value = step.fun(*args, **kwargs)
+            if step.dtype is not None and is_array(value):
+                value = cast(value, step.dtype)
+            known[node] = value
+        return [known[r] if isinstance(r, torch.fx.Node) else r for r in self.results]

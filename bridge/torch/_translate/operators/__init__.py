@@ -1,0 +1,1 @@
+"""ATen operators as functions of arrays: a table for each family, a row for each operator."""

@@ -1,0 +1,99 @@
+"""Operators that draw random numbers: each is given a key of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import tracebridge.numpy as tnp
+from tracebridge.random.selection import permutation
+from tracebridge.random.transforms import bernoulli
+from tracebridge.random.uniform import normal, randint, uniform
+from tracebridge.torch._translate.numbers import Operator, as_numpy_dtype, cast
+
+INDEX = np.dtype(np.int64)
+
+
+def _dropout(key: Any, x: Any, p: float, train: bool | None = True) -> tuple[Any, Any]:
+    if train is False or p == 0:
+        return x, tnp.ones(x.shape, bool)
+    if p == 1:
+        return x * cast(0, x.dtype), tnp.zeros(x.shape, bool)
+    kept = bernoulli(key, 1 - p, x.shape)
+    return tnp.where(kept, x * cast(1 / (1 - p), x.dtype), cast(0, x.dtype)), kept
+
+
+def _drawn(fun: Operator) -> Operator:
+    def run(key: Any, size: Sequence[Any], *, dtype: Any = None, **_: Any) -> Any:
+        return fun(key, tuple(size), as_numpy_dtype(dtype))
+
+    return run
+
+
+def _drawn_like(fun: Operator) -> Operator:
+    def run(key: Any, x: Any, *, dtype: Any = None, **_: Any) -> Any:
+        return fun(key, x.shape, x.dtype if dtype is None else as_numpy_dtype(dtype))
+
+    return run
+
+
+def _randint(
+    key: Any, low: int, high: int, size: Sequence[Any], *, dtype: Any = None, **_: Any
+) -> Any:
+    kind = INDEX if dtype is None else as_numpy_dtype(dtype)
+    return cast(randint(key, tuple(size), low, high, INDEX), kind)
+
+
+def _randint_like(key: Any, x: Any, low: int, high: int, *, dtype: Any = None, **_: Any) -> Any:
+    kind = x.dtype if dtype is None else as_numpy_dtype(dtype)
+    return cast(randint(key, x.shape, low, high, INDEX), kind)
+
+
+def _randperm(key: Any, n: Any, *, dtype: Any = None, **_: Any) -> Any:
+    kind = INDEX if dtype is None else as_numpy_dtype(dtype)
+    return cast(permutation(key, n), kind)
+
+
+def _uniform(
+    key: Any, x: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
+) -> Any:
+    return uniform(key, x.shape, x.dtype, low, high)
+
+
+def _normal(key: Any, x: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+    return normal(key, x.shape, x.dtype) * cast(std, x.dtype) + cast(mean, x.dtype)
+
+
+def _exponential(key: Any, x: Any, rate: float = 1.0, *, generator: Any = None) -> Any:
+    return -tnp.log1p(-uniform(key, x.shape, x.dtype)) / cast(rate, x.dtype)
+
+
+def _bernoulli(key: Any, x: Any, p: Any = None, *, generator: Any = None) -> Any:
+    if p is None:
+        return cast(bernoulli(key, x), x.dtype)
+    if isinstance(p, float) and not math.isfinite(p):
+        p = 0.0
+    return cast(bernoulli(key, p, x.shape), x.dtype)
+
+
+KEYED_ROWS: Final[dict[str, Operator]] = {
+    "bernoulli.Tensor": _bernoulli,
+    "bernoulli.default": _bernoulli,
+    "bernoulli.p": _bernoulli,
+    "exponential.default": _exponential,
+    "native_dropout.default": _dropout,
+    "normal_functional.default": _normal,
+    "rand.default": _drawn(uniform),
+    "rand_like.default": _drawn_like(uniform),
+    "randint.default": lambda key, high, size, **kw: _randint(key, 0, high, size, **kw),
+    "randint.low": _randint,
+    "randint_like.default": lambda key, x, high, **kw: _randint_like(key, x, 0, high, **kw),
+    "randint_like.low_dtype": _randint_like,
+    "randn.default": _drawn(normal),
+    "randn_like.default": _drawn_like(normal),
+    "randperm.default": _randperm,
+    "uniform.default": _uniform,
+}

@@ -1,0 +1,159 @@
+"""Operators that read and write elements at positions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import tracebridge.core.lax as lax
+import tracebridge.numpy as tnp
+from tracebridge.torch._translate.numbers import Operator, axis_of, cast, is_array
+from tracebridge.torch._translate.operators.shapes import slice_index
+
+
+def _embedding(
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if padding_idx >= 0:  # the row is not trained
+        row = tnp.arange(weight.shape[0])[:, None] == padding_idx
+        weight = tnp.where(row, lax.stop_gradient(weight), weight)
+    return tnp.take(weight, indices, axis=0, mode="clip")
+
+
+def _index_of(indices: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([slice(None) if i is None else i for i in indices])
+
+
+def _index(x: Any, indices: Sequence[Any]) -> Any:
+    return x[_index_of(indices)]
+
+
+def _index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    values = cast(values, x.dtype)
+    mask = indices[0]
+    if mask is not None and mask.dtype == np.bool_ and len(indices) == 1 and not values.ndim:
+        mask = tnp.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim))
+        return tnp.where(mask, x + values if accumulate else values, x)
+    at = x.at[_index_of(indices)]
+    return at.add(values) if accumulate else at.set(values)
+
+
+def _gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    if not x.ndim or not index.ndim:
+        return tnp.reshape(tnp.reshape(x, (-1,))[tnp.reshape(index, (-1,))], index.shape)
+    return x[_grid(index, axis_of(dim, x.ndim))]
+
+
+def _grid(index: Any, axis: int) -> tuple[Any, ...]:
+    """An index for each axis: ``index`` along ``axis``, elsewhere the own position."""
+    return tuple(
+        [
+            index if a == axis else lax.broadcasted_iota(np.int64, index.shape, a)
+            for a in range(index.ndim)
+        ]
+    )
+
+
+def _cut(src: Any, index: Any) -> Any:
+    """The part of the source that belongs to an index."""
+    return src if src.shape == index.shape else src[tuple([slice(0, n) for n in index.shape])]
+
+
+def _writing(method: str) -> Operator:
+    def run(x: Any, dim: int, index: Any, src: Any) -> Any:
+        if not x.ndim:
+            return getattr(tnp.reshape(x, (1,)).at[tnp.reshape(index, (-1,))], method)(
+                tnp.reshape(cast(src, x.dtype), (-1,))
+            )[0]
+        src = _cut(cast(src, x.dtype), index) if is_array(src) else cast(src, x.dtype)
+        return getattr(x.at[_grid(index, axis_of(dim, x.ndim))], method)(src)
+
+    return run
+
+
+_REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min", "mean": "add"}
+
+
+def _scatter_reduce(
+    x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    where = _grid(index, axis_of(dim, x.ndim))
+    src = _cut(src, index)
+    start = x
+    if not include_self:
+        start = x.at[where].set(cast(_neutral(reduce, x.dtype), x.dtype))
+    y = getattr(start.at[where], _REDUCTIONS[reduce])(src)
+    if reduce != "mean":
+        return y
+    count = tnp.full(x.shape, 1 if include_self else 0, x.dtype)
+    count = tnp.maximum(count.at[where].add(cast(1, x.dtype)), cast(1, x.dtype))
+    return y / count if x.dtype.kind not in "iu" else tnp.floor_divide(y, count)
+
+
+def _neutral(reduce: str, dtype: Any) -> Any:
+    if reduce in {"sum", "mean"}:
+        return 0
+    if reduce == "prod":
+        return 1
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return int(limits.min if reduce == "amax" else limits.max)
+    return -math.inf if reduce == "amax" else math.inf
+
+
+def _index_select(x: Any, dim: int, index: Any) -> Any:
+    return tnp.take(x, index, axis=axis_of(dim, x.ndim), mode="clip") if x.ndim else x
+
+
+def _along(method: str) -> Operator:
+    """Writing whole slices at positions of one axis."""
+
+    def run(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+        at = x.at[(slice(None),) * axis_of(dim, x.ndim) + (index,)]
+        return getattr(at, method)(source if alpha == 1 else source * cast(alpha, x.dtype))
+
+    return run
+
+
+def _select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
+    return x.at[(slice(None),) * axis_of(dim, x.ndim) + (index,)].set(src)
+
+
+def _slice_scatter(
+    x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    return x.at[slice_index(x, dim, start, end, step)].set(src)
+
+
+def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    mask = tnp.broadcast_to(mask, x.shape)
+    places = tnp.cumsum(cast(tnp.reshape(mask, (-1,)), np.dtype(np.int64))) - 1
+    values = tnp.take(tnp.reshape(source, (-1,)), tnp.maximum(places, 0), mode="clip")
+    return tnp.where(mask, tnp.reshape(values, x.shape), x)
+
+
+ROWS: Final[dict[str, Operator]] = {
+    "_unsafe_index.Tensor": _index,
+    "_unsafe_index_put.default": _index_put,
+    "embedding.default": _embedding,
+    "gather.default": _gather,
+    "index.Tensor": _index,
+    "index_add.default": _along("add"),
+    "index_copy.default": _along("set"),
+    "index_put.default": _index_put,
+    "index_select.default": _index_select,
+    "masked_scatter.default": _masked_scatter,
+    "scatter.src": _writing("set"),
+    "scatter.value": _writing("set"),
+    "scatter_add.default": _writing("add"),
+    "scatter_reduce.two": _scatter_reduce,
+    "select_scatter.default": _select_scatter,
+    "slice_scatter.default": _slice_scatter,
+}

@@ -1,0 +1,133 @@
+"""Matrix products, and attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+import tracebridge.nn as nn
+import tracebridge.numpy as tnp
+from tracebridge.random.transforms import bernoulli
+from tracebridge.torch._translate.numbers import Operator, cast, wide
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    y = tnp.matmul(x, weight.T)
+    return y if bias is None else y + bias
+
+
+def _plus(fun: Operator) -> Operator:
+    """``beta * x + alpha * fun(a, b)``."""
+
+    def run(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        y = fun(a, b)
+        y = y if alpha == 1 else y * cast(alpha, y.dtype)
+        if beta == 0:  # also where x is no number
+            return y
+        return y + (x if beta == 1 else x * cast(beta, x.dtype))
+
+    return run
+
+
+def attention(
+    key: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Attention over arrays of shape ``(..., heads, length, size)``."""
+    if dropout_p == 0 and q.ndim == k.ndim == v.ndim == 4 and v.shape[-1] == q.shape[-1]:
+        swap = [tnp.swapaxes(x, 1, 2) for x in (q, k, v)]
+        bias = mask = None
+        if attn_mask is not None:
+            attn_mask = tnp.reshape(attn_mask, (1,) * (4 - attn_mask.ndim) + attn_mask.shape)
+            bias, mask = (None, attn_mask) if attn_mask.dtype == np.bool_ else (attn_mask, None)
+        if mask is None:
+            y = nn.dot_product_attention(*swap, bias, scale=scale, is_causal=is_causal)
+            return tnp.swapaxes(y, 1, 2)
+    return _explicit(key, q, k, v, attn_mask, dropout_p, is_causal, scale)
+
+
+def _explicit(
+    key: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: float, is_causal: bool, scale: Any
+) -> Any:
+    """The softmax written out: with dropout, and where a query may see no key at all."""
+    if q.ndim > 2 and k.shape[-3] != q.shape[-3]:
+        k, v = [tnp.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v)]
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = tnp.matmul(wide(q), tnp.swapaxes(wide(k), -1, -2))
+    scores *= cast(factor, scores.dtype)
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        mask = tnp.arange(rows)[:, None] >= tnp.arange(columns)
+    if mask is not None and mask.dtype == np.bool_:
+        low = cast(-math.inf, scores.dtype)
+        some = tnp.any(mask, axis=-1, keepdims=True)
+        # A query that sees no key gives 0, with derivatives that are numbers.
+        scores = tnp.where(mask | ~some, scores, low)
+        weights = tnp.where(some, nn.softmax(scores, axis=-1), cast(0, scores.dtype))
+    else:
+        scores = scores if mask is None else scores + cast(mask, scores.dtype)
+        weights = nn.softmax(scores, axis=-1)
+    if dropout_p > 0:
+        kept = bernoulli(key, 1 - dropout_p, weights.shape)
+        weights = tnp.where(kept, weights / (1 - dropout_p), cast(0, weights.dtype))
+    return cast(tnp.matmul(weights, wide(v)), v.dtype)
+
+
+def _cdist(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+    return _norm(x[..., :, None, :] - y[..., None, :, :], p)
+
+
+def _pdist(x: Any, p: float = 2.0) -> Any:
+    rows, columns = np.triu_indices(x.shape[0], 1)
+    return _norm(x[rows] - x[columns], p)
+
+
+def _norm(x: Any, p: float) -> Any:
+    """The ``p``-norm over the last axis, with the derivative 0 at 0."""
+    size = tnp.abs(x)
+    if p == 0:
+        return cast(tnp.sum(size != 0, axis=-1), x.dtype)
+    if p == math.inf:
+        return tnp.max(size, axis=-1)
+    if p == 1:
+        return tnp.sum(size, axis=-1)
+    nothing = tnp.all(size == 0, axis=-1)
+    safe = tnp.where(nothing[..., None] | (size == 0), cast(1, x.dtype), size)
+    powers = tnp.where(size == 0, cast(0, x.dtype), safe ** cast(p, x.dtype))
+    total = tnp.where(nothing, cast(1, x.dtype), tnp.sum(powers, axis=-1))
+    return tnp.where(nothing, cast(0, x.dtype), total ** cast(1 / p, x.dtype))
+
+
+ROWS: Final[dict[str, Operator]] = {
+    "_cdist_forward.default": _cdist,
+    "_pdist_forward.default": _pdist,
+    "addbmm.default": _plus(lambda a, b: tnp.sum(tnp.matmul(a, b), axis=0)),
+    "addmm.default": _plus(tnp.matmul),
+    "addmv.default": _plus(tnp.matmul),
+    "baddbmm.default": _plus(tnp.matmul),
+    "bmm.default": tnp.matmul,
+    "dot.default": tnp.matmul,
+    "linear.default": _linear,
+    "matmul.default": tnp.matmul,
+    "mm.default": tnp.matmul,
+    "mv.default": tnp.matmul,
+}
+KEYED_ROWS: Final[dict[str, Operator]] = {
+    "scaled_dot_product_attention.default": attention,
+}
+
+
+def draws_in_attention(*args: Any, **kwargs: Any) -> bool:
+    """Whether a call of attention draws numbers."""
+    given = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
+    return given != 0

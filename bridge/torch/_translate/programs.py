@@ -1,0 +1,257 @@
+"""Programs of ``torch.export`` for one mode of a module: inputs checked, run, results named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch.export import ExportedProgram, default_decompositions, export
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.utils import _pytree as torch_trees
+
+from tracebridge._api.programs.jit import jit
+from tracebridge.core.config.wide import INTEGERS, Width, at_least
+from tracebridge.core.errors.export_errors import ExportError
+from tracebridge.core.errors.transform_errors import ArgumentSpecError, TreeMismatchError
+from tracebridge.core.ir.typeof import as_value
+from tracebridge.interop.torch_adapter import DTYPES, torch_adapter
+from tracebridge.torch._translate.graphs import Graph
+from tracebridge.torch._translate.numbers import cast
+from tracebridge.torch._translate.table import KEYED_TABLE, TABLE
+
+_NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
+_DETACH = torch.ops.aten.detach.default
+
+
+def exported(
+    label: str, module: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
+) -> ExportedProgram:
+    """The program of a module at example arguments.
+
+    Raises:
+        ExportError: torch cannot export it.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Of attributes of recurrent modules that are assigned while they are traced.
+            warnings.simplefilter("ignore")
+            return export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    except Exception as error:
+        text = str(error).strip().split("\n\n")[0]
+        raise ExportError(
+            f"from_module({label}): torch.export failed: {type(error).__name__}: {text}",
+            hint="control flow and shapes may not depend on values; check example_args and "
+            "dynamic_shapes, or call the module by call_torch",
+        ) from error
+
+
+def _keep_no_grad(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Cut derivatives behind blocks of ``no_grad``, which decomposition would forget."""
+    cuts: list[torch.fx.Node] = []
+    for node in list(graph.nodes):
+        if node.target is not _NO_GRAD or node.args[0] is not False:
+            continue
+        for user in list(node.users):
+            value = user.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                continue
+            with graph.inserting_after(user):
+                cut = graph.call_function(_DETACH, (user,))
+            cut.meta = dict(user.meta)
+            user.replace_all_uses_with(cut, lambda n, cut=cut: n is not cut)
+            cuts.append(cut)
+    return cuts
+
+
+def decomposed(label: str, program: ExportedProgram) -> ExportedProgram:
+    """The program in operators that have a translation, as far as torch can take it apart."""
+    cuts = _keep_no_grad(program.graph)
+    rules = default_decompositions()
+    for target in (*TABLE, *KEYED_TABLE):
+        rules.pop(target, None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program.run_decompositions(rules)
+    finally:
+        for cut in cuts:
+            (source,) = cut.all_input_nodes
+            cut.replace_all_uses_with(source)
+            program.graph.erase_node(cut)
+
+
+@final
+class Program:
+    """A program that maps parameters, buffers and inputs to outputs and new buffers."""
+
+    def __init__(self, label: str, program: ExportedProgram, names: Mapping[str, str]) -> None:
+        """``names``: the first name of each parameter and buffer that has several."""
+        self.label = label
+        program = decomposed(label, program)
+        self._graph = Graph(label, program.graph)
+        self._in_spec = program.call_spec.in_spec
+        self._out_spec: Any = program.call_spec.out_spec
+        self._width: Width = _width_of(program.graph)
+        self._specs = program.graph_signature.input_specs
+        self._sources = [names.get(s.target or "", s.target or "") for s in self._specs]
+        self._constants = {
+            name: torch_adapter.import_(value.detach())
+            for name, value in program.constants.items()
+            if isinstance(value, torch.Tensor)
+        }
+        self._ranges = dict(program.range_constraints)
+        self._examples = [n.meta.get("val") for n in self._graph.inputs]
+        self._out_specs = program.graph_signature.output_specs
+        self._mutated: list[str] = []
+        for spec in self._out_specs:
+            if spec.kind is OutputKind.BUFFER_MUTATION:
+                self._mutated.append(names.get(spec.target or "", spec.target or ""))
+            elif spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}:
+                raise ExportError(
+                    f"from_module({label}): the module writes to its "
+                    f"{'input' if 'INPUT' in spec.kind.name else 'parameter'} {spec.target}",
+                    hint="write to a clone, or keep what changes in a buffer",
+                )
+        self._results = [
+            s.arg.value if isinstance(s.arg, ConstantArgument) else None
+            for s in self._out_specs[len(self._mutated) :]
+        ]
+        body = self._run
+        self._compiled = jit(_named(body, label))
+
+    @property
+    def draws(self) -> bool:
+        """Whether a call needs a key."""
+        return bool(self._graph.draws)
+
+    def __call__(
+        self,
+        params: Mapping[str, Any],
+        buffers: Mapping[str, Any],
+        key: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> tuple[Any, dict[str, Any]]:
+        inputs = self._inputs(args, kwargs)
+        outs, new = self._compiled(dict(params), dict(buffers), key, inputs)
+        leaves = [r if o is None else o for o, r in zip(outs, self._results, strict=True)]
+        return torch_trees.tree_unflatten(leaves, self._out_spec), {**buffers, **new}
+
+    def _run(self, params: Any, buffers: Any, key: Any, inputs: Any) -> Any:
+        given = iter(inputs)
+        values: list[Any] = []
+        with at_least(self._width):
+            for spec, source, example in zip(
+                self._specs, self._sources, self._examples, strict=True
+            ):
+                if spec.kind is InputKind.PARAMETER:
+                    value = self._state("params", params, source)
+                elif spec.kind is InputKind.BUFFER:
+                    value = self._state("buffers", buffers, source)
+                elif spec.kind is InputKind.CONSTANT_TENSOR:
+                    value = self._constants[source]
+                elif isinstance(spec.arg, ConstantArgument):
+                    value = spec.arg.value
+                else:
+                    value = next(given)
+                if isinstance(example, torch.Tensor):
+                    value = cast(as_value(value), DTYPES[example.dtype])
+                values.append(value)
+            results = self._graph.run(values, key)
+        n = len(self._mutated)
+        new = dict(zip(self._mutated, results[:n], strict=True))
+        outs = [
+            None if isinstance(s.arg, ConstantArgument) else r
+            for s, r in zip(self._out_specs[n:], results[n:], strict=True)
+        ]
+        return outs, new
+
+    def _state(self, which: str, given: Mapping[str, Any], name: str) -> Any:
+        if name not in given:
+            raise ArgumentSpecError(
+                f"{self.label}: {which} has no {name!r}",
+                expected=f"a dict with the names of model.{which}",
+            )
+        return given[name]
+
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arrays among the arguments, checked against the program."""
+        leaves, spec = torch_trees.tree_flatten((tuple(args), dict(kwargs)))
+        if spec != self._in_spec:
+            raise TreeMismatchError(
+                f"{self.label}: the arguments are not like example_args",
+                expected=f"the structure {self._in_spec}",
+                got=f"{spec}",
+            )
+        specs = [s for s in self._specs if s.kind is InputKind.USER_INPUT]
+        examples = self._examples[len(self._examples) - len(specs) :]
+        sizes: dict[str, Any] = {}
+        inputs: list[Any] = []
+        for i, (leaf, one, example) in enumerate(zip(leaves, specs, examples, strict=True)):
+            where = f"{self.label}: argument {i} ({getattr(one.arg, 'name', '')})"
+            if isinstance(one.arg, ConstantArgument):
+                if leaf is not one.arg.value and leaf != one.arg.value:
+                    raise ArgumentSpecError(
+                        f"{where} is {leaf!r}; the program was made with {one.arg.value!r}",
+                        hint="call from_module again for another value",
+                    )
+                continue
+            value = leaf
+            if isinstance(leaf, torch.Tensor):
+                value = torch_adapter.import_(leaf.detach())
+            if isinstance(example, torch.Tensor):
+                value = as_value(value)
+                self._check(where, value, example, sizes)
+            inputs.append(value)
+        return inputs
+
+    def _check(self, where: str, x: Any, example: torch.Tensor, sizes: dict[str, Any]) -> None:
+        """Check shape and kind of an array against those of the program."""
+        dtype = DTYPES[example.dtype]
+        order = "biufc"
+        kinds = [("f" if d.kind == "V" else d.kind).replace("u", "i") for d in (x.dtype, dtype)]
+        if order.find(kinds[0]) > order.find(kinds[1]):
+            raise ArgumentSpecError(f"{where} has dtype {x.dtype}", expected=f"{dtype}")
+        wanted = tuple(example.shape)
+        fits = len(wanted) == x.ndim
+        for have, want in zip(x.shape, wanted, strict=False):
+            if isinstance(want, torch.SymInt):
+                known = sizes.setdefault(str(want), have)
+                fits = fits and known == have and self._in_range(want, have)
+            else:
+                fits = fits and have == want
+        if not fits:
+            shape = ", ".join(map(str, wanted))
+            raise ArgumentSpecError(
+                f"{where} has shape {tuple(x.shape)}",
+                expected=f"({shape})",
+                hint="name the sizes that change in dynamic_shapes of from_module",
+            )
+
+    def _in_range(self, size: torch.SymInt, have: Any) -> bool:
+        bounds = self._ranges.get(size.node.expr)
+        if bounds is None or not isinstance(have, int):
+            return True
+        # Torch writes 2 for any lower bound: it looks at 0 and 1 apart.
+        low = 0 if bounds.lower <= 2 else bounds.lower
+        return bool(low <= have <= bounds.upper)
+
+
+def _named(fun: Any, name: str) -> Any:
+    def program(params: Any, buffers: Any, key: Any, inputs: Any) -> Any:
+        return fun(params, buffers, key, inputs)
+
+    program.__name__ = program.__qualname__ = name
+    return program
+
+
+def _width_of(graph: torch.fx.Graph) -> Width:
+    """How wide the numbers of a graph are: torch has said so for each of them."""
+    for node in graph.nodes:
+        values = node.meta.get("val")
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if isinstance(value, torch.Tensor) and value.dtype in {torch.float64, torch.complex128}:
+                return True
+    return INTEGERS
