@@ -13,6 +13,7 @@ from tracebridge.core.control.remat.policies import (
     save_and_offload_only_these_names,
     save_any_names_but_these,
     save_anything_except_these_names,
+    save_by_cost,
     save_from_both_policies,
     save_only_these_names,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "save_and_offload_only_these_names",
     "save_any_names_but_these",
     "save_anything_except_these_names",
+    "save_by_cost",
     "save_from_both_policies",
     "save_only_these_names",
 ]

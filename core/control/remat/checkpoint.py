@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any, final
 from tracebridge.core.control.calls.closed_call import CallPrimitive
 from tracebridge.core.control.calls.permute import permute_jaxpr
 from tracebridge.core.control.remat.lowering import lower_with_barrier, lower_with_choice
-from tracebridge.core.control.remat.policies import Decision, Decisions, Offloadable, Policy
+from tracebridge.core.control.remat.policies import (
+    Decision,
+    Decisions,
+    Offloadable,
+    Policy,
+    save_by_cost,
+)
 from tracebridge.core.interpreters.dce import dce_jaxpr
+from tracebridge.core.interpreters.known_graph import KnownGraph
 from tracebridge.core.interpreters.linearize import linearize_flat
 from tracebridge.core.interpreters.partial_eval import partial_eval_jaxpr
+from tracebridge.core.interpreters.residual_notes import note_plan
+from tracebridge.core.interpreters.residual_plan import Prices, plan_residuals
+from tracebridge.core.interpreters.split_by_known import split_by_known
 from tracebridge.core.interpreters.staging import StagingTrace, stage
 from tracebridge.core.interpreters.transpose import transpose_jaxpr
 from tracebridge.core.ir.effects import check_effects
@@ -37,6 +47,9 @@ if TYPE_CHECKING:
 
 
 Flags = tuple[bool, ...]
+
+# What keeping one value costs beside its elements, in milliseconds.
+_PER_VALUE = 0.004
 
 
 @final
@@ -180,6 +193,8 @@ def split_for(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
     found = jaxpr.cache.get(key)
     if found is None:
         make = _keep_nothing if decisions.policy is None else _keep_some
+        if decisions.policy is save_by_cost:
+            make = _keep_cheapest
         found = jaxpr.cache[key] = make(jaxpr, nonzero, decisions)
     return found
 
@@ -194,6 +209,26 @@ def _keep_nothing(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
     forwarded = [i for i in range(n) if used[i]]
     linear = permute_jaxpr(linear, [*forwarded, *range(n, linear.n_in)])
     return Split(jaxpr, linear, forwarded, (), nonzero_out)
+
+
+def _keep_cheapest(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
+    """What a cheapest cut of the program keeps; loops choose for their own steps."""
+    whole, nonzero_out = _with_tangents(jaxpr, nonzero, decisions.policy)
+    n, n_out = jaxpr.n_in, len(jaxpr.outs)
+    unknown = (*[False] * n, *[True] * (whole.n_in - n))
+    known = KnownGraph(split_by_known(whole, unknown), n)
+    graph, outs, tangents = known.graph, known.outs[:n_out], known.outs[n_out:]
+    prices = Prices(graph, outs, _PER_VALUE)
+    needed = known.needed(tangents)
+    plan = plan_residuals(graph, graph.equations, lambda number: number < n, needed, prices)
+    forwarded = [k for k in plan.kept if k < n]
+    kept = [k for k in plan.kept if k >= n]
+    primal = graph.program(range(n), [*outs, *kept], jaxpr.debug)
+    note_plan(primal, {n_out + i: k for i, k in enumerate(kept)}, graph, plan, prices)
+    inputs = [*forwarded, *kept, *known.unknown_inputs]
+    equations = [*plan.redone, *known.unknown]
+    linear = graph.program(inputs, tangents, jaxpr.debug, equations)
+    return Split(primal, linear, forwarded, (None,) * len(kept), nonzero_out)
 
 
 def _keep_some(jaxpr: Jaxpr, nonzero: Flags, decisions: Decisions) -> Split:
@@ -266,7 +301,8 @@ def _with_tangents(jaxpr: Jaxpr, nonzero: Flags, policy: Policy | None) -> tuple
         def body(*xs: Any) -> list[Any]:
             process = current_trace().process
             if policy is not None and isinstance(staging, StagingTrace):
-                return eval_in_place(jaxpr, process, xs, staging, policy)
+                of_steps = None if policy is save_by_cost else policy
+                return eval_in_place(jaxpr, process, xs, staging, of_steps)
             return eval_jaxpr(jaxpr, process, xs)
 
         outs, linear = linearize_flat(body, args[:n], nonzero)

@@ -175,6 +175,28 @@ def dots_saveable(prim: Primitive, *_: object, **__: object) -> bool:
 checkpoint_dots = dots_saveable
 
 
+def save_by_cost(prim: Primitive, *_: object, **__: object) -> bool:
+    """Keep what is cheapest to keep: of all values together, by a cheapest cut of the program.
+
+    As the policy of a checkpoint it weighs, for the whole function, what writing a value and
+    reading it back takes against what computing it again takes. Contractions, reductions, sorts
+    and loops are never computed again, elementwise functions where that is cheaper; equal values
+    are kept once. Scans inside choose for their steps in the same way.
+
+    Asked about one equation, as within ``save_from_both_policies``, it keeps all results but
+    those of cheap elementwise operations and of moves.
+
+    >>> import tracebridge as tb
+    >>> policy = tb.checkpoint_policies.save_by_cost
+    >>> policy(tb.lax.dot_general_p), policy(tb.lax.mul_p)
+    (True, False)
+    >>> f = tb.checkpoint(lambda x: tb.lax.exp(x * x) * 2.0, policy=policy)
+    >>> print(tb.grad(f)(0.0))
+    0.0
+    """
+    return not prim.cost.is_repeatable
+
+
 def _has_batch_dims(params: Params) -> bool:
     _, (lhs_batch, rhs_batch) = params["dimension_numbers"]
     return bool(lhs_batch or rhs_batch)

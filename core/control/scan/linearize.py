@@ -21,6 +21,7 @@ from tracebridge.core.interpreters.inline import inline_calls
 from tracebridge.core.interpreters.jvp import jvp_jaxpr
 from tracebridge.core.interpreters.linear_graph import LinearGraph
 from tracebridge.core.interpreters.linearize import LinearizeTrace, TapeNode
+from tracebridge.core.interpreters.residual_notes import note_plan
 from tracebridge.core.interpreters.residual_plan import Prices, ResidualPlan, plan_residuals
 from tracebridge.core.interpreters.staged_rules import StagedLinearize, bits, staged_linearize
 from tracebridge.core.ir.aval import ShapedArray
@@ -185,10 +186,11 @@ class ScanSplit:
         graph, outs, needed = linearized.graph, linearized.outs, linearized.residuals()
         varies = varying(graph, n_consts, n_in)
         shape = (n_consts, n_carry, n_in)
+        prices = Prices(graph, outs, _PER_STEP)
         plan = (
             ResidualPlan(needed, [])
             if plain
-            else plan_of_body(graph, varies, shape, outs, needed, may_shift=may_shift)
+            else plan_of_body(graph, varies, shape, outs, needed, prices, may_shift=may_shift)
         )
         residuals = plan.kept
         if mixes(graph, varies):
@@ -198,6 +200,8 @@ class ScanSplit:
             self.primal = split_residuals(
                 graph, varies, shape, outs, residuals, jaxpr.debug, may_shift=may_shift
             )
+            if not plain:
+                note_plan(self.primal.body, self.primal.places(residuals), graph, plan, prices)
         expensive = [n for app, _, n, _ in plan.redone if not app.primitive.cost.is_repeatable]
         self.again = None
         if expensive:
@@ -254,6 +258,7 @@ def plan_of_body(
     shape: tuple[int, int, int],
     outs: Sequence[int],
     needed: Sequence[int],
+    prices: Prices,
     *,
     may_shift: bool,
 ) -> ResidualPlan:
@@ -270,7 +275,7 @@ def plan_of_body(
             return True
         return may_shift and stacks_carry(graph, shape, outs, number)
 
-    return plan_residuals(graph, graph.equations, free, needed, Prices(graph, outs, _PER_STEP))
+    return plan_residuals(graph, graph.equations, free, needed, prices)
 
 
 def split_scan(params: Params, tangents: Sequence[Any]) -> ScanSplit:

@@ -95,6 +95,12 @@ class ResidualScan(NamedTuple):
             (stacked[k],) = graph.inline(shift, pair)
         return list(range(first, first + self.n_out)), constant, stacked
 
+    def places(self, residuals: Sequence[int]) -> dict[int, int]:
+        """The results of the body that only the linear scan needs, and the residuals they are."""
+        numbers = [r for r, kind in zip(residuals, self.kinds, strict=True) if kind == _STACKED]
+        pairs = zip(self.stacked, numbers, strict=True)
+        return {place: number for place, number in pairs if place >= self.n_out}
+
     @property
     def n_constant(self) -> int:
         """How many residuals are the same in each step."""

@@ -293,6 +293,37 @@ def test_saved_residuals_of_calls_and_constants() -> None:
     assert saved_residuals(lambda x: x + 1.0, X) == []
 
 
+def chosen_by_cost(w: Any) -> Any:
+    h = tnp.tanh(w @ w)
+    y = h * h + 2 * h
+
+    def step(c: Any, x: Any) -> Any:
+        return tnp.tanh(c * x), None
+
+    return tnp.sum(tnp.sin(y) * y) + tnp.sum(tb.lax.scan(step, w, y[:4])[0])
+
+
+def test_residuals_by_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    """The cheapest cut is kept; who asks is told why, also for what is computed again."""
+    w = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+    checkpointed = tb.checkpoint(chosen_by_cost, policy=P.save_by_cost)
+
+    print_saved_residuals(checkpointed, w)
+    lines = capsys.readouterr().out.splitlines()
+    kept = [x for x in lines if ", kept" in x.partition("again")[0] or "argument" in x]
+    redone = [x for x in lines if ", computed again" in x]
+
+    assert [x.split(" from ")[0] for x in kept[:3]] == [
+        "f32[256,256]",
+        "f32[256,256] output of tanh",
+        "f32[4,256,256] output of scan",
+    ]
+    assert sorted([*kept, *redone]) == sorted(lines)
+    assert {x.split()[3] for x in redone} >= {"mul", "add", "cos"}
+    got, want = tb.grad(checkpointed)(w), tb.grad(chosen_by_cost)(w)
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=1e-3)
+
+
 def test_print_saved_residuals(capsys: pytest.CaptureFixture[str]) -> None:
     """One line per value."""
     print_saved_residuals(lambda d: d["a"] * d["b"], {"a": 2.0, "b": X})

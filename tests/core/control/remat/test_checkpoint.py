@@ -25,6 +25,7 @@ POLICIES = [
     P.everything_saveable,
     P.nothing_saveable,
     P.dots_saveable,
+    P.save_by_cost,
     P.save_only_these_names("a"),
     P.save_anything_except_these_names("a"),
     lambda prim, *_, **__: prim.name in ("sin", "mul"),
