@@ -110,17 +110,33 @@ class Module(torch.nn.Module):
             group.register_buffer(name, value)
         return tuple(path), name
 
-    def params(self) -> Any:
-        """The tree of parameters and buffers as tensors."""
-        leaves: list[Any] = []
+    @property
+    def function(self) -> Wrapped:
+        """The function of the tree of parameters and further arguments."""
+        return self._fun
+
+    def leaves(self) -> list[torch.Tensor]:
+        """The leaves of the tree of parameters and buffers."""
+        leaves: list[torch.Tensor] = []
         for path, name in self._places:
             group: Any = self
             for part in path:
-                group = getattr(group, part)
-            leaves.append(getattr(group, name))
+                group = group._modules[part]
+            # Attributes are looked up in several tables in turn, which takes longer.
+            found = group._parameters.get(name)
+            leaves.append(getattr(group, name) if found is None else found)
+        return leaves
+
+    def tree_of(self, leaves: Sequence[Any]) -> Any:
+        """The tree of parameters with other leaves."""
+        return self._layout.tree.unflatten(leaves)
+
+    def params(self) -> Any:
+        """The tree of parameters and buffers as tensors."""
+        leaves = self.leaves()
         if torch.compiler.is_compiling() and self._layout.structure is not None:
             return rebuild(self._layout.structure, iter(leaves))
-        return self._layout.tree.unflatten(leaves)
+        return self.tree_of(leaves)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():

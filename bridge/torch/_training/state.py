@@ -1,0 +1,122 @@
+"""The parameters that an optimizer updates, with its state and the numbers of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+
+from tracebridge.torch._training.optimizers import Group, Update
+
+
+@final
+class Slot:
+    """One parameter of an optimizer, and what is known of its state."""
+
+    __slots__ = ("_count", "_counter", "_version", "fresh", "group", "parameter", "state")
+
+    def __init__(self, parameter: torch.Tensor, group: int) -> None:
+        self.parameter = parameter
+        self.group = group  # its place among the groups
+        self.state: dict[str, Any] | None = None  # None: torch has made none yet
+        self.fresh = True
+        # torch's count of steps, and when it was read.
+        self._count = 0
+        self._counter: Any = None
+        self._version = -1
+
+    def read(self, states: Any, names: Sequence[str]) -> list[torch.Tensor]:
+        """The tensors of the state, zeros where torch has made none yet."""
+        # ``get`` makes no entry in the table of the optimizer.
+        state = self.state = states.get(self.parameter)
+        if not state:
+            self._count, self._counter, self.fresh = 0, None, True
+            return [torch.zeros_like(self.parameter) for _ in names]
+        counter = state.get("step")
+        if counter is not self._counter or (
+            counter is not None and counter._version != self._version
+        ):
+            self._counter = counter
+            self._count, self._version = (0, -1) if counter is None else (
+                int(counter), counter._version
+            )  # fmt: skip
+        found = [state.get(name) for name in names]
+        self.fresh = any([x is None for x in found])
+        if self.fresh:
+            return [torch.zeros_like(self.parameter) if x is None else x for x in found]
+        return found
+
+    @property
+    def next_step(self) -> int:
+        """The number of the step that is being made; the first one is 1."""
+        return self._count + 1
+
+    def replace(
+        self,
+        optimizer: Any,
+        update: Update,
+        names: Sequence[str],
+        news: Sequence[torch.Tensor],
+        pairs: list[tuple[torch.Tensor, torch.Tensor]],
+    ) -> None:
+        """Put new tensors where torch has none; add others to ``pairs`` with what to replace."""
+        if not names and not update.counts:
+            return
+        state = self.state
+        if not state:
+            state = self.state = optimizer.state[self.parameter]
+            if update.counts:
+                group = optimizer.param_groups[self.group]
+                self._counter = state["step"] = _no_steps(group, self.parameter)
+        for name, new in zip(names, news, strict=True):
+            old = state.get(name)
+            if old is None:
+                state[name] = new
+            else:
+                pairs.append((old, new))
+
+    @property
+    def counter(self) -> torch.Tensor:
+        """The tensor in which torch counts steps."""
+        return self._counter
+
+    def count(self) -> None:
+        """Note that torch's count has been increased by one."""
+        self._count += 1
+        self._version = self._counter._version
+
+
+def _no_steps(group: Group, parameter: torch.Tensor) -> torch.Tensor:
+    """The tensor in which torch counts steps."""
+    fused = bool(group.get("fused"))
+    wide = torch.get_default_dtype() == torch.float64 and not fused
+    where = parameter.device if fused else torch.device("cpu")
+    return torch.zeros((), dtype=torch.float64 if wide else torch.float32, device=where)
+
+
+@final
+class Numbers:
+    """The numbers of one step: parameters of one group at the same step share a row."""
+
+    __slots__ = ("_dtype", "_known", "_rows", "places")
+
+    def __init__(self, wide: bool) -> None:
+        self._dtype = torch.float64 if wide else torch.float32
+        self._known: dict[Any, int] = {}
+        self._rows: list[list[float]] = []
+        self.places: list[int] = []
+
+    def add(self, update: Update, slot: Slot, group: Group) -> None:
+        """Find or make the row of the next parameter."""
+        step = slot.next_step if update.counts else 1
+        key = (slot.group, step, slot.fresh)
+        place = self._known.get(key)
+        if place is None:
+            place = self._known[key] = len(self._rows)
+            self._rows.append(update.numbers(group, step, fresh=slot.fresh))
+        self.places.append(place)
+
+    def tensor(self) -> torch.Tensor:
+        """All rows."""
+        return torch.tensor(self._rows, dtype=self._dtype, device="cpu")

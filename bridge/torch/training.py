@@ -1,0 +1,211 @@
+"""``train_step``: forward pass, loss, backward pass and update as one compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+
+from tracebridge.core.errors.filtering import hide_internal_frames
+from tracebridge.core.errors.transform_errors import ArgumentSpecError
+from tracebridge.core.tree.tree import flatten
+from tracebridge.torch._training.models import Model, model_of
+from tracebridge.torch._training.optimizers import Flags, Update, update_of
+from tracebridge.torch._training.program import Form, Outcome, StepProgram
+from tracebridge.torch._training.state import Numbers, Slot
+from tracebridge.torch._training.writing import write
+from tracebridge.torch.wrapping import Wrapped, wrap
+
+
+def train_step(
+    module: Any,
+    loss: Callable[..., Any],
+    optimizer: torch.optim.Optimizer,
+    *,
+    has_aux: bool = False,
+) -> TrainStep:
+    """A step of training as one compiled program: ``step(*inputs, target)``.
+
+    A call computes ``outputs = module(*inputs)``, ``loss(outputs, target)``, the gradients of the
+    parameters that the optimizer has, and the update, in one program of XLA; parameters and the
+    optimizer's state are written in place. What the optimizer keeps stays its own: its
+    ``state_dict``, its parameter groups and learning rate schedulers work as with
+    ``optimizer.step()``, and both ways of stepping can be mixed.
+
+    SGD, Adam and AdamW are part of the program. For other optimizers the program gives the
+    gradients and torch makes the update. Gradients do not appear in ``.grad``. Parameters that the
+    loss does not depend on are left alone, as torch does without a gradient.
+
+    Args:
+        module: a ``Module``, or a model of ``from_module``.
+        loss: function of the outputs and the target, made of tracebridge operations, with a result
+            without axes.
+        optimizer: a torch optimizer over parameters of the module.
+        has_aux: whether ``loss`` returns ``(loss, aux)``, and the step too.
+
+    Returns:
+        A function that takes tensors, arrays, numbers and trees of them, the target last, and
+        gives the loss before the update as a tensor without history.
+
+    Raises:
+        ArgumentSpecError: an argument is not as described, or the optimizer has parameters that
+            require gradients and are not of the module.
+
+    >>> import torch
+    >>> import tracebridge.numpy as tnp
+    >>> from tracebridge.torch import Module, train_step
+    >>> model = Module(lambda p, x: x @ p["w"], {"w": tnp.zeros(2)})
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    >>> step = train_step(model, lambda out, y: tnp.mean((out - y) ** 2), optimizer)
+    >>> step(torch.eye(2), torch.ones(2))
+    tensor(1.)
+    >>> model.w
+    Parameter containing:
+    tensor([0.5000, 0.5000], requires_grad=True)
+    """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        msg = f"train_step: optimizer is of type {type(optimizer).__name__}"
+        raise ArgumentSpecError(msg, expected="a torch.optim.Optimizer")
+    if not callable(loss):
+        msg = f"train_step: loss is {loss!r} of type {type(loss).__name__}"
+        raise ArgumentSpecError(msg, expected="a function of outputs and target")
+    return TrainStep(model_of(module), loss, optimizer, has_aux=has_aux)
+
+
+@final
+class TrainStep:
+    """What ``train_step`` returns."""
+
+    def __init__(
+        self, model: Model, loss: Callable[..., Any], optimizer: Any, *, has_aux: bool
+    ) -> None:
+        self._model = model
+        self._loss = loss
+        self._optimizer = optimizer
+        self._has_aux = has_aux
+        self._slots: dict[int, Slot] = {}
+        self._layout: list[tuple[int, int]] = []
+        self._programs: dict[Any, Wrapped] = {}
+        self._find_slots(model.read()[0])
+
+    def __repr__(self) -> str:
+        kind = type(self._optimizer).__name__
+        return f"<train step of {self._model.name} by {kind}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            with torch.no_grad():
+                return self._step(args, kwargs)
+        except Exception as error:
+            hide_internal_frames(error)
+            raise
+
+    def _find_slots(self, tensors: Sequence[torch.Tensor]) -> None:
+        """One slot for each parameter of the optimizer, if its groups have changed."""
+        groups = self._optimizer.param_groups
+        layout = [(id(group), len(group["params"])) for group in groups]
+        if layout == self._layout:
+            return
+        known = {id(p): Slot(p, i) for i, group in enumerate(groups) for p in group["params"]}
+        own = {id(x) for x in tensors}
+        strange = [s for i, s in known.items() if i not in own and s.parameter.requires_grad]
+        if strange:
+            msg = (
+                f"train_step: the optimizer has a parameter of shape "
+                f"{tuple(strange[0].parameter.shape)} that {self._model.name} does not have"
+            )
+            raise ArgumentSpecError(msg, hint="give it the parameters of this module only")
+        self._slots, self._layout = known, layout
+
+    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not args:
+            msg = "train_step: a step got no target"
+            raise ArgumentSpecError(msg, expected="step(*inputs, target)")
+        optimizer, model = self._optimizer, self._model
+        tensors, mode = model.read()
+        self._find_slots(tensors)
+        update = update_of(optimizer)
+        trained, flat, slots = self._parts(tensors)
+        leaves, tree = flatten(((args[:-1], args[-1]), kwargs))
+        flags: tuple[Flags, ...] = ()
+        rows: tuple[int, ...] = ()
+        if update is not None:
+            groups = optimizer.param_groups
+            of_groups = [update.flags(group) for group in groups]
+            flags = tuple([of_groups[slot.group] for slot in slots])
+            numbers = Numbers(any([x.dtype == torch.float64 for x in flat]))
+            for slot, form in zip(slots, flags, strict=True):
+                flat += slot.read(optimizer.state, update.names(form))
+                numbers.add(update, slot, groups[slot.group])
+            rows = tuple(numbers.places)
+            flat.append(numbers.tensor())
+        if model.draws:
+            flat.append(torch.randint(-(2**31), 2**31, (2,), dtype=torch.int64).to(torch.uint32))
+        form = Form(tree, trained, len(tensors), mode, model.draws, flags, rows)
+        outcome = Outcome(*self._program(form, update)(*flat, *leaves))
+        if outcome.buffers:
+            write([(tensors[i], new) for i, new in outcome.buffers.items()])
+        if update is None:
+            self._let_torch_update(slots, outcome.parameters)
+        else:
+            self._write(slots, update, flags, outcome)
+        return (outcome.loss, outcome.aux) if self._has_aux else outcome.loss
+
+    def _parts(
+        self, tensors: Sequence[torch.Tensor]
+    ) -> tuple[tuple[int, ...], list[torch.Tensor], list[Slot]]:
+        """Which tensors are trained; these before the others; and their slots."""
+        found = [self._slots.get(id(x)) if x.requires_grad else None for x in tensors]
+        trained = tuple([i for i, slot in enumerate(found) if slot is not None])
+        flat = [tensors[i] for i in trained]
+        flat += [x for x, slot in zip(tensors, found, strict=True) if slot is None]
+        return trained, flat, [slot for slot in found if slot is not None]
+
+    def _program(self, form: Form, update: Update | None) -> Wrapped:
+        key = (form, type(update))
+        found = self._programs.get(key)
+        if found is None:
+            program = StepProgram(self._model, self._loss, form, update, self._has_aux)
+            found = self._programs[key] = wrap(program)
+        return found
+
+    def _write(
+        self, slots: Sequence[Slot], update: Update, flags: Sequence[Flags], outcome: Outcome
+    ) -> None:
+        """New parameters and states in the place of the old ones."""
+        optimizer = self._optimizer
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        counted: list[Slot] = []
+        for slot, form, new, states in zip(
+            slots, flags, outcome.parameters, outcome.states, strict=True
+        ):
+            if new is not None:
+                pairs.append((slot.parameter, new))
+                slot.replace(optimizer, update, update.names(form), states, pairs)
+                counted.append(slot)
+        _call_hooks(optimizer, optimizer._optimizer_step_pre_hooks)
+        write(pairs)
+        if update.counts and counted:
+            torch._foreach_add_([slot.counter for slot in counted], 1)  # pyright: ignore[reportPrivateImportUsage] - the stubs lack it
+            for slot in counted:
+                slot.count()
+        # Schedulers look whether the optimizer stepped before them.
+        optimizer._opt_called = True
+        _call_hooks(optimizer, optimizer._optimizer_step_post_hooks)
+
+    def _let_torch_update(self, slots: Sequence[Slot], grads: Sequence[Any]) -> None:
+        """``optimizer.step()`` with these gradients; those of the user come back afterwards."""
+        before = [slot.parameter.grad for slot in slots]
+        try:
+            for slot, grad in zip(slots, grads, strict=True):
+                slot.parameter.grad = grad
+            self._optimizer.step()
+        finally:
+            for slot, grad in zip(slots, before, strict=True):
+                slot.parameter.grad = grad
+
+
+def _call_hooks(optimizer: Any, hooks: dict[int, Callable[..., Any]]) -> None:
+    for hook in list(hooks.values()):
+        hook(optimizer, (), {})
